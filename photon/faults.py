@@ -1,0 +1,99 @@
+"""Named fault points: the places where a test may crash the process.
+
+A fault point is a call of `fault_point(name)` in the code it guards. It does nothing
+unless it is armed, in this process, with `arm`. What belongs here is the list of names and the
+switch; what a crash means is for the tests to say. Names are registered in `FAULT_POINTS`,
+so that a test can go through all of them and a typo cannot pass for a point never reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FAULT_POINTS: tuple[str, ...] = (
+    # in the dispatcher's process, in the order in which a batch passes them
+    "plan.before_store",
+    "plan.after_store",
+    "batch.before_run",
+    "batch.after_run",
+    "side_tables.after_dead_letters",
+    "side_tables.after_unjoined",
+    "commit.before_main",
+    "commit.after_main",
+    "release.before",
+    "release.after",
+    "complete.before_transaction",
+    "complete.after_transaction",
+    # in a task's process
+    "task.after_read",
+    "task.after_index",
+    "task.after_lookup",
+    "task.before_register",
+    "task.amid_register",
+    "task.after_register",
+    "task.after_rows_written",
+)
+
+
+class SimulatedCrash(BaseException):
+    """Stands for the death of the process in tests that stay within one process.
+
+    A `BaseException`, so that no `except Exception` of the engine survives its own death.
+    """
+
+
+@dataclass
+class Armed:
+    """A crash to come: at the `countdown`-th passing of the point `name`."""
+
+    name: str
+    countdown: int
+    crash: Callable[[], None]
+
+
+_armed: Armed | None = None
+
+
+def kill_this_process() -> None:
+    """End the process as `kill -9` does: no handler runs, nothing is flushed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raise_simulated_crash() -> None:
+    """The crash for tests within one process."""
+    raise SimulatedCrash
+
+
+def parse_spec(spec: str) -> tuple[str, int]:
+    """`NAME` or `NAME:COUNT` as (name, count); ValueError names what is wrong."""
+    name, _, count = spec.partition(":")
+    if name not in FAULT_POINTS:
+        raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(FAULT_POINTS)}")
+    return name, int(count or 1)
+
+
+def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
+    """Crash at a later passing of a fault point: `NAME`, or `NAME:COUNT` for its COUNT-th passing."""
+    global _armed
+    name, count = parse_spec(spec)
+    _armed = Armed(name, count, crash)
+
+
+def disarm() -> None:
+    """Take back what `arm` said."""
+    global _armed
+    _armed = None
+
+
+def fault_point(name: str) -> None:
+    """Pass the point `name`: crash here if it is armed and its turn has come, else do nothing."""
+    if _armed is None or _armed.name != name:
+        return
+    _armed.countdown -= 1
+    if _armed.countdown == 0:
+        crash = _armed.crash
+        disarm()
+        crash()

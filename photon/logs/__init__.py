@@ -1,0 +1,1 @@
+"""Log tailing: finding log files, knowing them again, cutting ranges, making events of lines."""

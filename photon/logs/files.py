@@ -1,0 +1,58 @@
+"""What Photon knows of a log file: the frozen records that the rest passes around.
+
+Data only. Finding files is `discovery`, telling them apart is `identity`, cutting what is to be read
+is `ranges`, making events of bytes is `parse`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Side = Literal["primary", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One log file, as it is told from all others (protocol D1). Offsets are of decompressed bytes.
+
+    `number` is given at first sight, by the datacenter's state. `path` is relative to the
+    datacenter's logs folder, where the file was seen last; a rotation changes it, and nothing else.
+    """
+
+    number: int
+    side: Side
+    path: str
+    inode: int
+    compressed: bool
+    header: bytes  # the header line of CSV and TSV without its newline; empty for JSON lines
+    header_bytes: int  # where the records begin: length of the header line with its newline, or 0
+    head_bytes: int  # how many bytes from `header_bytes` on `head_hash` covers: at least one record
+    head_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedFile:
+    """A log file and how far it was read. Immutable: the dispatcher stores a new one with each plan."""
+
+    file: LogFile
+    offset_bytes: int  # everything before it is in a completed or open plan
+    tail_hash: bytes  # of the last 256 bytes before `offset_bytes` (protocol D2); empty at the start
+    inside_oversized: bool  # `offset_bytes` is amid a line longer than the limit
+    size_bytes: int  # as last seen (of a compressed file: decompressed, once it was read to the end)
+    grown_us: int  # when it was last seen to grow
+    max_time_us: int | None  # the largest event time read from it
+    state: Literal["open", "gone", "replaced"] = "open"  # gone: unseen; replaced: truncated or reused
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """A stretch of whole lines of one log file, with its checksum: what a plan holds (protocol A2)."""
+
+    file_number: int
+    start_bytes: int
+    end_bytes: int
+    checksum: int  # crc32 of the bytes
+    lines: int  # newlines in it (an unterminated last line counts, where it is consumed)
+    starts_inside_oversized: bool = False
+    ends_inside_oversized: bool = False

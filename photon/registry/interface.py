@@ -1,0 +1,130 @@
+"""The IdRegistry's interface: what every backend promises, and the outcomes as types.
+
+No backend and no I/O here. Rules: protocol B and C of the design; paper, section 3.2
+(`PaxosDB: lookup, insert if absent`). The contract test suite in `tests/contract` holds every
+backend to what these docstrings say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """The identity of a foreign event: its id and, only where the id carries its time, that time."""
+
+    id: str
+    time_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One record's wish to register an event: the event's key and the record's own token."""
+
+    key: EventKey
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who registered an id. After clearing only the datacenter is known, and `token` is None."""
+
+    datacenter: str
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """This token holds the id: chosen, and checked against boundary and members afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another value is chosen for the id (protocol B3): never said of an answer that got lost."""
+
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class TooOld:
+    """The id is below the boundary of garbage collection: it may have been joined and forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeyondHorizon:
+    """The id's time is at or after the horizon (protocol C3): not to be committed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No answer within the deadline: the token may or may not hold the id (protocol A5, B2)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A value is chosen for the id."""
+
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nobody holds the id: absent, undecided, or released (a tombstone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The token does not hold the id and never will (protocol B5), whether or not it ever did."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotHeld:
+    """Another value is chosen for the id: there was nothing of this token to release."""
+
+    holder: Holder
+
+
+CommitOutcome = Won | Lost | TooOld | BeyondHorizon | Unknown
+LookupOutcome = Joined | Free | TooOld | BeyondHorizon
+ReleaseOutcome = Released | NotHeld | Unknown
+
+
+class RegistryUnavailable(Exception):
+    """The registry does not answer, now; the caller waits and asks again. Nothing is known of any id."""
+
+
+class RegistryMismatch(Exception):
+    """Registry and pipeline do not belong together (protocol B9); the message has the remedy."""
+
+
+class IdRegistry(Protocol):
+    """Ids of joined foreign events, each with the token of its one winner.
+
+    Results come in the order of the arguments. Conflicts within one call are settled as if the
+    claims came one after the other. An empty call returns an empty list and asks nobody.
+    """
+
+    def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
+        """Who holds each id now. RegistryUnavailable if that can't be known for all of them."""
+        ...
+
+    def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
+        """Register each id for its token, if nobody holds it.
+
+        Repeatable: a token that holds the id wins again. Once released, it never wins again.
+        Does not raise RegistryUnavailable: what got no answer is `Unknown`.
+        """
+        ...
+
+    def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
+        """Make sure that each token does not hold its id, by a tombstone, never by a delete."""
+        ...
+
+    def clear(self, claims: Sequence[Claim]) -> int:
+        """Shrink the value of ids whose row is in the output to the owner's name; how many changed."""
+        ...
