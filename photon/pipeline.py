@@ -8,6 +8,7 @@ the parts that read them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -165,3 +166,34 @@ class Pipeline(Strict):
     event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
     from_: Literal["start", "now"] = Field(default="start", alias="new_epoch_reads_from")
+
+    @property
+    def registry_folder(self) -> Path:
+        """Where the local registry (`endpoints: local`) has its data."""
+        return self.file.parent / "state" / "registry"
+
+
+class PipelineError(Exception):
+    """A pipeline file that can't be used: every problem with its file, line, key and what was expected."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline that the file at `path` describes; PipelineError with all that is wrong with it."""
+    raise NotImplementedError
+
+
+def identity_settings(pipeline: Pipeline) -> dict[str, object]:
+    """What decides the ids and times of events; a registry serves only one such setting (protocol B9)."""
+    raise NotImplementedError
+
+
+def settings_hash(pipeline: Pipeline) -> str:
+    """A hash (sha256, hex) of `identity_settings`."""
+    raise NotImplementedError
