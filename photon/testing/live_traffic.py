@@ -1,0 +1,77 @@
+"""Generated traffic written as time goes by: lines appear when they are due, and say when they were written.
+
+What is logged is `traffic`; how fast the rows come out again is `latency`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.testing.log_writer import LogWriter
+from photon.testing.traffic import Traffic
+
+TICK_SECONDS = 0.01  # lines wait at most so long before they are written
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """What a live run has written."""
+
+    lines: int  # over all datacenters
+    bytes: int
+    most_behind_seconds: float  # how late the latest line was written: a busy machine, or a tick
+
+
+class LiveTraffic:
+    """Appends a traffic below `folder`/logs in real time, whole lines in every tick.
+
+    Each line carries `logged_at`, the time of its first writing; copies to several datacenters
+    are the same bytes (one that a story makes lag shows the time of the first copy).
+    """
+
+    def __init__(
+        self, traffic: Traffic, folder: Path, clock: Clock | None = None, tick_seconds: float = TICK_SECONDS
+    ) -> None:
+        self._traffic, self._folder = traffic, folder
+        self._clock = clock or SystemClock()
+        self._tick_seconds = tick_seconds
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> LiveRun:
+        """Write until the traffic ends or `should_stop`; then every file is closed."""
+        writers = self._traffic.writers(self._folder)
+        try:
+            return self._write(writers, should_stop)
+        finally:
+            for writer in (writer for pair in writers for writer in pair):
+                writer.close()
+
+    def _write(self, writers: list[tuple[LogWriter, LogWriter]], should_stop: Callable[[], bool]) -> LiveRun:
+        start_us = now_us = self._clock.now_us()
+        copies: dict[int, tuple[bytes, int]] = {}  # by line: its bytes, and how many got it already
+        lines = bytes_ = most_behind_us = 0
+        for delivery in self._traffic.deliveries():
+            due_us = start_us + round(delivery.at_s * MICROSECONDS)
+            while now_us < due_us:
+                _flush(writers)
+                if should_stop():
+                    return LiveRun(lines, bytes_, most_behind_us / MICROSECONDS)
+                self._clock.sleep(self._tick_seconds)
+                now_us = self._clock.now_us()
+            data, given = copies.pop(delivery.serial, (b"", 0))
+            if not given:
+                data = self._traffic.render_line(delivery.line, start_us, self._clock.now_us())
+            if given + 1 < len(self._traffic.datacenters):
+                copies[delivery.serial] = (data, given + 1)
+            self._traffic.put(delivery, writers, data)
+            lines, bytes_ = lines + 1, bytes_ + len(data)
+            most_behind_us = max(most_behind_us, now_us - due_us)
+        return LiveRun(lines, bytes_, most_behind_us / MICROSECONDS)
+
+
+def _flush(writers: list[tuple[LogWriter, LogWriter]]) -> None:
+    for queries, clicks in writers:
+        queries.flush()  # first: a click is seldom to be seen before its query
+        clicks.flush()

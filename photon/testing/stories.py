@@ -1,0 +1,291 @@
+"""What the generated logs tell: plain searches and clicks, and the ills with what becomes of each.
+
+A line is an event with the time at which it is written; an ill is a small story of lines of its
+own, with events that no other line mentions, so that what is expected simply adds up. Everything is a pure
+function of seed and index. How a line looks in a file is `rendering`; which file it goes to is `log_writer`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Fault = Literal["broken_line", "missing_id", "bad_time", "not_utf8", "oversized_line"]
+FAULTS: tuple[Fault, ...] = ("broken_line", "missing_id", "bad_time", "not_utf8", "oversized_line")
+
+CLICK_DELAY_MEDIAN_SECONDS = 3.0
+CLICK_DELAY_SIGMA = 1.0  # log-normal: nine of ten clicks come within 11 s
+CLICK_DELAY_LEAST_SECONDS = 0.2
+CLICK_DELAY_MOST_SECONDS = 60.0
+WRITE_DELAY_SECONDS = 0.05  # a line is written at most so long after its event
+STORY_GAP_SECONDS = (0.5, 5.0)  # between the lines of a story, where nothing else is said
+
+WORDS = ("cheap", "flights", "zürich", "東京", "coffee, ground", '"used" bikes', "garden", "ear plugs")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A search query: the primary event. `time_s` is in seconds since the start of the traffic."""
+
+    id: str
+    time_s: float
+    user: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Click:
+    """A click on a result: the foreign event. Without `query_id` it has no key."""
+
+    id: str
+    query_id: str | None
+    time_s: float
+    position: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line to be written, and when, in seconds since the start of the traffic."""
+
+    at_s: float
+    event: Query | Click
+    place: int  # lines of one side with the same place go to the same stream of files
+    fault: Fault | None = None
+    next_stream: bool = False  # written to the stream after that of its place
+    lags_s: tuple[float, ...] = ()  # how much later each datacenter gets its copy; empty: none does
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedValue:
+    """What the joined row of a click must say of its query."""
+
+    query_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Counts of foreign records by what becomes of them (design, section 2), once all is written.
+
+    `joined` counts events, over all datacenters together; `duplicates` the further records of them;
+    the others are the same in each datacenter. `primary` counts good primary records.
+    """
+
+    joined: int = 0
+    duplicates: int = 0
+    unjoinable: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    primary: int = 0
+    primary_dead_letters: int = 0
+
+    @property
+    def foreign(self) -> int:
+        """All foreign records."""
+        return self.joined + self.duplicates + self.unjoinable + self.skipped + self.dead_letters
+
+    def times(self, count: int) -> Outcome:
+        """This outcome, `count` times."""
+        return Outcome(*(count * value for value in self.values()))
+
+    def plus(self, other: Outcome) -> Outcome:
+        """This outcome and another."""
+        return Outcome(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def values(self) -> tuple[int, ...]:
+        """The counts, in the order of the fields."""
+        return (
+            self.joined,
+            self.duplicates,
+            self.unjoinable,
+            self.skipped,
+            self.dead_letters,
+            self.primary,
+            self.primary_dead_letters,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The lines of one instance of an ill, and the joined values that they lead to."""
+
+    lines: tuple[Line, ...]
+    joined: Mapping[str, JoinedValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """What a story is made with: its events, its moment, and the chances of its own random numbers."""
+
+    query: Query
+    click: Click
+    place: int
+    number: int  # of this instance among those of its ill
+    late_seconds: float
+    datacenters: int
+    chance: random.Random
+
+    def gap_s(self) -> float:
+        return self.chance.uniform(*STORY_GAP_SECONDS)
+
+    def line(self, event: Query | Click, at_s: float, **more: object) -> Line:
+        return Line(at_s, event, self.place, **more)  # type: ignore[arg-type]
+
+    def joins(self) -> dict[str, JoinedValue]:
+        return {self.click.id: JoinedValue(self.query.id, self.query.text)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ill:
+    """One thing that goes wrong with logs: its name, what it is, and what one instance of it comes to."""
+
+    name: str
+    meaning: str
+    outcome: Outcome
+    tell: Callable[[Cast], Story] | None  # None: an ill of the files, see `log_writer`
+
+
+def _click_before_query(cast: Cast) -> Story:
+    query, click = cast.query, cast.click
+    if cast.number % 2:  # clocks differ: its time is before the query's, too
+        click = Click(click.id, click.query_id, query.time_s - 0.5, click.position, click.url)
+    first = cast.line(click, click.time_s)
+    return Story((first, cast.line(query, max(click.time_s, query.time_s) + cast.gap_s())), cast.joins())
+
+
+def _query_minutes_late(cast: Cast) -> Story:
+    late_s = cast.late_seconds * cast.chance.uniform(1, 2)
+    lines = (
+        cast.line(cast.click, cast.click.time_s),
+        cast.line(cast.query, cast.click.time_s + late_s),
+    )
+    return Story(lines, cast.joins())
+
+
+def _query_never_comes(cast: Cast) -> Story:
+    return Story((cast.line(cast.click, cast.click.time_s),))
+
+
+def _malformed_click(fault: Fault) -> Callable[[Cast], Story]:
+    return lambda cast: Story((cast.line(cast.click, cast.click.time_s, fault=fault),))
+
+
+def _malformed_query(cast: Cast) -> Story:
+    fault = FAULTS[cast.number % len(FAULTS)]
+    return Story((cast.line(cast.query, cast.query.time_s, fault=fault),))
+
+
+def _click_without_key(cast: Cast) -> Story:
+    click = cast.click
+    keyless = Click(click.id, (None, "")[cast.number % 2], click.time_s, click.position, click.url)
+    return Story((cast.line(keyless, keyless.time_s),))
+
+
+def _click_twice(next_stream: bool) -> Callable[[Cast], Story]:
+    def tell(cast: Cast) -> Story:
+        again_s = cast.click.time_s + cast.gap_s()
+        lines = (
+            cast.line(cast.query, cast.query.time_s),
+            cast.line(cast.click, cast.click.time_s),
+            cast.line(cast.click, again_s, next_stream=next_stream),
+        )
+        return Story(lines, cast.joins())
+
+    return tell
+
+
+def _copies_apart(cast: Cast) -> Story:
+    late_copy = cast.number % cast.datacenters
+    lag_s = cast.chance.uniform(2, 10)
+    lags_s = tuple(lag_s if index == late_copy else 0.0 for index in range(cast.datacenters))
+    lines = (
+        cast.line(cast.query, cast.query.time_s, lags_s=lags_s),
+        cast.line(cast.click, cast.click.time_s, lags_s=lags_s),
+    )
+    return Story(lines, cast.joins())
+
+
+def _query_twice(cast: Cast) -> Story:
+    """Written in the wrong order, both well before the click, so that every datacenter knows both by then."""
+    query = cast.query
+    later = Query(query.id, query.time_s + 0.01, query.user, query.text + " again")
+    lines = (
+        cast.line(later, later.time_s),
+        cast.line(query, later.time_s + 0.01, next_stream=bool(cast.number % 2)),
+        cast.line(cast.click, cast.click.time_s + STORY_GAP_SECONDS[1]),
+    )
+    return Story(lines, cast.joins())
+
+
+_JOINS = Outcome(joined=1, primary=1)
+_DEAD = Outcome(dead_letters=1)
+
+ILLS: tuple[Ill, ...] = (
+    Ill("click_before_query", "a click is logged seconds before its query", _JOINS, _click_before_query),
+    Ill("query_minutes_late", "a query is logged long after its click", _JOINS, _query_minutes_late),
+    Ill("query_never_comes", "the query of a click is never logged", Outcome(unjoinable=1), _query_never_comes),
+    Ill("file_rollover", "each even stream goes on in a new file, as by the hour", Outcome(), None),
+    Ill("rename_rotation", "each odd stream's file is renamed, and a new one begins", Outcome(), None),
+    *(
+        Ill(fault, f"a click's line is malformed: {fault.replace('_', ' ')}", _DEAD, _malformed_click(fault))
+        for fault in FAULTS
+    ),
+    Ill("malformed_query", "a query is malformed, each way in turn", Outcome(primary_dead_letters=1), _malformed_query),
+    Ill("click_without_key", "a click does not say which query it is of", Outcome(skipped=1), _click_without_key),
+    Ill("click_twice_same_file", "a click is logged twice in one stream",
+        Outcome(joined=1, duplicates=1, primary=1), _click_twice(False)),
+    Ill("click_twice_other_file", "a click is logged twice, in two streams",
+        Outcome(joined=1, duplicates=1, primary=1), _click_twice(True)),
+    Ill("copies_apart", "one datacenter gets query and click seconds later", _JOINS, _copies_apart),
+    Ill("query_twice", "a query is logged twice: the first by time counts",
+        Outcome(joined=1, primary=2), _query_twice),
+)  # fmt: skip
+ILL_BY_NAME: Mapping[str, Ill] = {ill.name: ill for ill in ILLS}
+
+
+def some_of_each(count: int) -> dict[str, int]:
+    """Every ill, `count` times."""
+    return {ill.name: count for ill in ILLS}
+
+
+def plain_query(seed: int, index: int, per_second: float) -> Query:
+    """The query of this index: one in each slot of 1 / `per_second` seconds."""
+    chance = random.Random((seed << 42) | index)
+    time_s = (index + chance.random()) / per_second
+    return _query(f"q{seed}-{index:08d}", time_s, chance)
+
+
+def plain_click(seed: int, index: int, per_second: float, queries: int, queries_per_second: float) -> Click:
+    """The click of this index, on a query that came a log-normal delay earlier."""
+    chance = random.Random((seed << 42) | (1 << 40) | index)
+    time_s = (index + chance.random()) / per_second
+    delay_s = CLICK_DELAY_MEDIAN_SECONDS * chance.lognormvariate(0, CLICK_DELAY_SIGMA)
+    delay_s = min(max(delay_s, CLICK_DELAY_LEAST_SECONDS), CLICK_DELAY_MOST_SECONDS)
+    if delay_s > time_s:  # nothing was searched before the start
+        delay_s = chance.uniform(0, time_s)
+    of = min(max(int((time_s - delay_s) * queries_per_second) - 1, 0), queries - 1)
+    return _click(f"c{seed}-{index:08d}", f"q{seed}-{of:08d}", time_s, chance)
+
+
+def story(ill: Ill, number: int, seed: int, at_s: float, late_seconds: float, datacenters: int) -> Story:
+    """Instance `number` of an ill, about `at_s`. Its events carry the ill's name in their ids."""
+    assert ill.tell is not None, f"{ill.name} is an ill of the files and tells no story"
+    place = (ILLS.index(ill) << 20) | number
+    chance = random.Random((seed << 42) | (1 << 41) | place)
+    query = _query(f"q{seed}-{ill.name}-{number:04d}", at_s, chance)
+    delay_s = chance.uniform(*STORY_GAP_SECONDS)
+    click = _click(f"c{seed}-{ill.name}-{number:04d}", query.id, at_s + delay_s, chance)
+    return ill.tell(Cast(query, click, place, number, late_seconds, datacenters, chance))
+
+
+def _query(id: str, time_s: float, chance: random.Random) -> Query:
+    text = " ".join(chance.choices(WORDS, k=chance.randint(1, 4)))
+    return Query(id, time_s, f"user-{chance.randrange(10_000)}", text)
+
+
+def _click(id: str, query_id: str, time_s: float, chance: random.Random) -> Click:
+    position = chance.randint(1, 10)
+    return Click(id, query_id, time_s, position, f"https://shop.example/item/{chance.randrange(100_000)}")

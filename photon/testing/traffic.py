@@ -1,0 +1,290 @@
+"""Generated traffic: search queries (primary) and clicks (foreign) of several datacenters, with expected counts.
+
+`Traffic` says what is logged, when and where, and what must come of it; `write_all` writes it at once, and
+`live_traffic` as time goes by. The same traffic gives the same events in both, and the same bytes
+whenever it is written at once. No engine code is used here: what is expected must not follow its mistakes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from photon.clock import MICROSECONDS
+from photon.testing.log_writer import LogWriter, stream_of
+from photon.testing.rendering import CLICK_COLUMNS, QUERY_COLUMNS, TIME_UNITS, header, render
+from photon.testing.stories import (
+    ILL_BY_NAME,
+    ILLS,
+    WRITE_DELAY_SECONDS,
+    Click,
+    JoinedValue,
+    Line,
+    Outcome,
+    Query,
+    Story,
+    plain_click,
+    plain_query,
+    story,
+)
+
+START_US = 1_767_607_200 * MICROSECONDS  # 2026-01-05 10:00 UTC
+SIDE_NAMES = ("queries", "clicks")
+
+# Counts as `photon join --complete --json` prints them: by datacenter, then by class.
+Counts = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What must come of a traffic once all of it was read and declared complete (design, section 2).
+
+    `foreign`, `unjoinable`, `dead_letters` and `skipped` hold in each datacenter, `joined_total` for all
+    datacenters together. `duplicates` are the further records of joined events: each is counted as a duplicate in
+    the datacenter that joined its event, and as joined elsewhere in the others.
+    """
+
+    datacenters: tuple[str, ...]
+    foreign: int
+    joined_total: int
+    unjoinable: int
+    dead_letters: int
+    skipped: int
+    duplicates: int
+    primary: int  # good primary records of each datacenter, repeated ones included
+    primary_dead_letters: int
+    joined: Mapping[str, JoinedValue]  # by click id
+
+    def disagreements(self, counts: Counts) -> list[str]:
+        """What counts of all datacenters say otherwise, in words; empty if they agree."""
+        wrong = [f"no counts of datacenter {name}" for name in self.datacenters if name not in counts]
+        for name, found in counts.items():
+            same = ("foreign", "unjoinable", "dead_letters", "skipped")
+            expected = {key: getattr(self, key) for key in same}
+            expected |= {"pending": 0, "filtered": 0, "too_old": 0}
+            for key, value in expected.items():
+                if found.get(key, 0) != value:
+                    wrong.append(f"{name}: {key} is {found.get(key, 0)}, expected {value}")
+            ours = found["joined"] + found["joined_elsewhere"] + found["duplicates"]
+            if ours != self.joined_total + self.duplicates:
+                wrong.append(f"{name}: joined + joined_elsewhere + duplicates is {ours}, "
+                             f"expected {self.joined_total + self.duplicates}")  # fmt: skip
+            if found["duplicates"] > self.duplicates:
+                wrong.append(
+                    f"{name}: duplicates is {found['duplicates']}, expected at most {self.duplicates}"
+                )
+        joined = sum(found["joined"] for found in counts.values())
+        if joined != self.joined_total:
+            wrong.append(f"joined by all datacenters is {joined}, expected {self.joined_total}")
+        return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A line on its way to one datacenter. Deliveries come in the order of `at_s`."""
+
+    at_s: float
+    serial: int  # of the line: copies of one line share it
+    datacenter: int  # an index
+    line: Line
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Queries and clicks at steady rates for some time, and each ill as often as `ills` says.
+
+    Rates are in events per second, over all files of a side. Ills come on top of the rates, except
+    `file_rollover` and `rename_rotation`, which say how often streams begin a new file. What is late is
+    written after `duration_seconds`. `late_seconds`: the least lateness of a late query.
+    """
+
+    seed: int
+    datacenters: tuple[str, ...] = ("east", "west")
+    primary_per_second: float = 100.0
+    foreign_per_second: float = 10.0
+    duration_seconds: float = 60.0
+    ills: Mapping[str, int] = field(default_factory=dict)
+    primary_format: Literal["jsonl", "csv", "tsv"] = "jsonl"
+    foreign_format: Literal["jsonl", "csv", "tsv"] = "jsonl"
+    streams: int = 3
+    late_seconds: float = 120.0
+    start_us: int = START_US
+
+    def __post_init__(self) -> None:
+        unknown = set(self.ills) - set(ILL_BY_NAME)
+        if unknown:
+            raise ValueError(f"no ill is called {min(unknown)!r}; there are: {', '.join(ILL_BY_NAME)}")
+        if min(self.primary_per_second, self.foreign_per_second, self.duration_seconds) <= 0:
+            raise ValueError("primary_per_second, foreign_per_second and duration_seconds must be above 0")
+        if self.streams < 2:
+            raise ValueError(
+                f"streams must be at least 2 (a click is logged in two of them), got {self.streams}"
+            )
+        if self.queries == 0:
+            raise ValueError("no query falls into duration_seconds; raise it or primary_per_second")
+
+    @property
+    def queries(self) -> int:
+        """How many queries there are besides those of ills."""
+        return round(self.primary_per_second * self.duration_seconds)
+
+    @property
+    def clicks(self) -> int:
+        """How many clicks there are besides those of ills."""
+        return round(self.foreign_per_second * self.duration_seconds)
+
+    def expected(self) -> Expected:
+        """What must come of this traffic. Holds the values of every joined event in memory."""
+        outcome = Outcome(joined=self.clicks, primary=self.queries)
+        for name, count in self.ills.items():
+            outcome = outcome.plus(ILL_BY_NAME[name].outcome.times(count))
+        joined = {}
+        for index in range(self.clicks):
+            click = self._click(index)
+            query = self._query(int(str(click.query_id).rpartition("-")[2]))
+            joined[click.id] = JoinedValue(query.id, query.text)
+        for told in self._stories():
+            joined.update(told.joined)
+        return Expected(
+            self.datacenters, outcome.foreign, outcome.joined, outcome.unjoinable, outcome.dead_letters,
+            outcome.skipped, outcome.duplicates, outcome.primary, outcome.primary_dead_letters, joined,
+        )  # fmt: skip
+
+    def lines(self) -> Iterator[Line]:
+        """Every line of one copy of the logs, in the order of writing; memory does not grow with the duration."""
+        of_ills = sorted((line for told in self._stories() for line in told.lines), key=_when)
+        return heapq.merge(self._query_lines(), self._click_lines(), of_ills, key=_when)
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Every line to every datacenter, in the order of writing."""
+        lagging: list[tuple[float, int, int, Line]] = []
+        none = (0.0,) * len(self.datacenters)
+        for serial, line in enumerate(self.lines()):
+            while lagging and lagging[0][0] <= line.at_s:
+                yield Delivery(*heapq.heappop(lagging))
+            for datacenter, lag_s in enumerate(line.lags_s or none):
+                heapq.heappush(lagging, (line.at_s + lag_s, serial, datacenter, line))
+        while lagging:
+            yield Delivery(*heapq.heappop(lagging))
+
+    def writers(self, folder: Path) -> list[tuple[LogWriter, LogWriter]]:
+        """For each datacenter the writers of queries and of clicks, below `folder`/logs/DATACENTER."""
+        changes = (self.ills.get("file_rollover", 0), self.ills.get("rename_rotation", 0))
+        formats = (self.primary_format, self.foreign_format)
+        columns = (QUERY_COLUMNS, CLICK_COLUMNS)
+        pairs = []
+        for name in self.datacenters:
+            queries, clicks = (
+                LogWriter(folder / "logs" / name, side, f".{format}", header(names, format),
+                          self.streams, *changes, self.duration_seconds)
+                for side, format, names in zip(SIDE_NAMES, formats, columns, strict=True)
+            )  # fmt: skip
+            pairs.append((queries, clicks))
+        return pairs
+
+    def put(self, delivery: Delivery, writers: list[tuple[LogWriter, LogWriter]], data: bytes) -> None:
+        """Append the bytes of a line, as `render_line` made them, to the right file of its datacenter."""
+        line = delivery.line
+        writer = writers[delivery.datacenter][0 if isinstance(line.event, Query) else 1]
+        stream = stream_of(self.datacenters[delivery.datacenter], line.place, writer.streams)
+        writer.append((stream + line.next_stream) % writer.streams, delivery.at_s, data)
+
+    def render_line(self, line: Line, start_us: int, logged_at_us: int) -> bytes:
+        """The bytes of a line, the same in every datacenter."""
+        format = self.primary_format if isinstance(line.event, Query) else self.foreign_format
+        return render(line, format, start_us, logged_at_us)
+
+    def write_all(self, folder: Path) -> None:
+        """Write the whole traffic now, below `folder`/logs, as if it had been logged at its own times.
+
+        FileExistsError if there are logs already: what is expected would not hold for both.
+        """
+        writers = self.writers(folder)
+        try:
+            for delivery in self.deliveries():
+                line = delivery.line
+                logged_at_us = self.start_us + round(line.at_s * MICROSECONDS)
+                self.put(delivery, writers, self.render_line(line, self.start_us, logged_at_us))
+        finally:
+            for writer in (writer for pair in writers for writer in pair):
+                writer.close()
+
+    def pipeline_text(self, name: str = "search_clicks", more: str = "") -> str:
+        """A pipeline file for this traffic; `more` is added at its end (whole top-level keys)."""
+        datacenters = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in self.datacenters)
+        return _PIPELINE.format(
+            name=name, datacenters=datacenters, primary=self.primary_format, foreign=self.foreign_format,
+            primary_unit=TIME_UNITS[self.primary_format], foreign_unit=TIME_UNITS[self.foreign_format],
+        ) + more  # fmt: skip
+
+    def write_pipeline(self, folder: Path, name: str = "search_clicks", more: str = "") -> Path:
+        """Write `pipeline_text` to `folder`/pipeline.yaml; its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "pipeline.yaml"
+        path.write_text(self.pipeline_text(name, more))
+        return path
+
+    def _query(self, index: int) -> Query:
+        return plain_query(self.seed, index, self.primary_per_second)
+
+    def _click(self, index: int) -> Click:
+        return plain_click(self.seed, index, self.foreign_per_second, self.queries, self.primary_per_second)
+
+    def _query_lines(self) -> Iterator[Line]:
+        events = (self._query(index) for index in range(self.queries))
+        return _in_order_of_writing(_written(event, index) for index, event in enumerate(events))
+
+    def _click_lines(self) -> Iterator[Line]:
+        events = (self._click(index) for index in range(self.clicks))
+        return _in_order_of_writing(_written(event, index) for index, event in enumerate(events))
+
+    def _stories(self) -> Iterator[Story]:
+        """The ills' stories, the ills in turn, evenly over the duration."""
+        told = [(number, ill) for ill in ILLS if ill.tell for number in range(self.ills.get(ill.name, 0))]
+        told.sort(key=lambda pair: pair[0])  # stable: by number, then in the order of ILLS
+        for position, (number, ill) in enumerate(told):
+            at_s = self.duration_seconds * (position + 0.5) / len(told)
+            yield story(ill, number, self.seed, at_s, self.late_seconds, len(self.datacenters))
+
+
+def _when(line: Line) -> float:
+    return line.at_s
+
+
+def _written(event: Query | Click, index: int) -> Line:
+    delay_s = WRITE_DELAY_SECONDS * ((index * 7919) % 1000) / 1000  # a fixed scatter
+    return Line(event.time_s + delay_s, event, index)
+
+
+def _in_order_of_writing(lines: Iterator[Line]) -> Iterator[Line]:
+    """Sort lines whose events come in order of time: none is written more than WRITE_DELAY_SECONDS late."""
+    waiting: list[tuple[float, int, Line]] = []
+    for index, line in enumerate(lines):
+        while waiting and waiting[0][0] <= line.event.time_s:
+            yield heapq.heappop(waiting)[2]
+        heapq.heappush(waiting, (line.at_s, index, line))
+    while waiting:
+        yield heapq.heappop(waiting)[2]
+
+
+_PIPELINE = """\
+name: {name}
+datacenters:
+{datacenters}
+primary:
+  files: "queries/**/*.{primary}"
+  format: {primary}
+  id: query_id
+  time: time
+  time_unit: {primary_unit}
+foreign:
+  files: "clicks/**/*.{foreign}"
+  format: {foreign}
+  id: click_id
+  key: query_id
+  time: time
+  time_unit: {foreign_unit}
+"""
