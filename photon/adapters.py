@@ -1,0 +1,110 @@
+"""Adapters: how a foreign and its primary event become one row (paper, section 3.5).
+
+The interface, the default adapter, and the per-event convenience. Finding a user's adapter, and keeping one
+bad event from taking the rest with it, is `photon.adapting`.
+
+An adapter is a function of the pair alone: no clock, no network, no randomness, for a rebuild must give the same row
+and every datacenter must decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Columns that Photon puts before those of the events (design, section 5: Joiner).
+RESERVED_COLUMNS = ("_datacenter", "_epoch", "_batch", "_occurrence", "_joined_at", "_primary_occurrence")
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The rows of the pairs that are kept, and which pairs those are.
+
+    `kept` is a boolean array without nulls, one for each pair; `table` has one row for each true, in order.
+    """
+
+    table: pa.Table
+    kept: pa.BooleanArray
+
+
+class Adapter:
+    """Combines, filters or skips. Derive from it and override `combine`, and `skip` where needed.
+
+    Called with batches of any size, also of one pair. An instance may be used for many batches.
+    """
+
+    def skip(self, foreign: pa.Table) -> pa.BooleanArray | None:
+        """Which foreign events to pass over before any lookup: true for those; None: none of them."""
+        return None
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
+        """The joined rows of pairs: row i of `foreign` goes with row i of `primary`.
+
+        A table has one row a pair, in order; `Adapted` leaves out the pairs that are filtered.
+        Column names beginning with those of `RESERVED_COLUMNS` are not for adapters.
+        """
+        return merge(foreign, primary)
+
+
+def merge(foreign: pa.Table, primary: pa.Table) -> pa.Table:
+    """All columns of both: foreign columns keep their names, primary ones get `primary_` where taken.
+
+    Names are compared without regard to case, as Delta compares them. A foreign column with one of Photon's
+    own names gets `foreign_`. A prefix is repeated until the name is free.
+    """
+    taken = set(RESERVED_COLUMNS)
+    columns: dict[str, Any] = {}
+    for prefix, table in (("foreign_", foreign), ("primary_", primary)):
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            free = free_name(name, prefix, taken)
+            taken.add(free.lower())
+            columns[free] = column
+    if not columns:
+        raise ValueError("neither the foreign nor the primary events have a column; expected at least one")
+    return pa.table(columns)
+
+
+def free_name(name: str, prefix: str, taken: set[str]) -> str:
+    """`name` with `prefix` as often as it takes to be none of `taken` (in lower case)."""
+    while name.lower() in taken:
+        name = prefix + name
+    return name
+
+
+merge_columns = Adapter()
+
+
+@dataclass(frozen=True)
+class PerEventAdapter(Adapter):
+    """An adapter from a function on one pair, as dicts by column; the function returns a row or None (filter).
+
+    Values have the Python types of their columns. A value of a type that Arrow can't bring under one with
+    the others of its column is an error of that event.
+    """
+
+    function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> Adapted:
+        """Call the function for each pair."""
+        pairs = zip(foreign.to_pylist(), primary.to_pylist(), strict=True)
+        results = [self.function(*pair) for pair in pairs]
+        rows = [row for row in results if row is not None]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+        return Adapted(table, pa.array([row is not None for row in results], pa.bool_()))
+
+
+def per_event(
+    function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None],
+) -> PerEventAdapter:
+    """Decorator: `def f(foreign: dict, primary: dict) -> dict | None` as an adapter; None filters the pair."""
+    return PerEventAdapter(function)
+
+
+def kept_rows(kept: pa.BooleanArray) -> list[int]:
+    """The indices of the true values."""
+    return pc.indices_nonzero(kept).to_pylist()  # type: ignore[no-any-return]

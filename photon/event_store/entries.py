@@ -1,0 +1,186 @@
+"""Entries of the log file map: how a file is cut into them, and which times they cover.
+
+Pure decisions on arrays. Storing and finding entries is `log_file_map`.
+
+Times are in *ticks* of 4 s here, clamped to 32 bits (the years 1697 to 2242), as the map's R*Tree holds
+them. That only decides which entries are looked at; the exact time is read from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.event_store.hashing import Hashes
+
+TICK_US = 4_000_000
+LEAST_TICK, LARGEST_TICK = -(2**31), 2**31 - 1
+# A wild time (1970, 2100) must not stretch an entry over all the time between: gaps above a minute split spans.
+SPAN_GAP_TICKS = 15
+MAX_SPANS = 8
+# An entry shorter than a disk page is not closed for its time span: a slow file would have an entry a line.
+LEAST_ENTRY_BYTES = 4096
+
+Ints = npt.NDArray[np.int64]
+Span = tuple[int, int]  # first and last tick, both included
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The events of one stretch of a primary file, in the order of the file.
+
+    `line_ends` are where each record's bytes end, without its newline.
+    """
+
+    file_number: int
+    start_bytes: int
+    end_bytes: int
+    offsets: Ints
+    line_ends: Ints
+    ticks: Ints
+    hashes: Hashes
+
+    def between(self, start_bytes: int, end_bytes: int) -> Piece:
+        """The part of it from `start_bytes` to `end_bytes`."""
+        first, last = np.searchsorted(self.offsets, [start_bytes, end_bytes])
+        rows = slice(int(first), int(last))
+        return Piece(
+            self.file_number,
+            start_bytes,
+            end_bytes,
+            self.offsets[rows],
+            self.line_ends[rows],
+            self.ticks[rows],
+            self.hashes[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stretch [start, end) of a file that is indexed, and the ids in it.
+
+    `read_start` to `read_end` are the bytes of its records (equal where it has none): what a scan reads.
+    `hashes` are sorted, with one for each record.
+    """
+
+    start_bytes: int
+    end_bytes: int
+    read_start: int
+    read_end: int
+    spans: tuple[Span, ...]
+    hashes: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLimits:
+    """When an entry is full."""
+
+    entry_bytes: int
+    span_ticks: int
+
+
+def to_ticks(times_us: Ints) -> Ints:
+    """Microseconds since 1970 as ticks."""
+    return np.clip(np.floor_divide(times_us, TICK_US), LEAST_TICK, LARGEST_TICK)
+
+
+def uncovered(covered: Sequence[tuple[int, int]], start_bytes: int, end_bytes: int) -> list[tuple[int, int]]:
+    """The parts of [start, end) that none of the stretches `covered` (ordered, disjoint) covers."""
+    gaps, cursor = [], start_bytes
+    for first, last in covered:
+        if first > cursor:
+            gaps.append((cursor, min(first, end_bytes)))
+        cursor = max(cursor, last)
+    if cursor < end_bytes:
+        gaps.append((cursor, end_bytes))
+    return [(first, last) for first, last in gaps if first < last]
+
+
+def merge_spans(spans: Iterable[Span], most: int = MAX_SPANS) -> tuple[Span, ...]:
+    """At most `most` spans that cover all of `spans`; the smallest gaps are closed first."""
+    merged: list[Span] = []
+    for first, last in sorted(spans):
+        if merged and first - merged[-1][1] <= SPAN_GAP_TICKS:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    while len(merged) > most:
+        at = min(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
+        merged[at - 1 : at + 1] = [(merged[at - 1][0], merged[at][1])]
+    return tuple(merged)
+
+
+def spans_of(ticks: Ints) -> tuple[Span, ...]:
+    """The spans that cover `ticks`."""
+    if not len(ticks):
+        return ()
+    ordered = np.unique(ticks)
+    breaks = np.flatnonzero(np.diff(ordered) > SPAN_GAP_TICKS)
+    firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
+    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))].tolist()
+    return merge_spans(zip(firsts, lasts, strict=True))
+
+
+def fill(last: Entry | None, piece: Piece, limits: EntryLimits) -> list[Entry]:
+    """The entries that hold `piece`, which begins where `last` ends (None: nothing before it is indexed).
+
+    The first one is `last` extended, if it had room.
+    """
+    entries: list[Entry] = []
+    current, at = last, 0
+    while at < len(piece.offsets):
+        take = _fitting(current, piece, at, limits)
+        if take:
+            current = _extended(current, piece, at, at + take)
+            at += take
+        else:  # full
+            entries.append(current)  # type: ignore[arg-type]  # an empty entry takes at least one record
+            current = None
+    if current is None or not len(piece.offsets):
+        current = _covering(current, piece)
+    entries.append(replace(current, end_bytes=piece.end_bytes))
+    if last is not None and entries[0] is last:
+        del entries[0]
+    return entries
+
+
+def _covering(current: Entry | None, piece: Piece) -> Entry:
+    """An entry for a piece without records: they say that the file is indexed so far."""
+    start = piece.start_bytes
+    return current or Entry(start, start, start, start, (), np.empty(0, np.uint64))
+
+
+def _fitting(current: Entry | None, piece: Piece, at: int, limits: EntryLimits) -> int:
+    """How many records from `at` on have room in `current`; an empty entry has room for one of any size."""
+    empty = current is None or not len(current.hashes)
+    read_start = int(piece.offsets[at]) if empty else current.read_start  # type: ignore[union-attr]
+    ends = piece.line_ends[at:]
+    by_bytes = int(np.searchsorted(ends, read_start + limits.entry_bytes, side="right"))
+    ticks = piece.ticks[at : at + by_bytes]
+    if not empty and len(ticks):
+        spans = current.spans  # type: ignore[union-attr]
+        ticks = np.concatenate(([spans[0][0], spans[-1][1]], ticks))
+    widths = np.maximum.accumulate(ticks) - np.minimum.accumulate(ticks)
+    widths = widths[len(widths) - by_bytes :]
+    too_wide = (widths > limits.span_ticks) & (ends[:by_bytes] - read_start > LEAST_ENTRY_BYTES)
+    fitting = int(np.argmax(too_wide)) if too_wide.any() else by_bytes
+    return max(fitting, 1) if empty else fitting
+
+
+def _extended(current: Entry | None, piece: Piece, first: int, last: int) -> Entry:
+    """`current` with the records `first` to `last` of `piece`; it covers all up to the next record."""
+    start = int(piece.offsets[first]) if first else piece.start_bytes
+    end = int(piece.offsets[last]) if last < len(piece.offsets) else piece.end_bytes
+    read_start, read_end = int(piece.offsets[first]), int(piece.line_ends[last - 1])
+    spans = spans_of(piece.ticks[first:last])
+    if current is None:
+        return Entry(start, end, read_start, read_end, spans, np.sort(piece.hashes[first:last]))
+    if len(current.hashes):
+        read_start = current.read_start
+    hashes = np.sort(np.concatenate((current.hashes, piece.hashes[first:last])))
+    return Entry(
+        current.start_bytes, end, read_start, read_end, merge_spans((*current.spans, *spans)), hashes
+    )
