@@ -1,0 +1,192 @@
+"""Real logs of a network under attack, laid out as datacenters' folders of files that grow.
+
+TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their folder. The
+data is not part of the project: it is found by PHOTON_REAL_LOGS or beside the repository, and
+`RealLogs.open` says None where it is not. What must come of a join is worked out by DuckDB, not by the engine.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER_VARIABLE = "PHOTON_REAL_LOGS"
+PRIMARY_FILE = "primary_ssl.csv.gz"
+FOREIGN_FILE = "secondary_events.csv.gz"
+JOINED = 44_453  # README.txt: foreign events whose primary is there
+UNJOINABLE = 1_478  # and those whose primary is not
+PRIMARY = 49_474
+
+KIND_STREAMS = {"weird": 2, "analyzer": 2, "rdp": 1, "smtp": 1}  # files per kind of foreign event
+RUN_LINES = 50  # so many lines in a row go to one file: servers write in bursts
+_KIND_COLUMN = 3
+
+Order = Literal["primary_first", "primary_last"]
+Files = Mapping[str, bytes]  # by path below a datacenter's logs folder: the whole file
+
+
+@dataclass(frozen=True, slots=True)
+class RealExpectation:
+    """What must come of joining the whole of the real logs."""
+
+    joined: pa.Table  # foreign columns, then primary ones (prefixed primary_ on a clash), by event_id; text
+    unjoinable: frozenset[str]  # event ids
+
+
+class RealLayout:
+    """Files of several datacenters that grow from step to step; between steps most last lines are partial."""
+
+    def __init__(self, folder: Path, steps: Sequence[Mapping[Path, bytes]]) -> None:
+        self.folder = folder
+        self._steps = list(reversed(steps))
+
+    @property
+    def steps_left(self) -> int:
+        """How many steps have yet to be written."""
+        return len(self._steps)
+
+    def write_step(self) -> bool:
+        """Append the next chunk to each file that has one; False if everything was written before."""
+        if not self._steps:
+            return False
+        for path, chunk in self._steps.pop().items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(chunk)
+        return True
+
+    def finish(self) -> None:
+        """Write all that is left."""
+        while self.write_step():
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class RealLogs:
+    """The folder of the real logs."""
+
+    folder: Path
+
+    @staticmethod
+    def open() -> RealLogs | None:
+        """The real logs, if they are on this machine."""
+        beside = Path(__file__).resolve().parents[3] / "shared" / "data" / "zeek_wrccdc"
+        folder = Path(os.environ.get(FOLDER_VARIABLE) or beside)
+        if (folder / PRIMARY_FILE).is_file() and (folder / FOREIGN_FILE).is_file():
+            return RealLogs(folder)
+        return None
+
+    def lay_out(
+        self, folder: Path, datacenters: Sequence[str] = ("east", "west"),
+        order: Order = "primary_first", steps: int = 6, seed: int = 1,
+    ) -> RealLayout:  # fmt: skip
+        """A layout below `folder`/logs/DATACENTER, of which nothing is written yet.
+
+        Each side grows in `steps` steps, one side after the other as `order` says. The datacenters hold
+        the same lines, in files that are cut at different places.
+        """
+        by_side: list[list[dict[Path, bytes]]] = [[{} for _ in range(steps)] for _ in range(2)]
+        for index, name in enumerate(datacenters):
+            chance = random.Random((seed << 16) | index)
+            sides = self._primary_files(3 + index, index), self._foreign_files(index)
+            for side, files in enumerate(sides):
+                for path, data in files.items():
+                    for step, chunk in enumerate(cut_anywhere(data, steps, chance)):
+                        by_side[side][step][folder / "logs" / name / path] = chunk
+        first, second = by_side if order == "primary_first" else reversed(by_side)
+        return RealLayout(folder, [*first, *second])
+
+    def expectation(self) -> RealExpectation:
+        """The join of the original files, by DuckDB, with every value as the text in the log."""
+        import duckdb
+
+        connection = duckdb.connect()
+        for name, file in (("p", PRIMARY_FILE), ("f", FOREIGN_FILE)):
+            source = connection.read_csv(str(self.folder / file), all_varchar=True, header=True)
+            source.select("coalesce(columns(*), '')").create(name)  # DuckDB reads empty text as null
+        columns = _primary_column_names(*(connection.table(name).columns for name in ("p", "f")))
+        primary = ", ".join(f'p."{name}" as "{output}"' for name, output in columns.items())
+        joined = connection.sql(
+            f"select f.*, {primary} from f join p on f.key = p.key order by f.event_id"
+        ).to_arrow_table()
+        orphans = connection.sql("select event_id from f where key not in (select key from p)").fetchall()
+        connection.close()
+        return RealExpectation(joined, frozenset(event_id for (event_id,) in orphans))
+
+    def _primary_files(self, streams: int, shift: int) -> Files:
+        header, lines = _lines(self.folder / PRIMARY_FILE)
+        return _spread("ssl/ssl", header, lines, streams, shift)
+
+    def _foreign_files(self, shift: int) -> Files:
+        header, lines = _lines(self.folder / FOREIGN_FILE)
+        by_kind: dict[str, list[bytes]] = {kind: [] for kind in KIND_STREAMS}
+        for line in lines:  # no column before `kind` has a comma in it
+            by_kind[line.split(b",", _KIND_COLUMN + 1)[_KIND_COLUMN].decode()].append(line)
+        files: dict[str, bytes] = {}
+        for kind, of_kind in by_kind.items():
+            files |= _spread(f"events/{kind}", header, of_kind, KIND_STREAMS[kind] + shift, shift)
+        return files
+
+
+def write_pipeline(folder: Path, datacenters: Sequence[str] = ("east", "west"), more: str = "") -> Path:
+    """Write `folder`/pipeline.yaml for a layout in `folder`; `more` is added at its end. Its path."""
+    names = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in datacenters)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(_PIPELINE.format(datacenters=names) + more)
+    return path
+
+
+def cut_anywhere(data: bytes, pieces: int, chance: random.Random) -> Iterator[bytes]:
+    """`data` in about equal pieces, cut at any byte: mostly amid a line."""
+    cuts = [round(len(data) * (piece + chance.uniform(-0.3, 0.3)) / pieces) for piece in range(1, pieces)]
+    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        yield data[start:end]
+
+
+def _lines(path: Path) -> tuple[bytes, list[bytes]]:
+    """Header and lines of a file, each with its line end. No value in these files has a newline in it."""
+    with gzip.open(path) as file:
+        lines = file.read().splitlines(keepends=True)
+    return lines[0], lines[1:]
+
+
+def _spread(stem: str, header: bytes, lines: list[bytes], streams: int, shift: int) -> Files:
+    """The lines in runs over so many files, each with the header."""
+    files: list[list[bytes]] = [[header] for _ in range(streams)]
+    run_lines = RUN_LINES + 7 * shift
+    for start in range(0, len(lines), run_lines):
+        files[start // run_lines % streams].extend(lines[start : start + run_lines])
+    return {f"{stem}-{number}.csv": b"".join(parts) for number, parts in enumerate(files)}
+
+
+def _primary_column_names(primary: list[str], foreign: list[str]) -> dict[str, str]:
+    return {name: f"primary_{name}" if name in foreign else name for name in primary}
+
+
+_PIPELINE = """\
+name: tls_events
+datacenters:
+{datacenters}
+primary:
+  files: "ssl/**/*.csv"
+  format: csv
+  id: key
+  time: event_ts
+  time_unit: s
+foreign:
+  files: "events/**/*.csv"
+  format: csv
+  id: event_id
+  key: key
+  time: event_ts
+  time_unit: s
+"""
