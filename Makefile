@@ -1,0 +1,78 @@
+# Set-up, checks, tests and the main jobs. `make` alone says what there is.
+#
+# Needed beforehand: make, Python 3.11 (with venv) and Java 17. All else goes into .venv.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+# The tool that makes the lock; it runs from a folder of its own, for nothing else needs it.
+UV_VERSION := 0.13.8
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: help setup prerequisites check test test-fast example bench lock clean
+
+help:
+	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
+	@echo "make check      ruff, mypy and the import contracts"
+	@echo "make test       every test"
+	@echo "make test-fast  the tests without Spark and servers"
+	@echo "make example    join a small generated pair of logs"
+	@echo "make bench      measure the live delay"
+	@echo "make lock       requirements.lock anew from pyproject.toml"
+	@echo "make clean      remove .venv and all that the other targets made"
+
+setup: $(BIN)/.fetched
+
+# Asked before anything is installed, so that what is missing is said at once and in one line.
+prerequisites:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 with venv is missing. Install it (for example: apt-get install python3.11-venv)" \
+	       "or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m photon.fetch --check-java
+
+# Two stamps: a change in what is fetched does not install the packages again.
+# --no-deps: the lock is complete, so nothing outside it can slip in.
+$(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
+	@test -x $(BIN)/python || { echo "making .venv"; $(PYTHON) -m venv .venv; }
+	@echo "installing the packages of requirements.lock into .venv (one to three minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BIN)/.fetched: $(BIN)/.installed photon/fetch.py | prerequisites
+	@$(BIN)/python -m photon.fetch
+	@touch $@
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup
+	$(BIN)/pytest
+
+test-fast: setup
+	$(BIN)/pytest -m "not spark and not server and not slow"
+
+example: setup
+	$(BIN)/python examples/make_logs.py examples/search_clicks
+	$(BIN)/photon join examples/search_clicks/pipeline.yaml --complete --json
+
+bench: setup
+	$(BIN)/photon bench live
+
+# Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
+lock:
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
+	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet uv==$(UV_VERSION) && \
+	"$$tools/bin/uv" pip compile pyproject.toml --extra dev --output-file requirements.lock --quiet \
+	  --no-config --universal --python-version 3.11 --generate-hashes --no-strip-extras \
+	  --no-header --no-emit-index-url --no-emit-find-links
+	@echo "requirements.lock is made"
+
+clean:
+	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
