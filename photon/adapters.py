@@ -3,8 +3,8 @@
 The interface, the default adapter, and the per-event convenience. Finding a user's adapter, and keeping one
 bad event from taking the rest with it, is `photon.adapting`.
 
-An adapter is a function of the pair alone: no clock, no network, no randomness, for a rebuild must give the same row
-and every datacenter must decide alike.
+An adapter is a function of the pair alone: no clock, no network, no randomness, for a rebuild must give
+the same row and every datacenter must decide alike.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ merge_columns = Adapter()
 
 @dataclass(frozen=True)
 class PerEventAdapter(Adapter):
-    """An adapter from a function on one pair, as dicts by column; the function returns a row or None (filter).
+    """An adapter from a function on one pair, as dicts by column; it returns a row or None (filter).
 
-    Values have the Python types of their columns. A value of a type that Arrow can't bring under one with
-    the others of its column is an error of that event.
+    Values have the Python types of their columns. Give each column of the row one type: a value that
+    Arrow can't bring under one type with those before it makes its event a dead letter.
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
@@ -101,7 +101,7 @@ class PerEventAdapter(Adapter):
 def per_event(
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None],
 ) -> PerEventAdapter:
-    """Decorator: `def f(foreign: dict, primary: dict) -> dict | None` as an adapter; None filters the pair."""
+    """Decorator: `def f(foreign: dict, primary: dict) -> dict | None` as an adapter; None filters."""
     return PerEventAdapter(function)
 
 

@@ -139,6 +139,7 @@ class EventStoreSettings(Strict):
     """The CacheEventStore and the log file map."""
 
     cache_memory: Size = 256 * 2**20  # of one datacenter, all tasks together
+    filter_memory: Size = 64 * 2**20  # the log file map's filters held in memory, of each task process
     entry_bytes: Size = 256 * 2**10  # one entry of the log file map covers at most this much of a file
     entry_span: Duration = timedelta(seconds=60)  # and at most this much time
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from photon.event_store.interface import PrimaryEvent
 
-# An event without its id and raw bytes costs a tuple of five (96 bytes with the collector's head), two integers (64),
-# and a node and a slot of an OrderedDict that may be a third full (about 200): measured in test_event_store_cache.
+# An event without its id and raw bytes costs a tuple of five (96 bytes with the collector's head), two
+# integers (64), and a node and a slot of an OrderedDict that may be a third full (about 200).
 EVENT_OVERHEAD_BYTES = 360
 
 _Kept = tuple[int, int, int, bytes, bytes]  # time_us, file number, offset, raw, header
@@ -46,7 +46,8 @@ class CacheEventStore:
 
     def put_table(self, events: pa.Table, header: bytes) -> None:
         """Remember the events of one file: columns `_file, _offset, _raw, _id, _time_us`."""
-        columns = (events.column(name).to_pylist() for name in ("_id", "_time_us", "_file", "_offset", "_raw"))
+        names = ("_id", "_time_us", "_file", "_offset", "_raw")
+        columns = (events.column(name).to_pylist() for name in names)
         with self._lock:
             for event_id, time_us, file_number, offset_bytes, raw in zip(*columns, strict=True):
                 self._put(event_id, (time_us, file_number, offset_bytes, raw, header))

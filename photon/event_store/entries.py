@@ -18,7 +18,7 @@ from photon.event_store.hashing import Hashes
 
 TICK_US = 4_000_000
 LEAST_TICK, LARGEST_TICK = -(2**31), 2**31 - 1
-# A wild time (1970, 2100) must not stretch an entry over all the time between: gaps above a minute split spans.
+# A wild time (1970, 2100) must not stretch an entry over all the time between: gaps above a minute split it.
 SPAN_GAP_TICKS = 15
 MAX_SPANS = 8
 # An entry shorter than a disk page is not closed for its time span: a slow file would have an entry a line.

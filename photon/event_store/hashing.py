@@ -16,7 +16,7 @@ import pyarrow as pa
 Hashes = npt.NDArray[np.uint64]
 
 WORD_BYTES = 8
-LONGEST_VECTOR_WORDS = 32  # ids above 256 bytes are rare; a loop over their words would cost more than blake2b
+LONGEST_VECTOR_WORDS = 32  # a loop over the words of a longer id would cost more than blake2b
 CHUNK_IDS = 65_536  # bounds the scratch memory: 256 bytes and 256 positions of 8 bytes an id at most
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the constants of splitmix64 (Steele, Lea, Flood 2014)

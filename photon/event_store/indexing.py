@@ -50,7 +50,7 @@ def index_ranges(
     """Put the events of `ranges` into the map, in one transaction, and into the cache.
 
     Repeatable: a range that is in the map already changes nothing there. One range at a time is taken
-    from `ranges` and kept no longer, so pass a generator. sqlite3.OperationalError if the map can't be written.
+    from `ranges` and kept no longer, so pass a generator. sqlite3.OperationalError if the map is read-only.
     """
     pieces: list[Piece] = []
     dead_letters: list[pa.Table] = []

@@ -6,22 +6,57 @@ entries is `entries`; reading what an entry points to is `logs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from photon.event_store.entries import Piece
+import numpy as np
+
+from photon.event_store.entries import (
+    MAX_SPANS,
+    TICK_US,
+    Entry,
+    EntryLimits,
+    Piece,
+    Span,
+    fill,
+    uncovered,
+)
+from photon.event_store.filters import Window, find_hashes, merged_windows, process_filters
 from photon.event_store.hashing import Hashes
 from photon.logs.files import LogFile
 from photon.pipeline import EventStoreSettings
 
-Window = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
+FORMAT_VERSION = 1
+BUSY_TIMEOUT_SECONDS = 30.0  # a writer waits for another task's transaction, which takes milliseconds
+FILTERS_A_READ = 1_000  # entries whose hashes are fetched at once: at most some 10 MB
+
+_SCHEMA = """
+CREATE TABLE meta (map_id TEXT NOT NULL, change INTEGER NOT NULL);
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL);
+CREATE TABLE entries (
+    entry INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL,
+    read_start INTEGER NOT NULL, read_end INTEGER NOT NULL, spans TEXT NOT NULL, changed INTEGER NOT NULL,
+    UNIQUE (file, start));
+CREATE INDEX entries_changed ON entries (changed);
+CREATE TABLE hashes (entry INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
+-- One row a span of an entry; its id is entry * MAX_SPANS + the span's place in the entry.
+CREATE VIRTUAL TABLE spans USING rtree_i32 (id, first, last);
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The bytes of a file that one entry covers."""
+    """The bytes of a file in which the records of one entry are."""
 
     file_number: int
     start_bytes: int
@@ -36,13 +71,28 @@ class Candidate:
     occurrences: int
 
 
+class NewerFormat(Exception):
+    """A newer Photon wrote the map; the message names the file and the remedy."""
+
+
 class LogFileMap:
     """The map in the file `path`, which is made if it is missing. One instance per process and thread.
 
-    ValueError if a newer Photon wrote the file.
+    NewerFormat if a newer Photon wrote the file; sqlite3.OperationalError if it can't be read or written.
     """
 
-    def __init__(self, path: Path, settings: EventStoreSettings) -> None: ...
+    def __init__(self, path: Path, settings: EventStoreSettings) -> None:
+        self._limits = EntryLimits(
+            settings.entry_bytes, -int(-settings.entry_span.total_seconds() * 1_000_000 // TICK_US)
+        )
+        self._connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+        try:
+            self._open(path)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.map_id: str = self._connection.execute("SELECT map_id FROM meta").fetchone()[0]
+        self._filters = process_filters(self.map_id, settings.filter_memory)
 
     def __enter__(self) -> Self:
         return self
@@ -52,27 +102,196 @@ class LogFileMap:
 
     def close(self) -> None:
         """Close the connection."""
+        self._connection.close()
 
     def put_files(self, files: Iterable[LogFile]) -> None:
         """Remember files by their numbers; one that is known takes its new path."""
-        raise NotImplementedError
+        rows = [astuple(file) for file in files]
+        with self._writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def files(self, numbers: Iterable[int]) -> dict[int, LogFile]:
         """Those of the files that are known, by number."""
-        raise NotImplementedError
+        sql = "SELECT * FROM files WHERE number IN (SELECT value FROM json_each(?))"
+        rows = self._connection.execute(sql, (json.dumps(list(numbers)),))
+        return {row[0]: _file_of(row) for row in rows}
 
     def remove_file(self, number: int) -> None:
         """Forget a file and its entries: it is gone, or was replaced."""
-        raise NotImplementedError
+        with self._writing() as connection:
+            entries = connection.execute("SELECT entry FROM entries WHERE file = ?", (number,)).fetchall()
+            connection.executemany("DELETE FROM hashes WHERE entry = ?", entries)
+            for (entry,) in entries:
+                self._put_spans(entry, ())
+            connection.execute("DELETE FROM entries WHERE file = ?", (number,))
+            connection.execute("DELETE FROM files WHERE number = ?", (number,))
 
     def covered_to(self) -> dict[int, int]:
         """By file number, the offset up to which its last entry covers it."""
-        raise NotImplementedError
+        return dict(self._connection.execute("SELECT file, max(end) FROM entries GROUP BY file"))
 
     def add(self, pieces: Iterable[Piece]) -> None:
         """Index events, in one durable transaction. What is covered already changes nothing."""
-        raise NotImplementedError
+        with self._writing() as connection:
+            connection.execute("UPDATE meta SET change = change + 1")
+            for piece in pieces:
+                for start, end in self._uncovered(piece):
+                    self._add(piece.between(start, end))
 
     def blocks_holding(self, hashes: Hashes, windows: Sequence[Window]) -> list[tuple[Candidate, ...]]:
-        """For each hash, the entries that may hold it and have records within its window."""
-        raise NotImplementedError
+        """For each hash, the entries that may hold it and have records within its window.
+
+        All entries committed before the call are seen. The cost depends on how many entries the windows
+        touch (all of them for None), not on how many there are.
+        """
+        candidates: list[list[Candidate]] = [[] for _ in hashes]
+        if not len(hashes):
+            return []
+        # One reader of a process at a time, so that filters in memory never fall behind what was seen.
+        with self._filters.lock, self._reading():
+            self._forget_changed_filters()
+            spans = self._spans_touched(windows)
+            found = list(find_hashes(hashes, windows, spans, self._hashes_of(spans)))
+            blocks = self._blocks({entry for entry, _, _ in found})
+        for entry, index, occurrences in found:
+            candidates[index].append(Candidate(blocks[entry], occurrences))
+        return [tuple(each) for each in candidates]
+
+    # Opening
+
+    def _open(self, path: Path) -> None:
+        connection = self._connection
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A range that its plan calls completed must not vanish from the map when the power fails.
+        connection.execute("PRAGMA synchronous = FULL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            with self._writing():
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                if version == 0:  # else another process made it in between
+                    self._create()
+                    version = FORMAT_VERSION
+        if version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"{path}: log file map of format {version}, this Photon knows up to {FORMAT_VERSION}; "
+                "run the Photon that wrote it, or delete the file to have the logs indexed again"
+            )
+
+    def _create(self) -> None:
+        for statement in _SCHEMA.split(";"):
+            self._connection.execute(statement)
+        self._connection.execute("INSERT INTO meta VALUES (?, 0)", (secrets.token_hex(8),))
+        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        # IMMEDIATE: what is read to decide what is written must not change in between.
+        with self._transaction("BEGIN IMMEDIATE"):
+            yield self._connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._transaction("BEGIN"):
+            yield
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._connection.execute(begin)
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    # Writing
+
+    def _uncovered(self, piece: Piece) -> list[tuple[int, int]]:
+        sql = """SELECT start, end FROM entries
+                 WHERE file = :file AND start < :end AND end > :start AND start >= coalesce(
+                     (SELECT max(start) FROM entries WHERE file = :file AND start <= :start), 0)
+                 ORDER BY start"""
+        values = {"file": piece.file_number, "start": piece.start_bytes, "end": piece.end_bytes}
+        covered = self._connection.execute(sql, values).fetchall()
+        return uncovered(covered, piece.start_bytes, piece.end_bytes)
+
+    def _add(self, piece: Piece) -> None:
+        number, last = self._entry_before(piece)
+        for entry in fill(last, piece, self._limits):
+            extends = last is not None and entry.start_bytes == last.start_bytes
+            self._put_entry(number if extends else None, piece.file_number, entry, last if extends else None)
+
+    def _entry_before(self, piece: Piece) -> tuple[int | None, Entry | None]:
+        """The entry that ends where `piece` begins, by number."""
+        sql = """SELECT entry, start, end, read_start, read_end, spans, hashes
+                 FROM entries JOIN hashes USING (entry)
+                 WHERE file = ? AND start < ? ORDER BY start DESC LIMIT 1"""
+        row = self._connection.execute(sql, (piece.file_number, piece.start_bytes)).fetchone()
+        if row is None or row[2] != piece.start_bytes:
+            return None, None
+        number, start, end, read_start, read_end, spans_json, blob = row
+        spans = tuple((first, last) for first, last in json.loads(spans_json))
+        return number, Entry(start, end, read_start, read_end, spans, np.frombuffer(blob, "<u8"))
+
+    def _put_entry(self, number: int | None, file_number: int, entry: Entry, before: Entry | None) -> None:
+        row = (file_number, entry.start_bytes, entry.end_bytes, entry.read_start, entry.read_end)
+        sql = """INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, (SELECT change FROM meta))
+                 ON CONFLICT (entry) DO UPDATE SET end = excluded.end, read_start = excluded.read_start,
+                 read_end = excluded.read_end, spans = excluded.spans, changed = excluded.changed"""
+        cursor = self._connection.execute(sql, (number, *row, json.dumps(entry.spans)))
+        number = number or cursor.lastrowid or 0
+        blob = entry.hashes.astype("<u8").tobytes()
+        self._connection.execute("INSERT OR REPLACE INTO hashes VALUES (?, ?)", (number, blob))
+        if before is None or before.spans != entry.spans:
+            self._put_spans(number, entry.spans)
+
+    def _put_spans(self, entry: int, spans: Sequence[Span]) -> None:
+        ids = [(entry * MAX_SPANS + place,) for place in range(MAX_SPANS)]
+        self._connection.executemany("DELETE FROM spans WHERE id = ?", ids)
+        rows = [(id_[0], *span) for id_, span in zip(ids, spans, strict=False)]
+        self._connection.executemany("INSERT INTO spans VALUES (?, ?, ?)", rows)
+
+    # Reading
+
+    def _forget_changed_filters(self) -> None:
+        change = self._connection.execute("SELECT change FROM meta").fetchone()[0]
+        if change != self._filters.seen_change:
+            sql = "SELECT entry FROM entries WHERE changed > ?"
+            rows = self._connection.execute(sql, (self._filters.seen_change,))
+            self._filters.forget(row[0] for row in rows)
+            self._filters.seen_change = change
+
+    def _spans_touched(self, windows: Sequence[Window]) -> dict[int, list[Span]]:
+        """The spans that any of the windows touches, by entry."""
+        touched: dict[int, set[Span]] = {}
+        sql = "SELECT id, first, last FROM spans WHERE last >= ? AND first <= ?"
+        for ticks in merged_windows(windows):
+            for id_, first, last in self._connection.execute(sql, ticks):
+                touched.setdefault(id_ // MAX_SPANS, set()).add((first, last))
+        return {entry: sorted(spans) for entry, spans in touched.items()}
+
+    def _hashes_of(self, entries: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
+        """The sorted hashes of each entry, from memory or from the disk."""
+        absent = []
+        for entry in entries:
+            hashes = self._filters.get(entry)
+            if hashes is None:
+                absent.append(entry)
+            else:
+                yield entry, hashes
+        sql = "SELECT entry, hashes FROM hashes WHERE entry IN (SELECT value FROM json_each(?))"
+        for at in range(0, len(absent), FILTERS_A_READ):
+            chunk = json.dumps(absent[at : at + FILTERS_A_READ])
+            for entry, blob in self._connection.execute(sql, (chunk,)):
+                yield entry, self._filters.put(entry, np.frombuffer(blob, "<u8"))
+
+    def _blocks(self, entries: Iterable[int]) -> dict[int, Block]:
+        sql = """SELECT entry, file, read_start, read_end FROM entries
+                 WHERE entry IN (SELECT value FROM json_each(?))"""
+        rows = self._connection.execute(sql, (json.dumps(list(entries)),))
+        return {entry: Block(*where) for entry, *where in rows}
+
+
+def _file_of(row: tuple[Any, ...]) -> LogFile:
+    number, side, path, inode, compressed, *rest = row
+    return LogFile(number, side, path, inode, bool(compressed), *rest)

@@ -5,15 +5,31 @@ Which entries are to be looked at is `log_file_map`; parsing is `photon.logs`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from photon.event_store.cache import CacheEventStore
+from photon.event_store.filters import Window
+from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, Wanted
-from photon.event_store.log_file_map import LogFileMap
+from photon.event_store.log_file_map import Block, Candidate, LogFileMap
+from photon.logs.files import ByteRange, LogFile
+from photon.logs.parse import read_events
+from photon.logs.ranges import RangeGone, read_at
 from photon.pipeline import EventStoreSettings, Limits, PrimaryLog
+
+# What a file that vanished, was replaced, is forbidden or is a broken archive raises.
+UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
+
+Remembered = Callable[[str], PrimaryEvent | None]
 
 
 @dataclass(frozen=True)
@@ -29,17 +45,142 @@ class EventStorePlace:
     workers: int = 1  # task processes that share the cache's memory
 
 
-class CombinedEventStore:
-    """The EventStore of the joiner. `unreadable` counts ids that could not be read, `bytes_read` what was."""
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """One id with the times between which its event must be."""
 
-    cache: CacheEventStore
-    log_map: LogFileMap
-    unreadable: int
-    bytes_read: int
+    id: str
+    window: Window
+
+    def accepts(self, event: PrimaryEvent) -> bool:
+        """Whether `event` is one that is sought."""
+        inside = self.window is None or self.window[0] <= event.time_us <= self.window[1]
+        return inside and event.id == self.id
+
+
+def sought(wanted: Wanted, lookup_window_us: int) -> Sought:
+    """Where to look for what is wanted: exact to the microsecond, so that every datacenter finds the same."""
+    if wanted.anywhere or wanted.around_us is None:
+        return Sought(wanted.id, None)
+    return Sought(wanted.id, (wanted.around_us - lookup_window_us, wanted.around_us + lookup_window_us))
+
+
+def served_from_memory(each: Sought, candidates: Sequence[Candidate], event: PrimaryEvent | None) -> bool:
+    """Whether a remembered event is the only one that it can be: one candidate, and this is it."""
+    if event is None or len(candidates) != 1 or candidates[0].occurrences != 1:
+        return False
+    block = candidates[0].block
+    inside = block.start_bytes <= event.offset_bytes < block.end_bytes
+    return inside and event.file_number == block.file_number and each.accepts(event)
+
+
+def first_event(
+    each: Sought, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
+) -> PrimaryEvent | None:
+    """Of several copies the first by (time, path, offset) counts."""
+    return min(
+        filter(each.accepts, events),
+        key=lambda e: (e.time_us, files[e.file_number].path, e.offset_bytes, e.file_number),
+        default=None,
+    )
+
+
+class LogsEventStore:
+    """Primary events from the logs alone, by bounded reads of what the map points to.
+
+    `bytes_read` counts what was read; `unreadable` the lookups that a log file that can't be read left
+    unanswered: those are None, for with one copy unread nobody knows which is the first.
+    """
+
+    def __init__(self, log_map: LogFileMap, place: EventStorePlace) -> None:
+        self.log_map = log_map
+        self.bytes_read = 0
+        self.unreadable = 0
+        self._place = place
 
     def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
         """See `EventStore.lookup`."""
-        raise NotImplementedError
+        return self.lookup_beside(wanted, lambda _: None)
+
+    def lookup_beside(self, wanted: Sequence[Wanted], remembered: Remembered) -> list[PrimaryEvent | None]:
+        """`lookup`, reading only what `remembered` does not hold."""
+        all_sought = [sought(each, self._place.lookup_window_us) for each in wanted]
+        distinct = list(dict.fromkeys(all_sought))
+        hashes = hash_ids([each.id for each in distinct])
+        candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])
+        found: dict[Sought, PrimaryEvent | None] = {}
+        to_read: dict[Sought, set[Block]] = {}
+        for each, its_candidates in zip(distinct, candidates, strict=True):
+            event = remembered(each.id) if its_candidates else None
+            if served_from_memory(each, its_candidates, event):
+                found[each] = event
+            elif its_candidates:
+                to_read[each] = {candidate.block for candidate in its_candidates}
+        found.update(self._from_logs(to_read))
+        return [found.get(each) for each in all_sought]
+
+    def _from_logs(self, to_read: Mapping[Sought, set[Block]]) -> dict[Sought, PrimaryEvent | None]:
+        ids_by_block: dict[Block, set[str]] = defaultdict(set)
+        for each, blocks in to_read.items():
+            for block in blocks:
+                ids_by_block[block].add(each.id)
+        files = self.log_map.files({block.file_number for block in ids_by_block})
+        events: dict[str, list[PrimaryEvent]] = defaultdict(list)
+        unread: set[Block] = set()
+        for block in sorted(ids_by_block, key=lambda b: (b.file_number, b.start_bytes)):
+            try:
+                for event in self._scan(files.get(block.file_number), block, ids_by_block[block]):
+                    events[event.id].append(event)
+            except UNREADABLE:
+                unread.add(block)
+        answered = {each: not (blocks & unread) for each, blocks in to_read.items()}
+        self.unreadable += len(answered) - sum(answered.values())
+        return {each: first_event(each, events[each.id], files) for each in to_read if answered[each]}
+
+    def _scan(self, file: LogFile | None, block: Block, ids: set[str]) -> list[PrimaryEvent]:
+        """The events of `ids` in one block; one of `UNREADABLE` if it can't be read."""
+        if file is None:
+            raise FileNotFoundError(f"log file number {block.file_number} is not in the log file map")
+        place = self._place
+        data = read_at(place.logs_folder, file, block.start_bytes, block.end_bytes)
+        self.bytes_read += len(data)
+        # The checksum is that of a plan's range, which a stretch found by the map does not have.
+        stretch = ByteRange(file.number, block.start_bytes, block.end_bytes, checksum=0, lines=0)
+        events = read_events(data, file, stretch, place.log, place.limits).events
+        rows = events.filter(pc.is_in(events.column("_id"), pa.array(list(ids), pa.string()))).to_pylist()
+        return [
+            PrimaryEvent(row["_id"], row["_time_us"], file.number, row["_offset"], row["_raw"], file.header)
+            for row in rows
+        ]
+
+
+class CombinedEventStore:
+    """The EventStore of the joiner: what the map says, served from the cache where it can be."""
+
+    def __init__(self, cache: CacheEventStore, logs: LogsEventStore) -> None:
+        self.cache = cache
+        self.logs = logs
+
+    @property
+    def log_map(self) -> LogFileMap:
+        """The map, for index tasks."""
+        return self.logs.log_map
+
+    @property
+    def unreadable(self) -> int:
+        """How many lookups a log file that can't be read left unanswered."""
+        return self.logs.unreadable
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes of logs were read."""
+        return self.logs.bytes_read
+
+    def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
+        """See `EventStore.lookup`."""
+        found = self.logs.lookup_beside(wanted, self.cache.get)
+        self.cache.put(event for event in found if event is not None)
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -49,9 +190,28 @@ class CombinedEventStore:
 
     def close(self) -> None:
         """Close the map; the cache stays with the process."""
+        self.log_map.close()
+
+
+# Of the map used last: tasks of one process serve one datacenter, and a new epoch's map replaces the old one.
+_process_cache: tuple[str, CacheEventStore] | None = None
+_process_lock = threading.Lock()
+
+
+def process_cache(map_id: str, capacity_bytes: int) -> CacheEventStore:
+    """The cache of this process for the map `map_id`: file numbers mean something else in another map."""
+    global _process_cache
+    with _process_lock:
+        if _process_cache is None or _process_cache[0] != map_id:
+            _process_cache = (map_id, CacheEventStore(capacity_bytes))
+        return _process_cache[1]
 
 
 def open_event_store(place: EventStorePlace) -> CombinedEventStore:
-    """The event store at `place`. Its cache lives as long as the process, and goes with the map's identity:
-    a new map (a new epoch's) begins with an empty cache."""
-    raise NotImplementedError
+    """The event store at `place`; the map is made if it is missing. One per process and thread; close it.
+
+    Its cache lives as long as the process. NewerFormat, sqlite3.OperationalError as `LogFileMap`.
+    """
+    log_map = LogFileMap(place.map_path, place.settings)
+    cache = process_cache(log_map.map_id, place.settings.cache_memory // place.workers)
+    return CombinedEventStore(cache, LogsEventStore(log_map, place))
