@@ -1,8 +1,9 @@
 """Writes a small pair of logs to join: `python examples/make_logs.py FOLDER`.
 
-Below FOLDER/logs it writes two datacenters' copies of some thousand search queries and some hundred clicks, with
-things that go wrong in real logs, and prints what must come of them. The logs are the same each time; where they
-are there already, nothing is written. The pipeline file for them is examples/search_clicks/pipeline.yaml.
+Below FOLDER/logs it writes two datacenters' copies of some thousand search queries and some hundred clicks,
+with things that go wrong in real logs, and prints what must come of them. The logs are the same each time;
+where they are there already, nothing is written. The pipeline file for them is
+examples/search_clicks/pipeline.yaml.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def expected_counts(traffic: Traffic = TRAFFIC) -> dict[str, object]:
 
 
 def main() -> None:
+    """The command: write the logs and print what is expected of a join."""
     parser = argparse.ArgumentParser(description="Write a small pair of logs to join.")
     parser.add_argument("folder", type=Path, help="logs go below FOLDER/logs")
     folder: Path = parser.parse_args().folder

@@ -1,8 +1,9 @@
 """Real logs of a network under attack, laid out as datacenters' folders of files that grow.
 
-TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their folder. The
-data is not part of the project: it is found by PHOTON_REAL_LOGS or beside the repository, and
-`RealLogs.open` says None where it is not. What must come of a join is worked out by DuckDB, not by the engine.
+TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their
+folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS or beside the repository, and
+`RealLogs.open` says None where it is not. What must come of a join is worked out by DuckDB, not by the
+engine.
 """
 
 from __future__ import annotations

@@ -222,27 +222,33 @@ def _query_twice(cast: Cast) -> Story:
 
 _JOINS = Outcome(joined=1, primary=1)
 _DEAD = Outcome(dead_letters=1)
+_DEAD_QUERY = Outcome(primary_dead_letters=1)
+_NEVER = Outcome(unjoinable=1)
+_SKIPPED = Outcome(skipped=1)
+_TWICE = Outcome(joined=1, duplicates=1, primary=1)
 
 ILLS: tuple[Ill, ...] = (
     Ill("click_before_query", "a click is logged seconds before its query", _JOINS, _click_before_query),
     Ill("query_minutes_late", "a query is logged long after its click", _JOINS, _query_minutes_late),
-    Ill("query_never_comes", "the query of a click is never logged", Outcome(unjoinable=1), _query_never_comes),
+    Ill("query_never_comes", "the query of a click is never logged", _NEVER, _query_never_comes),
     Ill("file_rollover", "each even stream goes on in a new file, as by the hour", Outcome(), None),
     Ill("rename_rotation", "each odd stream's file is renamed, and a new one begins", Outcome(), None),
     *(
         Ill(fault, f"a click's line is malformed: {fault.replace('_', ' ')}", _DEAD, _malformed_click(fault))
         for fault in FAULTS
     ),
-    Ill("malformed_query", "a query is malformed, each way in turn", Outcome(primary_dead_letters=1), _malformed_query),
-    Ill("click_without_key", "a click does not say which query it is of", Outcome(skipped=1), _click_without_key),
-    Ill("click_twice_same_file", "a click is logged twice in one stream",
-        Outcome(joined=1, duplicates=1, primary=1), _click_twice(False)),
-    Ill("click_twice_other_file", "a click is logged twice, in two streams",
-        Outcome(joined=1, duplicates=1, primary=1), _click_twice(True)),
+    Ill("malformed_query", "a query is malformed, each way in turn", _DEAD_QUERY, _malformed_query),
+    Ill("click_without_key", "a click does not say which query it is of", _SKIPPED, _click_without_key),
+    Ill("click_twice_same_file", "a click is logged twice in one stream", _TWICE, _click_twice(False)),
+    Ill("click_twice_other_file", "a click is logged twice, in two streams", _TWICE, _click_twice(True)),
     Ill("copies_apart", "one datacenter gets query and click seconds later", _JOINS, _copies_apart),
-    Ill("query_twice", "a query is logged twice: the first by time counts",
-        Outcome(joined=1, primary=2), _query_twice),
-)  # fmt: skip
+    Ill(
+        "query_twice",
+        "of a query logged twice the first by time counts",
+        Outcome(joined=1, primary=2),
+        _query_twice,
+    ),
+)
 ILL_BY_NAME: Mapping[str, Ill] = {ill.name: ill for ill in ILLS}
 
 

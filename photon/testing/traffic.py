@@ -1,4 +1,4 @@
-"""Generated traffic: search queries (primary) and clicks (foreign) of several datacenters, with expected counts.
+"""Generated traffic: queries (primary) and clicks (foreign) of several datacenters, with expected counts.
 
 `Traffic` says what is logged, when and where, and what must come of it; `write_all` writes it at once, and
 `live_traffic` as time goes by. The same traffic gives the same events in both, and the same bytes
@@ -43,8 +43,8 @@ class Expected:
     """What must come of a traffic once all of it was read and declared complete (design, section 2).
 
     `foreign`, `unjoinable`, `dead_letters` and `skipped` hold in each datacenter, `joined_total` for all
-    datacenters together. `duplicates` are the further records of joined events: each is counted as a duplicate in
-    the datacenter that joined its event, and as joined elsewhere in the others.
+    datacenters together. `duplicates` are the further records of joined events: each is counted as a
+    duplicate in the datacenter that joined its event, and as joined elsewhere in the others.
     """
 
     datacenters: tuple[str, ...]
@@ -154,7 +154,7 @@ class Traffic:
         )  # fmt: skip
 
     def lines(self) -> Iterator[Line]:
-        """Every line of one copy of the logs, in the order of writing; memory does not grow with the duration."""
+        """Every line of one copy of the logs, in the order of writing; memory holds those of ills only."""
         of_ills = sorted((line for told in self._stories() for line in told.lines), key=_when)
         return heapq.merge(self._query_lines(), self._click_lines(), of_ills, key=_when)
 

@@ -15,7 +15,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture(scope="module")
 def make_logs() -> ModuleType:
     spec = importlib.util.spec_from_file_location("make_logs", EXAMPLES / "make_logs.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

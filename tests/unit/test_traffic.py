@@ -216,7 +216,7 @@ def test_logs_that_are_there_are_not_appended_to(tmp_path: Path) -> None:
 
 
 def test_an_unknown_ill_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="no ill is called 'plague'.*click_before_query"):
+    with pytest.raises(ValueError, match=r"no ill is called 'plague'.*click_before_query"):
         small(ills={"plague": 1})
 
 
@@ -252,7 +252,8 @@ def test_live_traffic_leaves_whole_lines_when_it_is_stopped(tmp_path: Path) -> N
     clock = ManualClock(0)
     LiveTraffic(small(ills={}), tmp_path, clock).run(lambda: clock.now_us() > 3 * MICROSECONDS)
     files = list(tmp_path.rglob("*.jsonl"))
-    assert files and all(path.read_bytes().endswith(b"\n") for path in files)
+    assert files
+    assert all(path.read_bytes().endswith(b"\n") for path in files)
 
 
 def test_copies_in_live_traffic_are_the_same_bytes(tmp_path: Path) -> None:
