@@ -101,6 +101,7 @@ class Registry(Strict):
     shards: int = Field(default=16, ge=1, le=65_536)
     keep_days: int | None = Field(default=None, ge=1)
     request_timeout: Duration = timedelta(seconds=2)
+    deadline: Duration = timedelta(seconds=10)  # of one call, retries included: then unavailable or unknown
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once, per task
     horizon_step: Duration = timedelta(days=1)
 
@@ -149,6 +150,7 @@ class Tailing(Strict):
 
     poll_interval: Duration = timedelta(milliseconds=100)
     idle_after: Duration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    gzip_check: Size = 32 * 2**20  # decompressed in one look, to see which gzip files are whole
 
 
 class Pipeline(Strict):

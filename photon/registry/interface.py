@@ -79,7 +79,10 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The token does not hold the id and never will (protocol B5), whether or not it ever did."""
+    """The token does not hold the id and never will (protocol B5), whether or not it ever did.
+
+    As the outcome of a commit: the token was released, so its plan is over; only a zombie asks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class NotHeld:
     holder: Holder
 
 
-CommitOutcome = Won | Lost | TooOld | BeyondHorizon | Unknown
+CommitOutcome = Won | Lost | Released | TooOld | BeyondHorizon | Unknown
 LookupOutcome = Joined | Free | TooOld | BeyondHorizon
 ReleaseOutcome = Released | NotHeld | Unknown
 
@@ -116,7 +119,7 @@ class IdRegistry(Protocol):
     def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
         """Register each id for its token, if nobody holds it.
 
-        Repeatable: a token that holds the id wins again. Once released, it never wins again.
+        Repeatable: a token that holds the id wins again. Once released, it never wins again: `Released`.
         Does not raise RegistryUnavailable: what got no answer is `Unknown`.
         """
         ...

@@ -1,0 +1,137 @@
+"""The small register of a registry: members, boundaries, configs and horizon, epochs, settings' hash.
+
+One item of the registry's own table, changed by the same prepare and accept as an id (protocol B).
+What the fields mean for commits belongs in `photon.registry.proposer`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+EpochState = Literal["live", "revoked", "retired"]
+
+REGISTER_FORMAT = 1
+
+
+class RegisterTooNew(Exception):
+    """The register was written by a newer version of Photon; the message says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Which incarnations of the stores count, and how often that has changed (protocol B11)."""
+
+    version: int
+    incarnations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    """Into how many shards ids with a time in [start, end) go; None: without that bound (microseconds)."""
+
+    shards: int
+    start_us: int | None = None
+    end_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch of one datacenter: the id of its joined table, and its state since when (microseconds)."""
+
+    datacenter: str
+    state: EpochState
+    table_id: str
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The register as it was read. Horizon, boundaries and members' version never go back."""
+
+    pipeline: str
+    settings_hash: str
+    members: Members
+    configs: tuple[ShardConfig, ...]
+    horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
+    boundaries_us: Mapping[str, int] = field(default_factory=dict)  # by shard
+    epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
+
+
+def encode_register(register: Register) -> str:
+    """The register as the text that is stored."""
+    return json.dumps({"format": REGISTER_FORMAT, **asdict(register)}, sort_keys=True, separators=(",", ":"))
+
+
+def decode_register(text: str) -> Register:
+    """The inverse of `encode_register`; RegisterTooNew if a newer version wrote the text."""
+    stored = json.loads(text)
+    if stored.pop("format") > REGISTER_FORMAT:
+        raise RegisterTooNew("The registry was written by a newer version of Photon; upgrade this one.")
+    members = Members(stored["members"]["version"], tuple(stored["members"]["incarnations"]))
+    configs = tuple(ShardConfig(**config) for config in stored["configs"])
+    epochs = {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()}
+    return Register(**{**stored, "members": members, "configs": configs, "epochs": epochs})
+
+
+def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
+    """The register with one more epoch; adding the same one again changes nothing."""
+    known = register.epochs.get(epoch)
+    if known is not None and (known.datacenter, known.table_id) != (record.datacenter, record.table_id):
+        raise ValueError(
+            f"epoch {epoch} is already that of datacenter {known.datacenter} with table {known.table_id};"
+            f" it can't be that of {record.datacenter} with table {record.table_id} too"
+        )
+    return register if known is not None else replace(register, epochs={**register.epochs, epoch: record})
+
+
+def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: int) -> Register:
+    """The register with an epoch revoked or retired: it never becomes live again, nor retired less."""
+    known = register.epochs.get(epoch)
+    if known is None:
+        raise KeyError(f"the registry of {register.pipeline} knows no epoch {epoch}")
+    order: tuple[EpochState, ...] = ("live", "revoked", "retired")
+    if order.index(state) <= order.index(known.state):
+        return register
+    changed = replace(known, state=state, since_us=now_us)
+    return replace(register, epochs={**register.epochs, epoch: changed})
+
+
+def with_horizon(register: Register, now_us: int, step_us: int) -> Register:
+    """The register with its horizon a step or two ahead of now; never moved back (protocol C3)."""
+    if register.horizon_us is None or now_us + step_us <= register.horizon_us:
+        return register
+    return replace(register, horizon_us=now_us + 2 * step_us)
+
+
+class RegisterStore:
+    """Reads and changes the register, at a majority of endpoints.
+
+    Every method raises RegistryUnavailable if no majority answers within the deadline.
+    """
+
+    def read(self) -> Register:
+        """The register, as a majority has it at a moment after the call began."""
+        raise NotImplementedError
+
+    def change(self, change: Callable[[Register], Register]) -> Register:
+        """Replace the register by `change(register)`, which may be called again on a conflict."""
+        raise NotImplementedError
+
+    def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
+        """Record a live epoch of a datacenter; adding it again changes nothing."""
+        raise NotImplementedError
+
+    def revoke_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose state was lost (protocol A13): fenced, superseded, its rows still count."""
+        raise NotImplementedError
+
+    def retire_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose datacenter is lost (protocol E2): its rows no longer count."""
+        raise NotImplementedError
+
+    def advance_horizon(self, now_us: int) -> Register:
+        """Move the horizon on if it is less than a step ahead of `now_us`."""
+        raise NotImplementedError
