@@ -36,22 +36,22 @@ FORMAT_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 30.0  # a writer waits for another task's transaction, which takes milliseconds
 FILTERS_A_READ = 1_000  # entries whose hashes are fetched at once: at most some 10 MB
 
-_SCHEMA = """
-CREATE TABLE meta (map_id TEXT NOT NULL, change INTEGER NOT NULL);
-CREATE TABLE files (
-    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
-    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
-    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL);
-CREATE TABLE entries (
-    entry INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL,
-    read_start INTEGER NOT NULL, read_end INTEGER NOT NULL, spans TEXT NOT NULL, changed INTEGER NOT NULL,
-    UNIQUE (file, start));
-CREATE INDEX entries_changed ON entries (changed);
-CREATE TABLE hashes (entry INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
--- One row a span of an entry; its id is entry * MAX_SPANS + the span's place in the entry.
-CREATE VIRTUAL TABLE spans USING rtree_i32 (id, first, last);
-"""
+# A row of `spans` has the id: entry * MAX_SPANS + the span's place in the entry.
+_SCHEMA = (
+    "CREATE TABLE meta (map_id TEXT NOT NULL, change INTEGER NOT NULL)",
+    """CREATE TABLE files (
+        number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+        compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+        head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL)""",
+    # AUTOINCREMENT: a removed entry's number, which other processes may remember, is not given again.
+    """CREATE TABLE entries (
+        entry INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL,
+        start INTEGER NOT NULL, end INTEGER NOT NULL, read_start INTEGER NOT NULL, read_end INTEGER NOT NULL,
+        spans TEXT NOT NULL, changed INTEGER NOT NULL, UNIQUE (file, start))""",
+    "CREATE INDEX entries_changed ON entries (changed)",
+    "CREATE TABLE hashes (entry INTEGER PRIMARY KEY, hashes BLOB NOT NULL)",
+    "CREATE VIRTUAL TABLE spans USING rtree_i32 (id, first, last)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class LogFileMap:
             )
 
     def _create(self) -> None:
-        for statement in _SCHEMA.split(";"):
+        for statement in _SCHEMA:
             self._connection.execute(statement)
         self._connection.execute("INSERT INTO meta VALUES (?, 0)", (secrets.token_hex(8),))
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
