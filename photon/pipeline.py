@@ -133,6 +133,7 @@ class Limits(Strict):
     batch_events: int = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
     pending_events: int = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
+    quarantined_in_a_row: int = Field(default=20, ge=1)  # more of them: it is not the events
     columns: int = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
 
 

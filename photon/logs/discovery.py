@@ -86,9 +86,11 @@ def reason_of(error: OSError) -> str:
 
 
 def _compile(pattern: str) -> tuple[Matcher | None, ...]:
-    """One matcher for each part of the pattern; None stands for `**`."""
+    """One matcher for each part of the pattern; None stands for `**`, which is never the last."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    return tuple(None if part == "**" else _matcher(part, last=i == len(parts) - 1) for i, part in enumerate(parts))
+    if not parts or parts[-1] == "**":
+        parts.append("*")
+    return tuple(None if part == "**" else _matcher(part, part is parts[-1]) for part in parts)
 
 
 def _matcher(part: str, last: bool) -> Matcher:
@@ -100,22 +102,17 @@ def _matcher(part: str, last: bool) -> Matcher:
 
 def _walk(this: _Pass, folder: str, matchers: tuple[Matcher | None, ...]) -> None:
     """Match the rest of the pattern below `folder`."""
-    if matchers[0] is None:  # `**` is no folder at all, or some
-        rest = tuple(matcher for matcher in matchers if matcher is not None)
-        _walk_any_depth(this, folder, matchers[1:] or rest or (_matcher("*", last=True),))
-    else:
+    if matchers[0] is not None:
         for entry, path in _entries(this, folder):
             _visit(this, entry, path, matchers)
-
-
-def _walk_any_depth(this: _Pass, folder: str, rest: tuple[Matcher | None, ...]) -> None:
+        return
+    rest = tuple(matchers[1:])
+    while rest[0] is None:  # `**/**` is `**`
+        rest = rest[1:]
     for entry, path in _entries(this, folder):
-        if rest[0] is not None:
-            _visit(this, entry, path, rest)
+        _visit(this, entry, path, rest)
         if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-            _walk_any_depth(this, path, rest)
-    if rest[0] is None:  # `**/**` is `**`
-        _walk(this, folder, rest)
+            _walk(this, path, matchers)
 
 
 def _entries(this: _Pass, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
@@ -141,7 +138,7 @@ def _visit(this: _Pass, entry: os.DirEntry[str], path: str, matchers: tuple[Matc
             _walk(this, path, matchers[1:])
     elif matcher(entry.name):
         _see(this, entry, path)
-    else:
+    elif entry.is_file(follow_symlinks=False):
         this.others[path] = entry.inode()
 
 

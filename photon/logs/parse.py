@@ -37,10 +37,10 @@ DEAD_LETTER_RAW_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ParsedRange:
-    """The records of a range: `events` (PRIMARY_EVENTS or FOREIGN_EVENTS) and `dead_letters` (DEAD_LETTERS)."""
+    """The records of a range."""
 
-    events: pa.Table
-    dead_letters: pa.Table
+    events: pa.Table  # PRIMARY_EVENTS or FOREIGN_EVENTS
+    dead_letters: pa.Table  # DEAD_LETTERS
 
 
 def read_events(
