@@ -1,0 +1,86 @@
+"""The join job: one batch as one Spark job, in one warm session.
+
+Units of work go to Python workers as they are; records are read, joined and written there and
+never come here. What a task does is `photon.tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from jobs.session import build_session, stop_session
+from photon.tasks import run_index_unit, run_join_unit, run_release_unit
+from photon.work import TaskOutcome, WorkerDied, WorkOrder
+
+
+class SparkRunner:
+    """A `BatchRunner` on Spark."""
+
+    workers = 2
+
+    def __init__(self, name: str) -> None:
+        self._session = build_session(name)
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        """One job: a stage of index units, then, behind a shuffle, a stage of join units.
+
+        The shuffle carries nothing but the index units' results: it is the barrier that makes every
+        primary event of the batch findable before the first lookup.
+        """
+        context = self._session.sparkContext
+        index, join = list(order.index_units), list(order.join_units)
+        try:
+            if not index or not join:
+                tasks = [("index", unit) for unit in index] or [("join", unit) for unit in join]
+                if not tasks:
+                    return []
+                run = _runner_of(order)
+                return context.parallelize(tasks, len(tasks)).map(lambda task: run(*task)).collect()
+            return self._run_both(order)
+        except (Py4JJavaError, PySparkException) as error:
+            raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
+
+    def _run_both(self, order: WorkOrder) -> list[TaskOutcome]:
+        context = self._session.sparkContext
+        run = _runner_of(order)
+        index, join = list(order.index_units), list(order.join_units)
+
+        def join_after_index(
+            partition: int, indexed: Iterable[tuple[int, TaskOutcome]]
+        ) -> Iterator[tuple[int, TaskOutcome]]:
+            yield from indexed
+            yield len(index) + partition, run("join", join[partition])
+
+        first = context.parallelize(list(enumerate(index)), len(index))
+        indexed = first.map(lambda item: (item[0], run("index", item[1])))
+        both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
+        return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
+
+    def close(self) -> None:
+        """Stop the session and its JVM."""
+        stop_session(self._session)
+
+
+def _runner_of(order: WorkOrder) -> Any:
+    """What runs one unit in a worker; a function of its own, so that only the order's context is pickled."""
+    context = order.context
+    release_only = order.release_only
+
+    def run(kind: str, unit: Any) -> TaskOutcome:
+        if kind == "index":
+            return run_index_unit(unit, context)
+        return run_release_unit(unit, context) if release_only else run_join_unit(unit, context)
+
+    return run
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error)
+    for marker in ("Caused by: ", "Python worker exited unexpectedly"):
+        if marker in text:
+            return text[text.index(marker) :].splitlines()[0]
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,61 @@
+"""The only place that builds a Spark session: its settings, its JARs, its end.
+
+What runs in a session belongs to the programs beside this one. Settings that a deployment wants otherwise
+(a master, more memory) come in as arguments, from `resources` or the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from photon.fetch import spark_jars_dir
+
+LOCAL_MASTER = "local[2,4]"  # two tasks at once; a task whose worker died is tried four times in all
+
+
+def build_session(
+    name: str, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A warm Spark session with Delta Lake. One a process: stop it with `stop_session`."""
+    # Workers must run the driver's own Python, whatever `python3` is on the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    jars = ",".join(str(path) for path in sorted(spark_jars_dir().glob("*.jar")))
+    builder = (
+        SparkSession.builder.appName(name)
+        .master(master)
+        .config("spark.jars", jars)
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        # A second attempt beside a running one would only register what the first has registered (A10).
+        .config("spark.speculation", "false")
+        .config("spark.python.worker.reuse", "true")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+    )
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session and the JVM behind it."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait(timeout=30)

@@ -1,0 +1,376 @@
+"""Carrying one plan through: run, commit, complete; or abandon it (protocol A3 to A12).
+
+The order of the steps of one batch, and what happens when one of them fails. Which plans there are
+is for `dispatcher`; every decision is in `settling` or `abandoning`, every durable change in `state` or `output`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from photon.clock import MICROSECONDS, Clock
+from photon.dispatcher import settling
+from photon.dispatcher.abandoning import pieces_of
+from photon.dispatcher.following import Follower
+from photon.dispatcher.orders import Orders
+from photon.dispatcher.outcomes import OutcomeClass
+from photon.dispatcher.plan import Plan
+from photon.dispatcher.retrying import microseconds, quiet_datacenters
+from photon.dispatcher.state import Completion, DispatcherState
+from photon.faults import fault_point
+from photon.output import CommitConflict, LakeUnavailable, OutputTable, SchemaConflict, Standing, TableName, app_id
+from photon.pipeline import Pipeline
+from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.tokens import Occurrence, Token
+from photon.work import (
+    BatchRunner,
+    Contested,
+    Failed,
+    IndexResult,
+    JoinResult,
+    OutputFile,
+    TaskOutcome,
+    Unavailable,
+    WorkerDied,
+    WorkOrder,
+)
+
+log = logging.getLogger(__name__)
+
+SIDE_TABLES: dict[TableName, OutcomeClass] = {"dead_letters": "dead_letters", "unjoined": "unjoinable"}
+
+
+class Superseded(Exception):
+    """Another process commits for this datacenter: this one must not go on (protocol A3)."""
+
+
+class TooManyDeaths(Exception):
+    """One event after the other kept its batch from ending: it is not the events."""
+
+
+class CannotEnd(Exception):
+    """A task met something that every run of the batch will meet again."""
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch did, for those who watch."""
+
+    batch: int
+    counts: Counter[str]
+    seconds: float
+
+
+@dataclass
+class Watching:
+    """How others follow and end a run."""
+
+    should_stop: Callable[[], bool] = lambda: False
+    on_batch: Callable[[BatchReport], None] = lambda report: None
+    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable (said once), or came back
+
+
+@dataclass
+class Results:
+    """The outcomes of a batch that went through."""
+
+    index: list[IndexResult] = field(default_factory=list)
+    join: list[JoinResult] = field(default_factory=list)
+
+    def files(self, table: TableName) -> list[OutputFile]:
+        """What tasks wrote for a table."""
+        return [file for result in (*self.index, *self.join) for file in result.files if file.table == table]
+
+    @property
+    def contested(self) -> list[Contested]:
+        return [item for result in self.join for item in result.contested]
+
+
+class Patience:
+    """Waits with backoff for what is unavailable, and says so once."""
+
+    FIRST_SECONDS = 0.25
+    MOST_SECONDS = 10.0
+    SLICE_SECONDS = 0.25  # how soon a stop is noticed
+
+    def __init__(self, watching: Watching, clock: Clock, rng: random.Random) -> None:
+        self._watching = watching
+        self._clock = clock
+        self._rng = rng
+        self._wait_seconds = self.FIRST_SECONDS
+        self._said = False
+
+    def wait(self, reason: str) -> bool:
+        """Wait before the next try; False if a stop is asked for."""
+        if not self._said:
+            self._watching.on_wait(reason)
+            self._said = True
+        left = self._wait_seconds * self._rng.uniform(0.75, 1.25)
+        self._wait_seconds = min(self._wait_seconds * 2, self.MOST_SECONDS)
+        while left > 0:
+            if self._watching.should_stop():
+                return False
+            self._clock.sleep(min(left, self.SLICE_SECONDS))
+            left -= self.SLICE_SECONDS
+        return not self._watching.should_stop()
+
+
+class BatchExecution:
+    """Carries the plans of one datacenter through, one at a time."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        datacenter: str,
+        state: DispatcherState,
+        tables: dict[TableName, OutputTable],
+        registry: IdRegistry,
+        runner: BatchRunner,
+        orders: Orders,
+        clock: Clock,
+        rng: random.Random,
+        watching: Watching,
+    ) -> None:
+        self.pipeline = pipeline
+        self.datacenter = datacenter
+        self.state = state
+        self.tables = tables
+        self.registry = registry
+        self.runner = runner
+        self.orders = orders
+        self.clock = clock
+        self.rng = rng
+        self.watching = watching
+        self.epoch = state.epoch or ""
+        self._app = app_id(datacenter, self.epoch)
+        self._started_us = clock.now_us()
+        self._registered_us: dict[str, int] = {}
+        self._quarantined_in_a_row = 0
+
+    def carry_out(self, plan: Plan, follower: Follower, ran_before: bool) -> None:
+        """See a plan through to its completion, or leave it open where a stop is asked for meanwhile.
+
+        Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
+        """
+        began_us = self.clock.now_us()
+        patience = Patience(self.watching, self.clock, self.rng)
+        cannot_end: str | None = None
+        while True:
+            try:
+                if cannot_end is not None:
+                    return self._abandon(plan, follower, cannot_end)
+                return self._try(plan, follower, ran_before, began_us)
+            except (WorkerDied, SchemaConflict, CannotEnd) as error:
+                cannot_end = str(error)
+                continue
+            except (LakeUnavailable, RegistryUnavailable) as error:
+                reason = str(error)
+            except CommitConflict as error:
+                if self.committed(plan):
+                    return self.complete_by_redo(plan, follower)
+                reason = str(error)
+            ran_before = True
+            if not patience.wait(reason):
+                log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
+                return None
+
+    def _try(self, plan: Plan, follower: Follower, ran_before: bool, began_us: int) -> None:
+        fault_point("batch.before_run")
+        outcomes = self.runner.run(self._order(plan, follower, ran_before))
+        fault_point("batch.after_run")
+        results = sort_out(outcomes)
+        self._commit(plan, results)
+        self._complete(plan, follower, results, began_us)
+
+    def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> WorkOrder:
+        settled = self._settled(plan) if ran_before else {}
+        now_us = self.clock.now_us()
+        quiet = quiet_datacenters(
+            [name for name in self.pipeline.datacenters if name != self.datacenter],
+            self._registered_us,
+            self._started_us,
+            now_us,
+            self.pipeline.home,
+        )
+        return self.orders.join(plan, follower.files, quiet, settled)
+
+    def _settled(self, plan: Plan) -> dict[Occurrence, OutcomeClass]:
+        """What an earlier run of the plan put into the side tables: it stays so (protocol A12)."""
+        settled: dict[Occurrence, OutcomeClass] = {}
+        for name, outcome in SIDE_TABLES.items():
+            app = app_id(self.datacenter, self.epoch, name)
+            if self.tables[name].version_of(app) == plan.key.batch:
+                occurrences = self.tables[name].occurrences_of(self.epoch, plan.key.batch)
+                settled.update(dict.fromkeys(occurrences, outcome))
+        return settled
+
+    def _commit(self, plan: Plan, results: Results) -> None:
+        """Make the batch visible: side tables first, the joined rows last and always (protocol A4, A12)."""
+        batch = plan.key.batch
+        for name in SIDE_TABLES:
+            app = app_id(self.datacenter, self.epoch, name)
+            files = results.files(name)
+            if files and self.tables[name].version_of(app) < batch:
+                self.tables[name].commit(files, app, batch, None)
+            fault_point(f"side_tables.after_{name}")
+        fault_point("commit.before_main")
+        self._commit_main(results.files("joined_events"), batch)
+        fault_point("commit.after_main")
+
+    def _commit_main(self, files: list[OutputFile], batch: int) -> None:
+        self.tables["joined_events"].commit(files, self._app, batch, batch - 1)
+
+    def committed(self, plan: Plan) -> bool:
+        """Whether the table has the batch after a commit that did not return. Superseded if it is beyond it."""
+        version = self.tables["joined_events"].version_of(self._app)
+        if version > plan.key.batch:
+            raise Superseded(
+                f"the table of datacenter {self.datacenter} stands at batch {version}, beyond this process's "
+                f"{plan.key.batch}: another process runs it, or this epoch was fenced; this one ends"
+            )
+        return version == plan.key.batch
+
+    # -- completing
+
+    def _complete(self, plan: Plan, follower: Follower, results: Results, began_us: int) -> None:
+        """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
+        standing = self._standing(results.contested)
+        before = self.state.inherited_among(item.claim.token for item in results.contested)
+        resolved = settling.resolve_contested(results.contested, standing, self.epoch, before)
+        fault_point("release.before")
+        self._release([claim for result in results.join for claim in result.to_release])
+        released = self._release_contested(results.contested, resolved.release)
+        fault_point("release.after")
+        now_us = self.clock.now_us()
+        waiting = [
+            row
+            for result in results.join
+            for row in settling.waiting_rows(result, resolved.over, released, self.pipeline, now_us, self.rng)
+        ]
+        max_time_us: dict[int, int] = {}
+        for result in results.index:
+            max_time_us.update(result.max_time_us)
+        follower.advance(plan.advances, max_time_us)
+        counts = settling.sums(results.index, results.join, resolved)
+        fault_point("complete.before_transaction")
+        self.state.complete(
+            plan,
+            Completion(
+                batch=plan.key.batch,
+                counts=counts,
+                gone=[o for result in results.join for o in result.settled_retries] + list(resolved.over),
+                waiting=waiting,
+                max_time_us=max_time_us,
+                watermark_us=self._watermark(plan, follower, now_us),
+                inherited=resolved.inherited,
+            ),
+        )
+        fault_point("complete.after_transaction")
+        self._after_completion(plan, results, counts, began_us)
+
+    def _after_completion(self, plan: Plan, results: Results, counts: Counter[str], began_us: int) -> None:
+        now_us = self.clock.now_us()
+        for result in results.join:
+            self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
+        hashes = [result.new_hashes for result in results.index if len(result.new_hashes)]
+        if hashes:
+            self.state.wake(np.unique(np.concatenate(hashes)), now_us)
+        if plan.content.retries:
+            self.orders.drop_spools(self.state.spool_files())
+        if not plan.content.quarantine:
+            self._quarantined_in_a_row = 0
+        seconds = (now_us - began_us) / MICROSECONDS
+        self.watching.on_batch(BatchReport(plan.key.batch, counts, seconds))
+
+    def _watermark(self, plan: Plan, follower: Follower, now_us: int) -> int | None:
+        """The watermark with this plan's bytes read: they do not count as backlog any more."""
+        read = {step.file_number for step in plan.advances}
+        backlog = {n: b for n, b in follower.backlog_bytes["primary"].items() if n not in read}
+        return settling.watermark_us(
+            list(follower.of("primary").values()),
+            backlog,
+            now_us,
+            microseconds(self.pipeline.tailing.idle_after),
+            self.state.watermark_us,
+        )
+
+    def complete_by_redo(self, plan: Plan, follower: Follower) -> None:
+        """The batch is in the table, but not what it found is in memory: do all of it again as new work.
+
+        Its rows are read back when the new plan meets their tokens (protocol A6, A8).
+        """
+        log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
+        follower.advance(plan.advances, {})
+        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[(plan.content, 0)]))
+
+    def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:
+        tokens = {Token.parse(item.claim.token) for item in contested}
+        return self.tables["joined_events"].standing_of(tokens)
+
+    def _release_contested(self, contested: list[Contested], claims: list[Claim]) -> set[Occurrence]:
+        """Release ids that an earlier plan holds without a row; the records whose ids are free now."""
+        if not claims:
+            return set()
+        outcomes = self.registry.release(claims)
+        free = {claim.token for claim, outcome in zip(claims, outcomes, strict=True) if not isinstance(outcome, Unknown)}
+        return {item.occurrence for item in contested if item.claim.token in free}
+
+    def _release(self, claims: list[Claim]) -> None:
+        """Release this plan's tokens that have no row; it stays open until that is known (protocol A7)."""
+        patience = Patience(self.watching, self.clock, self.rng)
+        while claims:
+            outcomes = self.registry.release(claims)
+            unknown = [(c, o) for c, o in zip(claims, outcomes, strict=True) if isinstance(o, Unknown)]
+            claims = [claim for claim, _ in unknown]
+            if claims and not patience.wait(f"registry: {len(claims)} ids not released yet: {unknown[0][1].reason}"):
+                raise RegistryUnavailable("stopped before all ids of the batch were released")
+
+    # -- what can't end
+
+    def _abandon(self, plan: Plan, follower: Follower, reason: str) -> None:
+        """A batch that can't end: commit it empty, release its ids, take its work up in halves (protocol A11)."""
+        log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
+        pieces = pieces_of(plan.content, reason, follower.files, self.orders.logs)
+        if any(piece.quarantine for piece in pieces):
+            self._quarantined_in_a_row += 1
+            most = self.pipeline.limits.quarantined_in_a_row
+            if self._quarantined_in_a_row > most:
+                raise TooManyDeaths(
+                    f"{most} events in a row kept their batch from ending, the last time: {reason}; "
+                    "mend the adapter or the machine and start again: nothing of this batch is lost"
+                )
+        self._commit_main([], plan.key.batch)
+        try:
+            outcomes = self.runner.run(self.orders.release(plan, follower.files))
+            self._release([c for o in outcomes if isinstance(o, JoinResult) for c in o.to_release])
+        except WorkerDied:
+            log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)
+        follower.advance(plan.advances, {})
+        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[(piece, 1) for piece in pieces]))
+
+
+def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:
+    """The results of a batch. Raises what keeps it from being committed.
+
+    RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd: a failure may be due to it.
+    """
+    for outcome in outcomes:
+        if isinstance(outcome, Unavailable):
+            error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
+            raise error(f"{outcome.what}: {outcome.reason}")
+    results = Results()
+    for outcome in outcomes:
+        match outcome:
+            case Failed(reason):
+                raise CannotEnd(reason)
+            case IndexResult():
+                results.index.append(outcome)
+            case JoinResult():
+                results.join.append(outcome)
+    return results

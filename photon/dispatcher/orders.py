@@ -1,0 +1,103 @@
+"""From a plan to a work order: which task gets what.
+
+The split is a function of the plan and the number of workers, so that a re-run splits alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from photon.dispatcher.outcomes import OutcomeClass
+from photon.dispatcher.plan import Plan, RetryRef
+from photon.dispatcher.planning import spread
+from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.output import OutputTable
+from photon.pipeline import Pipeline
+from photon.registry.address import RegistryAddress
+from photon.spool import drop_unreferenced
+from photon.tokens import Occurrence
+from photon.work import IndexUnit, JoinUnit, TaskContext, WorkOrder
+
+RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Makes work orders for one datacenter."""
+
+    pipeline: Pipeline
+    datacenter: str
+    registry: RegistryAddress
+    table: OutputTable
+    workers: int
+    crash_at: str | None = None
+
+    @property
+    def logs(self) -> Path:
+        """The datacenter's logs folder."""
+        return self.pipeline.datacenters[self.datacenter].logs
+
+    def join(
+        self,
+        plan: Plan,
+        files: Mapping[int, TrackedFile],
+        quiet: frozenset[str],
+        settled: Mapping[Occurrence, OutcomeClass],
+    ) -> WorkOrder:
+        """The order that carries the plan out."""
+        context = self._context(plan, quiet, settled, self.table.schema())
+        return WorkOrder(context, self._index_units(plan, files), self._join_units(plan, files))
+
+    def release(self, plan: Plan, files: Mapping[int, TrackedFile]) -> WorkOrder:
+        """The order that finds what an abandoned plan has registered."""
+        context = self._context(plan, frozenset(), {}, pa.schema([]))
+        return WorkOrder(context, (), self._join_units(plan, files), release_only=True)
+
+    def drop_spools(self, referenced: Collection[str]) -> None:
+        """Remove spool files that no waiting record is in."""
+        drop_unreferenced(self.pipeline.datacenters[self.datacenter].state, referenced)
+
+    def _context(
+        self, plan: Plan, quiet: frozenset[str], settled: Mapping[Occurrence, OutcomeClass], schema: pa.Schema
+    ) -> TaskContext:
+        return TaskContext(
+            pipeline=self.pipeline,
+            datacenter=self.datacenter,
+            plan=plan.key,
+            registry=self.registry,
+            workers=self.workers,
+            final=plan.content.final,
+            take_up_at_once=quiet,
+            row_schema=schema,
+            settled=dict(settled),
+            quarantine=plan.content.quarantine,
+            crash_at=self.crash_at,
+        )
+
+    def _index_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[IndexUnit, ...]:
+        ranges = plan.content.primary
+        groups = spread([r.end_bytes - r.start_bytes for r in ranges], self.workers)
+        return tuple(IndexUnit(_with_files([ranges[i] for i in group], files)) for group in groups)
+
+    def _join_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[JoinUnit, ...]:
+        items: list[ByteRange | RetryRef] = [*plan.content.foreign, *plan.content.retries]
+        weights = [item.end_bytes - item.start_bytes if isinstance(item, ByteRange) else RETRY_BYTES for item in items]
+        units = []
+        for group in spread(weights, self.workers):
+            ranges = [items[i] for i in group if isinstance(items[i], ByteRange)]
+            retries = tuple(items[i] for i in group if isinstance(items[i], RetryRef))
+            numbers = sorted({retry.occurrence.file_number for retry in retries})  # type: ignore[union-attr]
+            units.append(
+                JoinUnit(_with_files(ranges, files), retries, tuple(files[n].file for n in numbers))  # type: ignore[arg-type]
+            )
+        return tuple(units)
+
+
+def _with_files(
+    ranges: list[ByteRange], files: Mapping[int, TrackedFile]
+) -> tuple[tuple[LogFile, ByteRange], ...]:
+    return tuple((files[r.file_number].file, r) for r in sorted(ranges, key=lambda r: (r.file_number, r.start_bytes)))

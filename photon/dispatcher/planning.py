@@ -1,0 +1,76 @@
+"""What the next batch holds: pure decisions over backlog and due retries.
+
+Limits on bytes and events in flight (design, section 5), and the halving of work that could not
+be carried out (protocol A11). Reading files to cut ranges is `photon.logs.tail`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from photon.dispatcher.plan import PlanContent, RetryRef
+from photon.logs.files import ByteRange
+from photon.pipeline import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much the next batch may take of each kind."""
+
+    primary_bytes: int
+    foreign_bytes: int
+    retries: int
+
+
+def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> Budget:
+    """The next batch's budget.
+
+    Due retries get at most half of the batch's events while there are logs to read, so that
+    neither starves the other. When the store of retries is full, foreign logs pause: nothing is dropped.
+    `hold_foreign`: primary logs are read first (declared-complete inputs, protocol D4).
+    """
+    room = max(limits.pending_events - waiting, 0)
+    foreign_pauses = hold_foreign or room == 0
+    most_retries = limits.batch_events if foreign_pauses else max(limits.batch_events // 2, 1)
+    return Budget(
+        primary_bytes=limits.batch_primary,
+        foreign_bytes=0 if foreign_pauses else limits.batch_foreign,
+        retries=min(due_retries, most_retries),
+    )
+
+
+def halves(content: PlanContent) -> list[PlanContent]:
+    """Work that could not be carried out, as two pieces of half the items; one item stays whole.
+
+    A single range has to be cut by its bytes, which the caller does.
+    """
+    items: list[tuple[str, ByteRange | RetryRef]] = [
+        *(("primary", range_) for range_ in content.primary),
+        *(("foreign", range_) for range_ in content.foreign),
+        *(("retries", retry) for retry in content.retries),
+    ]
+    if len(items) < 2:
+        return [content]
+    middle = len(items) // 2
+    return [_only(content, items[:middle]), _only(content, items[middle:])]
+
+
+def _only(content: PlanContent, items: list[tuple[str, ByteRange | RetryRef]]) -> PlanContent:
+    def of(kind: str) -> tuple[object, ...]:
+        return tuple(item for name, item in items if name == kind)
+
+    return replace(content, primary=of("primary"), foreign=of("foreign"), retries=of("retries"))
+
+
+def spread(weights: list[int], bins: int) -> list[list[int]]:
+    """Indices of `weights` in at most `bins` groups of about equal weight, none of them empty.
+
+    Heaviest first into the lightest group: within 4/3 of the best for any number of groups.
+    """
+    groups: list[list[int]] = [[] for _ in range(min(bins, len(weights)))]
+    loads = [0] * len(groups)
+    for index in sorted(range(len(weights)), key=lambda i: -weights[i]):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(index)
+        loads[lightest] += weights[index]
+    return groups

@@ -1,0 +1,151 @@
+"""The check at the start of a datacenter's dispatcher: does its state belong to its table? (protocol A13)
+
+Decides between going on, reading a batch back, and a new epoch; and makes the new epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.clock import Clock
+from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.output import OutputTable, app_id
+from photon.pipeline import Pipeline
+from photon.registry.register import RegisterStore
+from photon.tokens import new_epoch
+
+log = logging.getLogger(__name__)
+
+
+class RetiredDatacenter(Exception):
+    """The registry has retired this datacenter's epoch (protocol E2)."""
+
+
+class LakeMismatch(Exception):
+    """The lake is not the one that the registry knows of this datacenter (protocol B9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """State and table agree; an open plan is run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """The open plan's batch is in the table: what it has no row for becomes due again (protocol A6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEpoch:
+    """The state is not the table's: it was lost, restored from a copy, or its epoch was revoked."""
+
+    reason: str
+
+
+def judge(
+    epoch: str | None, completed: int, open_batch: int | None, table_version: int, live: bool
+) -> GoOn | ReadBack | BeginEpoch:
+    """What a start has to do, from the state's epoch and batches and the table's version for that epoch."""
+    if epoch is None:
+        return BeginEpoch("there is no state yet")
+    if not live:
+        return BeginEpoch(f"epoch {epoch} is not live in the registry")
+    if table_version == completed:
+        return GoOn()
+    if open_batch is not None and table_version == open_batch == completed + 1:
+        return ReadBack()
+    return BeginEpoch(
+        f"the state stands at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
+        "the state is not the one that wrote the table last"
+    )
+
+
+@dataclass
+class Started:
+    """A checked state, and whether its open plan is to be read back."""
+
+    state: DispatcherState
+    read_back: bool
+    new_epoch_because: str | None
+
+
+def start(
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table: OutputTable, clock: Clock
+) -> Started:
+    """Open the datacenter's state, checked against its table and the registry; a new epoch where it must be.
+
+    Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
+    """
+    folder = pipeline.datacenters[datacenter].state
+    own_epochs = {name: e for name, e in register.read().epochs.items() if e.datacenter == datacenter}
+    if any(epoch.state == "retired" for epoch in own_epochs.values()):
+        raise RetiredDatacenter(
+            f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
+            "take it out of the pipeline file, or give it a new name"
+        )
+    table_id = table.table_id()
+    for epoch in own_epochs.values():
+        if epoch.table_id != table_id:
+            raise LakeMismatch(
+                f"the table {table.folder} (id {table_id}) is not the one that the registry knows of datacenter "
+                f"{datacenter} (id {epoch.table_id}): rows would be missing; put the lake folder back"
+            )
+    state = _open(folder)
+    epoch = state.epoch if state else None
+    if state is not None and epoch is not None:
+        open_plan = state.open_plan()
+        verdict = judge(
+            epoch,
+            state.completed,
+            open_plan.key.batch if open_plan else None,
+            table.version_of(app_id(datacenter, epoch)),
+            epoch in own_epochs and own_epochs[epoch].state == "live",
+        )
+        if not isinstance(verdict, BeginEpoch):
+            return Started(state, isinstance(verdict, ReadBack), None)
+    else:
+        verdict = judge(None, 0, None, 0, False)
+        assert isinstance(verdict, BeginEpoch)
+    if state is not None:
+        state.close()
+    earlier = bool(own_epochs)
+    for name in {*own_epochs, *([epoch] if epoch else [])}:
+        table.fence(app_id(datacenter, name))
+        if name in own_epochs:
+            register.revoke_epoch(name, clock.now_us())
+    fresh = _begin(pipeline, datacenter, register, table_id, folder, clock)
+    return Started(fresh, False, verdict.reason if earlier else None)
+
+
+def _open(folder: Path) -> DispatcherState | None:
+    if not (folder / STATE_FILE).exists():
+        return None
+    return DispatcherState(folder)
+
+
+def _begin(
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, folder: Path, clock: Clock
+) -> DispatcherState:
+    """A new epoch: first in the registry, then on the disk. A crash between leaves an epoch that the next start fences."""
+    epoch = new_epoch()
+    register.add_epoch(epoch, datacenter, table_id, clock.now_us())
+    folder.mkdir(parents=True, exist_ok=True)
+    _set_aside(folder)
+    state = DispatcherState(folder)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us())
+    return state
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep the database of an earlier epoch under another name; its log file map is made anew."""
+    path = folder / STATE_FILE
+    if path.exists():
+        with sqlite3.connect(path) as db:
+            db.execute("PRAGMA journal_mode=DELETE")
+        db.close()
+        path.rename(folder / f"{path.stem}-set-aside.sqlite")
+    for old in folder.glob("event_store-*.sqlite*"):
+        old.unlink()

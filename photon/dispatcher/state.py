@@ -1,0 +1,453 @@
+"""The dispatcher's durable memory: one SQLite database on the datacenter's own disk.
+
+Files and how far they were read, waiting records, the open plan, work to be taken up again, and
+counts (protocol A2, A6, D1). Each public method is one transaction, durable when it returns
+(synchronous=FULL). What is to be stored is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from photon.dispatcher.outcomes import Counts, OutcomeClass
+from photon.dispatcher.plan import (
+    Plan,
+    PlanContent,
+    RetryRef,
+    advances_from_json,
+    advances_to_json,
+    content_from_json,
+    content_to_json,
+)
+from photon.logs.files import LogFile, Side, TrackedFile
+from photon.tokens import Occurrence, PlanKey
+
+STATE_FORMAT = 1
+STATE_FILE = "dispatcher.sqlite"
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
+    tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
+CREATE TABLE plan (
+    batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
+    advances TEXT NOT NULL, requeue_id INTEGER);
+CREATE TABLE waiting (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    first_seen_us INTEGER NOT NULL, due_us INTEGER NOT NULL, reason TEXT NOT NULL,
+    spool_file TEXT NOT NULL, spool_row INTEGER NOT NULL,
+    status TEXT NOT NULL DEFAULT 'open',  -- open | held (in requeued work) | unjoinable
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
+CREATE INDEX waiting_due ON waiting (status, due_us);
+CREATE INDEX waiting_spool ON waiting (spool_file);
+CREATE INDEX waiting_key ON waiting (key_hash);
+CREATE INDEX waiting_id ON waiting (event_id);
+CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL, failures INTEGER NOT NULL);
+CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+class StateTooNew(Exception):
+    """A newer Photon wrote this state."""
+
+
+class StateUnavailable(Exception):
+    """The state folder can't be read or written; the message names it and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A waiting record as the dispatcher keeps it; the record itself is in the spool."""
+
+    occurrence: Occurrence
+    event_id: str
+    key_hash: int
+    primary_time_us: int
+    attempts: int
+    first_seen_us: int
+    due_us: int
+    reason: str
+    spool_file: str
+    spool_row: int
+    status: str = "open"
+
+    def ref(self, final: bool) -> RetryRef:
+        """How a plan refers to it."""
+        return RetryRef(self.occurrence, self.spool_file, self.spool_row, final)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Everything that changes when a batch is completed, in one transaction (design, section 4.4)."""
+
+    batch: int
+    counts: Mapping[str, int]  # increments, by name: foreign, primary, ..., and outcome classes
+    gone: Iterable[Occurrence] = ()  # records that wait no more
+    waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
+    requeue: Sequence[tuple[PlanContent, int]] = ()  # work to be taken up again, with its failures
+    max_time_us: Mapping[int, int] | None = None  # by file number
+    watermark_us: int | None = None
+    inherited: Iterable[str] = ()
+
+
+class DispatcherState:
+    """The state of one datacenter's dispatcher. One writer; `read_only` for everybody else."""
+
+    def __init__(self, folder: Path, read_only: bool = False) -> None:
+        self.folder = folder
+        self.path = folder / STATE_FILE
+        try:
+            if read_only:
+                self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, timeout=10)
+            else:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+            self._check_format()
+        except (OSError, sqlite3.Error) as error:
+            raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    def _check_format(self) -> None:
+        tables = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
+        if not tables:
+            return
+        version = int(self.meta("format") or STATE_FORMAT)
+        if version > STATE_FORMAT:
+            raise StateTooNew(
+                f"{self.path} is in format {version}, this Photon knows {STATE_FORMAT}: use the newer Photon"
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise StateUnavailable(f"cannot write the state {self.path}: {error}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    # -- identity
+
+    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int) -> None:
+        """Make the tables of an empty database: the state of a new epoch."""
+        with self._transaction() as db:
+            for statement in _SCHEMA.split(";\n"):
+                if statement.strip():
+                    db.execute(statement)
+            values = {
+                "format": STATE_FORMAT,
+                "pipeline": pipeline,
+                "datacenter": datacenter,
+                "epoch": epoch,
+                "begun_us": now_us,
+                "completed": 0,
+            }
+            db.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
+
+    def meta(self, key: str) -> str | None:
+        """A value of the meta table; None if it is not there, or the database is empty."""
+        try:
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        except sqlite3.OperationalError:
+            return None
+        return row[0] if row else None
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Remember a value."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    @property
+    def epoch(self) -> str | None:
+        """The epoch of this state; None in an empty database."""
+        return self.meta("epoch")
+
+    @property
+    def completed(self) -> int:
+        """The number of the last completed batch; 0 before the first."""
+        return int(self.meta("completed") or 0)
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark as of the last completed batch."""
+        value = self.meta("watermark_us")
+        return int(value) if value is not None else None
+
+    # -- files
+
+    def files(self) -> dict[int, TrackedFile]:
+        """All log files ever seen, by number."""
+        columns = (
+            "number, side, path, inode, compressed, header, header_bytes, head_bytes, head_hash,"
+            " offset_bytes, tail_hash, inside_oversized, size_bytes, grown_us, max_time_us, state"
+        )
+        return {row[0]: _tracked(row) for row in self._db.execute(f"SELECT {columns} FROM files")}
+
+    def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
+        """Store files as they are now, new or changed, and count unread bytes that went with them."""
+        with self._transaction() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                [_file_row(tracked) for tracked in files],
+            )
+            _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
+
+    # -- plans
+
+    def store_plan(self, plan: Plan) -> None:
+        """Store a plan, before any work. There is no other open plan."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO plan (batch, plan_id, content, advances, requeue_id) VALUES (?, ?, ?, ?, ?)",
+                (
+                    plan.key.batch,
+                    plan.key.plan_id,
+                    content_to_json(plan.content),
+                    advances_to_json(plan.advances),
+                    plan.requeue_id,
+                ),
+            )
+
+    def open_plan(self) -> Plan | None:
+        """The plan that is stored and not completed, if there is one."""
+        row = self._db.execute("SELECT batch, plan_id, content, advances, requeue_id FROM plan").fetchone()
+        if row is None:
+            return None
+        key = PlanKey(self.meta("datacenter") or "", self.epoch or "", row[0], row[1])
+        return Plan(key, content_from_json(row[2]), advances_from_json(row[3]), row[4])
+
+    def complete(self, plan: Plan, completion: Completion) -> None:
+        """Close the plan: offsets, waiting records, counts, and work to take up again, at once."""
+        with self._transaction() as db:
+            db.executemany(
+                "UPDATE files SET offset_bytes = ?, tail_hash = ?, inside_oversized = ? WHERE number = ?",
+                [(a.offset_bytes, a.tail_hash, a.inside_oversized, a.file_number) for a in plan.advances],
+            )
+            db.executemany(
+                "UPDATE files SET max_time_us = max(coalesce(max_time_us, ?), ?) WHERE number = ?",
+                [(t, t, number) for number, t in (completion.max_time_us or {}).items()],
+            )
+            db.executemany(
+                "DELETE FROM waiting WHERE file_number = ? AND offset_bytes = ?",
+                [(o.file_number, o.offset_bytes) for o in completion.gone],
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO waiting VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                [_waiting_values(row) for row in completion.waiting],
+            )
+            for content, failures in completion.requeue:
+                db.execute(
+                    "INSERT INTO requeued (content, failures) VALUES (?, ?)", (content_to_json(content), failures)
+                )
+                _set_status(db, (retry.occurrence for retry in content.retries), "held")
+            if plan.requeue_id is not None:
+                db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
+            db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(t,) for t in completion.inherited])
+            _add_counts(db, completion.counts)
+            _recount_pending(db)
+            meta = {"completed": plan.key.batch}
+            if completion.watermark_us is not None:
+                meta["watermark_us"] = completion.watermark_us
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in meta.items()])
+            db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
+
+    # -- waiting records and requeued work
+
+    def due(self, now_us: int, most: int) -> list[WaitingRow]:
+        """Open waiting records that are due, longest due first."""
+        query = "SELECT * FROM waiting WHERE status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?"
+        return [_waiting(row) for row in self._db.execute(query, (now_us, most))]
+
+    def count_due(self, now_us: int) -> int:
+        """How many open waiting records are due."""
+        query = "SELECT count(*) FROM waiting WHERE status = 'open' AND due_us <= ?"
+        return int(self._db.execute(query, (now_us,)).fetchone()[0])
+
+    def count_waiting(self, reasons: Sequence[str] = (), include_unjoinable: bool = False) -> int:
+        """How many records wait (for any of `reasons`, where given)."""
+        query = "SELECT count(*) FROM waiting WHERE " + ("1" if include_unjoinable else "status != 'unjoinable'")
+        if reasons:
+            query += f" AND reason IN ({','.join('?' * len(reasons))})"
+        return int(self._db.execute(query, tuple(reasons)).fetchone()[0])
+
+    def waiting_of(self, event_id: str) -> list[WaitingRow]:
+        """The waiting records of one event."""
+        return [_waiting(row) for row in self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))]
+
+    def waiting_occurrences(self) -> Iterator[Occurrence]:
+        """The occurrences of all records that are pending."""
+        query = "SELECT file_number, offset_bytes FROM waiting WHERE status != 'unjoinable'"
+        return (Occurrence(*row) for row in self._db.execute(query))
+
+    def rows_of(self, occurrences: Iterable[Occurrence]) -> dict[Occurrence, WaitingRow]:
+        """The waiting records at these occurrences."""
+        query = "SELECT * FROM waiting WHERE file_number = ? AND offset_bytes = ?"
+        rows: dict[Occurrence, WaitingRow] = {}
+        for occurrence in occurrences:
+            row = self._db.execute(query, (occurrence.file_number, occurrence.offset_bytes)).fetchone()
+            if row:
+                rows[occurrence] = _waiting(row)
+        return rows
+
+    def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
+        """Make records due whose primary may just have come; how many.
+
+        `new_hashes`: sorted uint64 of primary ids just read. Rare collisions only cost a lookup.
+        """
+        query = "SELECT DISTINCT key_hash FROM waiting WHERE status = 'open' AND reason = 'primary' AND due_us > ?"
+        wanted = np.array([row[0] for row in self._db.execute(query, (now_us,))], dtype=np.int64)
+        if not len(wanted) or not len(new_hashes):
+            return 0
+        come = wanted[np.isin(wanted.view(np.uint64), new_hashes)]
+        with self._transaction() as db:
+            update = "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
+            return db.executemany(update, [(now_us, int(h)) for h in come]).rowcount if len(come) else 0
+
+    def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
+        """Make every open waiting record of these reasons due now."""
+        marks = ",".join("?" * len(reasons))
+        with self._transaction() as db:
+            db.execute(
+                f"UPDATE waiting SET due_us = ? WHERE status = 'open' AND due_us > ? AND reason IN ({marks})",
+                (now_us, now_us, *reasons),
+            )
+
+    def reopen_unjoinable(self, now_us: int) -> int:
+        """Let records that were declared unjoinable wait again (protocol D4); how many."""
+        with self._transaction() as db:
+            changed = db.execute(
+                "UPDATE waiting SET status = 'open', due_us = ? WHERE status = 'unjoinable'", (now_us,)
+            ).rowcount
+            _add_counts(db, {"unjoinable": -changed})
+            _recount_pending(db)
+        return changed
+
+    def requeued(self) -> tuple[int, PlanContent, int] | None:
+        """The oldest work to be taken up again: (id, content, how often it failed)."""
+        row = self._db.execute("SELECT id, content, failures FROM requeued ORDER BY id LIMIT 1").fetchone()
+        return (row[0], content_from_json(row[1]), row[2]) if row else None
+
+    def count_requeued(self) -> int:
+        """How many pieces of work are to be taken up again."""
+        return int(self._db.execute("SELECT count(*) FROM requeued").fetchone()[0])
+
+    def spool_files(self) -> set[str]:
+        """The spool files that waiting records are in."""
+        return {row[0] for row in self._db.execute("SELECT DISTINCT spool_file FROM waiting")}
+
+    def inherited_among(self, tokens: Iterable[str]) -> set[str]:
+        """Which tokens of earlier epochs were already counted as joined."""
+        query = "SELECT 1 FROM inherited WHERE token = ?"
+        return {token for token in tokens if self._db.execute(query, (token,)).fetchone()}
+
+    # -- counts
+
+    def counts(self) -> Counts:
+        """The equation of this epoch so far."""
+        values = dict(self._db.execute("SELECT name, n FROM counts"))
+        own = {"foreign", "primary", "primary_dead_letters", "lost_bytes"}
+        classes: dict[OutcomeClass, int] = {k: n for k, n in values.items() if k not in own}
+        return Counts(
+            foreign=values.get("foreign", 0),
+            primary=values.get("primary", 0),
+            primary_dead_letters=values.get("primary_dead_letters", 0),
+            lost_bytes=values.get("lost_bytes", 0),
+            classes=classes,
+        )
+
+
+def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
+    db.executemany(
+        "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n", increments.items()
+    )
+
+
+def _recount_pending(db: sqlite3.Connection) -> None:
+    """Pending is what waits: counted, never added up, so that it cannot drift."""
+    db.execute(
+        "INSERT OR REPLACE INTO counts SELECT 'pending', count(*) FROM waiting WHERE status != 'unjoinable'"
+    )
+
+
+def _set_status(db: sqlite3.Connection, occurrences: Iterable[Occurrence], status: str) -> None:
+    db.executemany(
+        "UPDATE waiting SET status = ? WHERE file_number = ? AND offset_bytes = ?",
+        [(status, o.file_number, o.offset_bytes) for o in occurrences],
+    )
+
+
+def _waiting_values(row: WaitingRow) -> tuple[object, ...]:
+    return (
+        row.occurrence.file_number,
+        row.occurrence.offset_bytes,
+        row.event_id,
+        row.key_hash,
+        row.primary_time_us,
+        row.attempts,
+        row.first_seen_us,
+        row.due_us,
+        row.reason,
+        row.spool_file,
+        row.spool_row,
+        row.status,
+    )
+
+
+def _waiting(row: Sequence[object]) -> WaitingRow:
+    number, offset, *rest = row
+    return WaitingRow(Occurrence(number, offset), *rest)  # type: ignore[arg-type]
+
+
+def _file_row(tracked: TrackedFile) -> tuple[object, ...]:
+    file = tracked.file
+    return (
+        file.number,
+        file.side,
+        file.path,
+        file.inode,
+        file.compressed,
+        file.header,
+        file.header_bytes,
+        file.head_bytes,
+        file.head_hash,
+        tracked.offset_bytes,
+        tracked.tail_hash,
+        tracked.inside_oversized,
+        tracked.size_bytes,
+        tracked.grown_us,
+        tracked.max_time_us,
+        tracked.state,
+    )
+
+
+def _tracked(row: Sequence[object]) -> TrackedFile:
+    number, side, path, inode, compressed, header, header_bytes, head_bytes, head_hash, *rest = row
+    kind: Side = "primary" if side == "primary" else "foreign"
+    file = LogFile(number, kind, path, inode, bool(compressed), header, header_bytes, head_bytes, head_hash)  # type: ignore[arg-type]
+    offset, tail, inside, size, grown, max_time, state = rest
+    return TrackedFile(file, offset, tail, bool(inside), size, grown, max_time, state)  # type: ignore[arg-type]

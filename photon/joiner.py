@@ -1,0 +1,384 @@
+"""The joiner: what becomes of each foreign record of one join unit (paper, section 3.4).
+
+Registers, then writes: lookup in the registry, lookup in the EventStore, adapter, commit to the
+registry, and only winners get a row. No Spark, no files, no tables in here: those who read and write are
+in `photon.tasks`; what happens after the task is in `photon.dispatcher`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from photon.adapters import Adapted, Adapter
+from photon.adapting import combine_isolating_failures, skip_isolating_failures
+from photon.clock import MICROSECONDS, Clock
+from photon.dispatcher.outcomes import OutcomeClass
+from photon.dispatcher.retrying import home_of
+from photon.event_store.interface import EventStore, PrimaryEvent, Wanted
+from photon.faults import fault_point
+from photon.output import fit, presentable
+from photon.records import AlignedColumns, Records, by_event, columns_of, primary_time_us
+from photon.registry.interface import (
+    BeyondHorizon,
+    Claim,
+    EventKey,
+    Free,
+    Holder,
+    IdRegistry,
+    Joined,
+    Lost,
+    TooOld,
+    Unknown,
+    Won,
+)
+from photon.tokens import Occurrence, Token
+from photon.work import TaskContext
+
+
+class OutcomeUnknown(Exception):
+    """The registry did not say, in time, who holds some ids: the plan must stay open (protocol A5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The record is in its final class (a row is written where that is `joined`)."""
+
+    outcome: OutcomeClass
+
+
+@dataclass(frozen=True, slots=True)
+class Dies:
+    """The record is a dead letter, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The record is to come again: `primary` not there yet, left to its `home`, beyond the `horizon`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByOwn:
+    """An earlier plan of this very datacenter registered the event, with this token."""
+
+    token: str
+
+
+Verdict = Ends | Dies | Waits | HeldByOwn
+
+
+@dataclass
+class Verdicts:
+    """The verdict on every record so far, by its index; rows of the winners."""
+
+    of: dict[int, Verdict] = field(default_factory=dict)
+    rows: pa.Table | None = None
+    to_release: list[Claim] = field(default_factory=list)
+    registered_elsewhere: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Event:
+    """One event of the unit: the records of it, the smallest occurrence first."""
+
+    key: EventKey
+    records: list[int]
+    held_by_plan: str | None = None  # a token of this very plan, from an earlier run (protocol A7)
+
+    @property
+    def leader(self) -> int:
+        """The record that stands for all (protocol A9)."""
+        return self.records[0]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An event and the primary event that it belongs to."""
+
+    event: Event
+    primary: PrimaryEvent
+
+
+class FittingAdapter(Adapter):
+    """The user's adapter, its rows as the table of joined events can take them.
+
+    So a value that does not fit a column is a failure of its one pair, like any other of the adapter.
+    """
+
+    def __init__(self, adapter: Adapter, schema: pa.Schema) -> None:
+        self._adapter = adapter
+        self._schema = schema
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
+        made = self._adapter.combine(foreign, primary)
+        if isinstance(made, Adapted):
+            return Adapted(fit(presentable(made.table), self._schema), made.kept)
+        return fit(presentable(made), self._schema) if isinstance(made, pa.Table) else made
+
+
+class Joiner:
+    """Decides on the records of one unit; every collaborator is handed in."""
+
+    def __init__(
+        self, context: TaskContext, registry: IdRegistry, store: EventStore, adapter: Adapter, clock: Clock
+    ) -> None:
+        self.context = context
+        self.pipeline = context.pipeline
+        self.registry = registry
+        self.store = store
+        self.adapter = adapter
+        self.clock = clock
+
+    def join(self, records: Records, headers: Mapping[int, bytes]) -> Verdicts:
+        """A verdict on every record, and the rows of those that this plan has won.
+
+        OutcomeUnknown or RegistryUnavailable where the registry can't say: nothing may be committed then.
+        """
+        verdicts = Verdicts()
+        remaining = self._settle_without_lookup(records, headers, verdicts)
+        groups = by_event(records, remaining, self.pipeline.foreign)
+        events = [Event(key, indices) for key, indices in groups.items()]
+        events = self._leave_to_home(events, records, verdicts)
+        events = self._ask_registry(events, records, verdicts)
+        fault_point("task.after_lookup")
+        pairs = self._find_primaries(events, records, verdicts)
+        pairs, rows = self._adapt(pairs, records, headers, verdicts)
+        self._register(pairs, rows, records, verdicts)
+        for event in events:
+            ended = verdicts.of[event.leader]
+            if event.held_by_plan is not None and ended != Ends("joined"):
+                verdicts.to_release.append(Claim(event.key, event.held_by_plan))
+        return verdicts
+
+    def plan_tokens(self, records: Records) -> list[Claim]:
+        """What this plan has registered among these records (protocol A11: to be released)."""
+        usable = [i for i in range(len(records)) if records.keys[i] is not None]
+        events = [Event(k, r) for k, r in by_event(records, usable, self.pipeline.foreign).items()]
+        self._ask_registry(events, records, Verdicts())
+        return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
+
+    # -- steps: each returns what is still open
+
+    def _settle_without_lookup(
+        self, records: Records, headers: Mapping[int, bytes], verdicts: Verdicts
+    ) -> list[int]:
+        remaining: list[int] = []
+        for index in range(len(records)):
+            settled = self.context.settled.get(records.occurrences[index])
+            if settled is not None:
+                verdicts.of[index] = Ends(settled)
+            elif records.keys[index] is None:
+                verdicts.of[index] = Ends("skipped")
+            elif self.context.quarantine:
+                verdicts.of[index] = Dies(self.context.quarantine)
+            else:
+                remaining.append(index)
+        return self._let_adapter_skip(remaining, records, headers, verdicts)
+
+    def _let_adapter_skip(
+        self, remaining: list[int], records: Records, headers: Mapping[int, bytes], verdicts: Verdicts
+    ) -> list[int]:
+        if type(self.adapter).skip is Adapter.skip or not remaining:
+            return remaining
+        columns = self._foreign_columns(remaining, records, headers)
+        skipped = skip_isolating_failures(self.adapter, columns.table)
+        for row, reason in (skipped.failures | columns.failures).items():
+            verdicts.of[remaining[row]] = Dies(reason)
+        for row in skipped.rows:
+            verdicts.of.setdefault(remaining[row], Ends("skipped"))
+        return [index for index in remaining if index not in verdicts.of]
+
+    def _leave_to_home(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Event]:
+        """Leave fresh events to their home datacenter for a while, unless that one is quiet."""
+        names = list(self.pipeline.datacenters)
+        own = self.context.take_up_at_once | {self.context.datacenter}
+        if len(own) >= len(names):
+            return events
+        open_events: list[Event] = []
+        for event in events:
+            fresh = not any(records.is_retry[index] for index in event.records)
+            if fresh and home_of(event.key.id, names) not in own:
+                self._judge(event, Waits("home"), verdicts)
+            else:
+                open_events.append(event)
+        return open_events
+
+    def _ask_registry(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Event]:
+        open_events: list[Event] = []
+        answers = self.registry.lookup([event.key for event in events])
+        for event, answer in zip(events, answers, strict=True):
+            match answer:
+                case Free():
+                    open_events.append(event)
+                case Joined(holder):
+                    if self._is_own_plan(holder):
+                        self._note_own_hold(event, holder, records)
+                        open_events.append(event)
+                    else:
+                        self._lose(event, holder, verdicts)
+                case TooOld():
+                    self._judge(event, Ends("too_old"), verdicts)
+                case BeyondHorizon():
+                    self._judge(event, self._beyond_horizon(event, records), verdicts)
+        return open_events
+
+    def _find_primaries(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Pair]:
+        found = self._lookup(events, records, anywhere=False)
+        last_chance = [e for e in events if e.leader not in found and records.final[e.leader]]
+        found |= self._lookup(last_chance, records, anywhere=True)
+        pairs: list[Pair] = []
+        for event in events:
+            primary = found.get(event.leader)
+            if primary is not None:
+                pairs.append(Pair(event, primary))
+            elif records.final[event.leader]:
+                self._judge(event, Ends("unjoinable"), verdicts)
+            else:
+                self._judge(event, Waits("primary"), verdicts)
+        return pairs
+
+    def _lookup(self, events: Sequence[Event], records: Records, anywhere: bool) -> dict[int, PrimaryEvent]:
+        wanted = []
+        for event in events:
+            key = records.keys[event.leader] or ""
+            around = primary_time_us(key, records.times_us[event.leader], self.pipeline.primary)
+            wanted.append(Wanted(key, around, anywhere))
+        answers = self.store.lookup(wanted) if wanted else []
+        return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
+
+    def _adapt(
+        self, pairs: list[Pair], records: Records, headers: Mapping[int, bytes], verdicts: Verdicts
+    ) -> tuple[list[Pair], pa.Table | None]:
+        """Combine or filter; a pair that can't be adapted is a dead letter, alone."""
+        if not pairs:
+            return [], None
+        foreign = self._foreign_columns([pair.event.leader for pair in pairs], records, headers)
+        primary = columns_of(
+            [pair.primary.raw for pair in pairs],
+            [pair.primary.header for pair in pairs],
+            self.pipeline.primary,
+            self.pipeline.limits,
+        )
+        failures = {**{row: f"its primary: {r}" for row, r in primary.failures.items()}, **foreign.failures}
+        usable = [row for row in range(len(pairs)) if row not in failures]
+        take = pa.array(usable, pa.int64())
+        adapter = FittingAdapter(self.adapter, self.context.row_schema)
+        adapted = combine_isolating_failures(adapter, foreign.table.take(take), primary.table.take(take))
+        failures |= {usable[row]: reason for row, reason in adapted.failures.items()}
+        for row, reason in failures.items():
+            self._judge(pairs[row].event, Dies(reason), verdicts)
+        for row in adapted.filtered:
+            self._judge(pairs[usable[row]].event, Ends("filtered"), verdicts)
+        return [pairs[usable[row]] for row in adapted.kept], adapted.table
+
+    def _register(
+        self, pairs: list[Pair], rows: pa.Table | None, records: Records, verdicts: Verdicts
+    ) -> None:
+        if not pairs or rows is None:
+            return
+        fault_point("task.before_register")
+        plan = self.context.plan
+        claims = [Claim(p.event.key, plan.token(records.occurrences[p.event.leader])) for p in pairs]
+        outcomes = self.registry.commit(claims)
+        fault_point("task.after_register")
+        unknown = [outcome.reason for outcome in outcomes if isinstance(outcome, Unknown)]
+        if unknown:
+            raise OutcomeUnknown(f"{len(unknown)} of {len(outcomes)} ids without an answer: {unknown[0]}")
+        won: list[int] = []
+        for row, (pair, outcome) in enumerate(zip(pairs, outcomes, strict=True)):
+            event = pair.event
+            match outcome:
+                case Won():
+                    won.append(row)
+                case Lost(holder) if self._is_own_plan(holder):
+                    self._note_own_hold(event, holder, records)
+                    if event.held_by_plan is not None:
+                        won.append(row)
+                    else:
+                        self._judge(event, Ends("duplicates"), verdicts)
+                case Lost(holder):
+                    self._lose(event, holder, verdicts)
+                case TooOld():
+                    self._judge(event, Ends("too_old"), verdicts)
+                case BeyondHorizon():
+                    self._judge(event, self._beyond_horizon(event, records), verdicts)
+        for row in won:
+            first, *others = pairs[row].event.records
+            verdicts.of[first] = Ends("joined")
+            verdicts.of.update(dict.fromkeys(others, Ends("duplicates")))
+        if won:
+            verdicts.rows = self._rows([pairs[row] for row in won], rows.take(pa.array(won, pa.int64())), records)
+
+    # -- parts of steps
+
+    def _judge(self, event: Event, verdict: Verdict, verdicts: Verdicts) -> None:
+        verdicts.of.update(dict.fromkeys(event.records, verdict))
+
+    def _lose(self, event: Event, holder: Holder, verdicts: Verdicts) -> None:
+        """Somebody else holds the event: another datacenter, or an earlier plan of this one."""
+        if holder.datacenter != self.context.datacenter:
+            verdicts.registered_elsewhere.add(holder.datacenter)
+            self._judge(event, Ends("joined_elsewhere"), verdicts)
+        elif holder.token is None:  # cleared: only done for ids whose row is in the output
+            self._judge(event, Ends("duplicates"), verdicts)
+        else:
+            self._judge(event, HeldByOwn(holder.token), verdicts)
+
+    def _is_own_plan(self, holder: Holder) -> bool:
+        return holder.token is not None and Token.parse(holder.token).plan == self.context.plan
+
+    def _note_own_hold(self, event: Event, holder: Holder, records: Records) -> None:
+        """An earlier run of this plan holds the event: a win for that record, where it is among ours."""
+        assert holder.token is not None
+        occurrence = Token.parse(holder.token).occurrence
+        for index in event.records:
+            if records.occurrences[index] == occurrence:
+                event.held_by_plan = holder.token
+                event.records.remove(index)
+                event.records.insert(0, index)
+                return
+
+    def _beyond_horizon(self, event: Event, records: Records) -> Verdict:
+        waited_us = self.clock.now_us() - records.first_seen_us[event.leader]
+        patience_us = self.pipeline.retry.unjoinable_after.total_seconds() * MICROSECONDS
+        if waited_us < patience_us and not records.final[event.leader]:
+            return Waits("horizon")
+        return Dies(f"the event's time {records.times_us[event.leader]} us lies beyond the registry's horizon")
+
+    def _foreign_columns(
+        self, indices: Sequence[int], records: Records, headers: Mapping[int, bytes]
+    ) -> AlignedColumns:
+        return columns_of(
+            [records.raws[i] for i in indices],
+            [headers[records.occurrences[i].file_number] for i in indices],
+            self.pipeline.foreign,
+            self.pipeline.limits,
+        )
+
+    def _rows(self, pairs: Sequence[Pair], adapted: pa.Table, records: Records) -> pa.Table:
+        """The joined rows: Photon's own columns, then the adapter's."""
+        plan, count = self.context.plan, len(pairs)
+        primaries = [Occurrence(pair.primary.file_number, pair.primary.offset_bytes) for pair in pairs]
+        own = {
+            "_datacenter": pa.array([plan.datacenter] * count, pa.string()),
+            "_epoch": pa.array([plan.epoch] * count, pa.string()),
+            "_batch": pa.array([plan.batch] * count, pa.int64()),
+            "_occurrence": pa.array([str(records.occurrences[pair.event.leader]) for pair in pairs], pa.string()),
+            "_joined_at": pa.array([self.clock.now_us()] * count, pa.timestamp("us", "UTC")),
+            "_event_id": pa.array([pair.event.key.id for pair in pairs], pa.string()),
+            "_primary_occurrence": pa.array([str(occurrence) for occurrence in primaries], pa.string()),
+        }
+        columns = dict(zip(adapted.column_names, adapted.columns, strict=True))
+        return pa.table({**own, **columns})
+
+
+def count_classes(verdicts: Verdicts) -> Counter[OutcomeClass]:
+    """How many records ended in each class."""
+    return Counter(verdict.outcome for verdict in verdicts.of.values() if isinstance(verdict, Ends))

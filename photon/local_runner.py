@@ -1,0 +1,26 @@
+"""Carries out batches in this very process, without Spark: for tests, and for logs too small for a JVM.
+
+The same task code as in Spark's workers (`photon.tasks`), one unit after the other.
+"""
+
+from __future__ import annotations
+
+from photon.tasks import run_index_unit, run_join_unit, run_release_unit
+from photon.work import TaskOutcome, WorkOrder
+
+
+class LocalRunner:
+    """A `BatchRunner` of one process. What kills a task kills the dispatcher with it."""
+
+    workers = 1
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        """The outcomes of all units, index units first."""
+        join = run_release_unit if order.release_only else run_join_unit
+        return [
+            *(run_index_unit(unit, order.context) for unit in order.index_units),
+            *(join(unit, order.context) for unit in order.join_units),
+        ]
+
+    def close(self) -> None:
+        """Nothing was started."""

@@ -1,0 +1,129 @@
+"""A shift: one bounded run of one datacenter's pipeline, put together from its parts.
+
+The only place that knows all parts. What they do is in their own modules; commands and Dagster
+both come in here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from photon.adapting import load_adapter
+from photon.clock import Clock, SystemClock
+from photon.dispatcher.batch import BatchExecution, Watching
+from photon.dispatcher.dispatcher import Dispatcher, Mode
+from photon.dispatcher.lock import DatacenterLock
+from photon.dispatcher.orders import Orders
+from photon.dispatcher.outcomes import Counts
+from photon.dispatcher.starting import start
+from photon.event_store.log_file_map import LogFileMap
+from photon.local_runner import LocalRunner
+from photon.output import TABLE_COLUMNS, OutputTable, TableName
+from photon.pipeline import Pipeline
+from photon.registry.init import find_registry
+from photon.registry.open import open_register, open_registry
+from photon.tasks import index_path
+from photon.work import BatchRunner
+
+log = logging.getLogger(__name__)
+
+Engine = Literal["spark", "local"]
+# Where Spark is: named here, imported only when it is asked for, so that `photon` needs no PySpark.
+SPARK_RUNNER = "jobs.batch_job:SparkRunner"
+
+
+@dataclass(frozen=True)
+class ShiftResult:
+    """What a shift leaves behind: the equation of the datacenter's epoch, and the time it took."""
+
+    datacenter: str
+    counts: Counts
+    seconds: float
+    foreign_before: int
+    primary_before: int
+
+    def as_dict(self) -> dict[str, float]:
+        """The equation, seconds, and events (of both kinds) read per second in this shift."""
+        read = self.counts.foreign + self.counts.primary - self.foreign_before - self.primary_before
+        rate = round(read / self.seconds, 1) if self.seconds > 0 else 0.0
+        return {**self.counts.as_dict(), "seconds": round(self.seconds, 3), "events_per_second": rate}
+
+
+@contextmanager
+def open_runner(engine: Engine, pipeline: Pipeline, datacenter: str) -> Iterator[BatchRunner]:
+    """The runner of an engine, closed at the end."""
+    runner: BatchRunner
+    if engine == "local":
+        runner = LocalRunner()
+    else:
+        module, _, name = SPARK_RUNNER.partition(":")
+        runner = getattr(importlib.import_module(module), name)(f"photon {pipeline.name} {datacenter}")
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def run_shift(
+    pipeline: Pipeline,
+    datacenter: str,
+    mode: Mode,
+    engine: Engine = "spark",
+    watching: Watching | None = None,
+    clock: Clock | None = None,
+    crash_task_at: str | None = None,
+) -> ShiftResult:
+    """Join one datacenter's logs until the end that `mode` names, or until a stop is asked for.
+
+    Raises AlreadyRunning, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
+    RetiredDatacenter, StateTooNew, and what is unavailable before the first batch.
+    """
+    clock = clock or SystemClock()
+    place = pipeline.datacenters[datacenter]
+    load_adapter(pipeline.adapter, pipeline.file.parent)
+    lock = DatacenterLock(place.state, datacenter)
+    try:
+        address = find_registry(pipeline)
+        tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
+        for table in tables.values():
+            table.create(pipeline.name, datacenter)
+        joined = tables["joined_events"]
+        started = start(pipeline, datacenter, open_register(address), joined, clock)
+        if started.new_epoch_because is not None:
+            log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
+        before = started.state.counts()
+        began_us = clock.now_us()
+        with open_runner(engine, pipeline, datacenter) as runner:
+            execution = BatchExecution(
+                pipeline,
+                datacenter,
+                started.state,
+                tables,
+                open_registry(address),
+                runner,
+                Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at),
+                clock,
+                random.Random(),
+                watching or Watching(),
+            )
+            epoch = started.state.epoch or ""
+            log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+            dispatcher = Dispatcher(pipeline, datacenter, started.state, log_map, execution, clock)
+            try:
+                if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
+                    dispatcher.skip_foreign_backlog()
+                dispatcher.run(mode)
+                seconds = (clock.now_us() - began_us) / 1_000_000
+                return ShiftResult(
+                    datacenter, started.state.counts(), seconds, before.foreign, before.primary
+                )
+            finally:
+                dispatcher.close()
+    finally:
+        lock.release()

@@ -1,0 +1,377 @@
+"""What runs in a task's process: reads a unit's bytes, lets the joiner decide, writes what it decided.
+
+The wiring between `photon.joiner` and the disk; it runs unchanged in Spark's Python workers and in
+`photon.local_runner`. What may come back is a value (`Unavailable`, `Failed`), for a task that raises would
+be run again by Spark at once and in vain.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon import faults
+from photon.adapting import load_adapter
+from photon.clock import Clock, SystemClock
+from photon.dispatcher.retrying import microseconds
+from photon.event_store.hashing import hash_ids
+from photon.event_store.indexing import index_ranges
+from photon.event_store.interface import EventStore
+from photon.event_store.logs import EventStorePlace, open_event_store
+from photon.faults import fault_point
+from photon.joiner import Dies, Ends, HeldByOwn, Joiner, OutcomeUnknown, Verdicts, Waits, count_classes
+from photon.logs.files import ByteRange, LogFile
+from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS, ParsedRange, read_events
+from photon.logs.ranges import RangeGone, read_range
+from photon.output import (
+    DEAD_LETTER_COLUMNS,
+    UNJOINED_COLUMNS,
+    LakeUnavailable,
+    TableName,
+    write_rows,
+)
+from photon.pipeline import Pipeline
+from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
+from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.open import open_registry
+from photon.spool import SpoolUnavailable, read_spool, write_spool
+from photon.tokens import Occurrence
+from photon.work import (
+    Contested,
+    Failed,
+    IndexResult,
+    IndexUnit,
+    JoinResult,
+    JoinUnit,
+    OutputFile,
+    TaskContext,
+    TaskOutcome,
+    Unavailable,
+)
+from photon.work import Waits as WaitingRecords
+
+INDEX_FILE = "event_store-{epoch}.sqlite"
+
+
+def run_index_unit(unit: IndexUnit, context: TaskContext) -> TaskOutcome:
+    """Index primary ranges: after it, their events can be looked up."""
+    return _guarded(context, lambda: _index(unit, context))
+
+
+def run_join_unit(unit: JoinUnit, context: TaskContext) -> TaskOutcome:
+    """Join foreign ranges and waiting records: after it, winners have rows in files, not yet visible."""
+    return _guarded(context, lambda: _join(unit, context, SystemClock()))
+
+
+def run_release_unit(unit: JoinUnit, context: TaskContext) -> TaskOutcome:
+    """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
+    return _guarded(context, lambda: _find_own_tokens(unit, context, SystemClock()))
+
+
+def _guarded(context: TaskContext, work: Callable[[], TaskOutcome]) -> TaskOutcome:
+    if context.crash_at is not None:
+        state = context.pipeline.datacenters[context.datacenter].state
+        faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
+    try:
+        return work()
+    except (RegistryUnavailable, OutcomeUnknown) as error:
+        return Unavailable("registry", str(error))
+    except LakeUnavailable as error:
+        return Unavailable("lake", str(error))
+    except (SpoolUnavailable, sqlite3.Error, OSError) as error:
+        return Unavailable("state", str(error))
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Failed(f"{type(error).__name__}: {error} (at {Path(where.filename).name}:{where.lineno})")
+
+
+# -- what a task works with
+
+
+def index_path(pipeline: Pipeline, datacenter: str, epoch: str) -> Path:
+    """The log file map of an epoch: file numbers mean nothing beyond it."""
+    return pipeline.datacenters[datacenter].state / INDEX_FILE.format(epoch=epoch)
+
+
+def event_store_place(context: TaskContext) -> EventStorePlace:
+    """Where the primary events are, and how much memory one task process has for them."""
+    pipeline = context.pipeline
+    return EventStorePlace(
+        map_path=index_path(pipeline, context.datacenter, context.plan.epoch),
+        logs_folder=pipeline.datacenters[context.datacenter].logs,
+        log=pipeline.primary,
+        limits=pipeline.limits,
+        settings=pipeline.event_store,
+        lookup_window_us=microseconds(pipeline.retry.lookup_window),
+        workers=context.workers,
+    )
+
+
+def _joiner(context: TaskContext, store: EventStore, clock: Clock) -> Joiner:
+    adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
+    return Joiner(context, open_registry(context.registry), store, adapter, clock)
+
+
+# -- index units
+
+
+def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
+    logs = context.pipeline.datacenters[context.datacenter].logs
+    if context.quarantine:
+        return _quarantine_primaries(unit, context)
+    lost: list[ByteRange] = []
+
+    def parsed_ranges() -> Iterator[tuple[LogFile, ByteRange, ParsedRange]]:
+        for file, byte_range in unit.ranges:
+            try:
+                data = read_range(logs, file, byte_range)
+            except RangeGone:
+                lost.append(byte_range)
+                continue
+            pipeline = context.pipeline
+            yield file, byte_range, read_events(data, file, byte_range, pipeline.primary, pipeline.limits)
+
+    with open_event_store(event_store_place(context)) as store:
+        indexed = index_ranges(parsed_ranges(), store.log_map, store.cache)
+    fault_point("task.after_index")
+    files = {file.number: file for file, _ in unit.ranges}
+    letters = [_letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters]
+    dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters])
+    return IndexResult(
+        events=indexed.events,
+        max_time_us=indexed.max_time_us,
+        new_hashes=indexed.new_hashes,
+        dead_letters=dead.num_rows,
+        lost_bytes=sum(r.end_bytes - r.start_bytes for r in lost),
+        files=_write(context, "dead_letters", dead),
+    )
+
+
+def _quarantine_primaries(unit: IndexUnit, context: TaskContext) -> IndexResult:
+    """The unit's one line kept an index task from ending: a dead letter, unread."""
+    letters = [
+        pa.table(
+            {
+                "_file": pa.array([file.number], pa.int32()),
+                "_offset": pa.array([byte_range.start_bytes], pa.int64()),
+                "_length": pa.array([byte_range.end_bytes - byte_range.start_bytes], pa.int64()),
+                "_raw": pa.array([b""], pa.binary()),
+                "reason": pa.array([context.quarantine], pa.string()),
+            }
+        )
+        for file, byte_range in unit.ranges
+    ]
+    files = {file.number: file for file, _ in unit.ranges}
+    tables = [_letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in letters]
+    dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *tables])
+    return IndexResult(0, {}, np.empty(0, np.uint64), dead.num_rows, 0, _write(context, "dead_letters", dead))
+
+
+# -- join units
+
+
+def _read(unit: JoinUnit, context: TaskContext, clock: Clock) -> tuple[Records, pa.Table, int]:
+    """The unit's records, the dead letters among its lines, and bytes that are gone."""
+    datacenter = context.pipeline.datacenters[context.datacenter]
+    fresh: list[pa.Table] = []
+    letters: list[pa.Table] = []
+    lost_bytes = 0
+    for file, byte_range in unit.ranges:
+        try:
+            data = read_range(datacenter.logs, file, byte_range)
+        except RangeGone:
+            lost_bytes += byte_range.end_bytes - byte_range.start_bytes
+            continue
+        parsed = read_events(data, file, byte_range, context.pipeline.foreign, context.pipeline.limits)
+        fresh.append(parsed.events)
+        letters.append(_letters_of_lines(parsed.dead_letters, file, context))
+    waiting = read_spool(datacenter.state, unit.retries)
+    fresh_table = pa.concat_tables(fresh) if fresh else waiting.slice(0, 0)
+    records = records_of(fresh_table, waiting, clock.now_us(), context.final)
+    return records, pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters]), lost_bytes
+
+
+def _join(unit: JoinUnit, context: TaskContext, clock: Clock) -> JoinResult:
+    records, bad_lines, lost_bytes = _read(unit, context, clock)
+    fault_point("task.after_read")
+    files = {file.number: file for file in (*unit.files, *(file for file, _ in unit.ranges))}
+    headers = headers_by_file(files.values())
+    with open_event_store(event_store_place(context)) as store:
+        verdicts = _joiner(context, store, clock).join(records, headers)
+    letters = pa.concat_tables([bad_lines, _letters_of_records(records, verdicts, files, context)])
+    rows = verdicts.rows
+    output = (
+        *(_write(context, "joined_events", rows) if rows is not None else ()),
+        *_write(context, "dead_letters", letters),
+        *_write(context, "unjoined", _unjoined(records, verdicts, headers, context)),
+    )
+    fault_point("task.after_rows_written")
+    waits, contested = _spool(records, verdicts, context)
+    classes = count_classes(verdicts)
+    classes["dead_letters"] += letters.num_rows
+    return JoinResult(
+        foreign=records.is_retry.count(False) + bad_lines.num_rows,
+        classes={name: n for name, n in classes.items() if n},
+        settled_retries=tuple(
+            records.occurrences[index]
+            for index, verdict in verdicts.of.items()
+            if records.is_retry[index] and isinstance(verdict, Ends | Dies)
+        ),
+        waits=waits,
+        contested=contested,
+        to_release=tuple(verdicts.to_release),
+        registered_elsewhere=frozenset(verdicts.registered_elsewhere),
+        lost_bytes=lost_bytes,
+        files=output,
+    )
+
+
+def _find_own_tokens(unit: JoinUnit, context: TaskContext, clock: Clock) -> JoinResult:
+    records, _, lost_bytes = _read(unit, context, clock)
+    with open_event_store(event_store_place(context)) as store:
+        claims = tuple(_joiner(context, store, clock).plan_tokens(records))
+    return JoinResult(0, {}, (), None, (), claims, frozenset(), lost_bytes)
+
+
+def _spool(
+    records: Records, verdicts: Verdicts, context: TaskContext
+) -> tuple[WaitingRecords | None, tuple[Contested, ...]]:
+    """Store the records that come again; unjoinable ones too, where a later run may re-open them."""
+    keep: list[tuple[int, str]] = []
+    for index, verdict in verdicts.of.items():
+        if isinstance(verdict, Waits):
+            keep.append((index, verdict.reason))
+        elif isinstance(verdict, HeldByOwn):
+            keep.append((index, "contested"))
+        elif verdict == Ends("unjoinable") and context.final:
+            keep.append((index, "unjoinable"))
+    if not keep:
+        return None, ()
+    indices = [index for index, _ in keep]
+    # Being left to its home is no attempt: the EventStore was not asked.
+    attempts = [records.attempts[index] + (reason == "primary") for index, reason in keep]
+    table = pa.table(
+        {
+            "_file": pa.array([records.occurrences[i].file_number for i in indices], pa.int32()),
+            "_offset": pa.array([records.occurrences[i].offset_bytes for i in indices], pa.int64()),
+            "_raw": pa.array([records.raws[i] for i in indices], pa.binary()),
+            "_id": pa.array([records.ids[i] for i in indices], pa.string()),
+            "_key": pa.array([records.keys[i] for i in indices], pa.string()),
+            "_time_us": pa.array([records.times_us[i] for i in indices], pa.int64()),
+            "attempts": pa.array(attempts, pa.int32()),
+            "first_seen_us": pa.array([records.first_seen_us[i] for i in indices], pa.int64()),
+            "recorded": pa.array([reason == "unjoinable" for _, reason in keep], pa.bool_()),
+        }
+    )
+    state = context.pipeline.datacenters[context.datacenter].state
+    spool_file = write_spool(state, context.plan.batch, table)
+    keys = [records.keys[i] or "" for i in indices]
+    log = context.pipeline.primary
+    times = [primary_time_us(key, records.times_us[i], log) for key, i in zip(keys, indices, strict=True)]
+    rows = pa.table(
+        {
+            "file": table["_file"],
+            "offset": table["_offset"],
+            "event_id": table["_id"],
+            "key_hash": pa.array(hash_ids(keys).view(np.int64)),
+            "primary_time_us": pa.array(times, pa.int64()),
+            "attempts": table["attempts"],
+            "first_seen_us": table["first_seen_us"],
+            "reason": pa.array([reason for _, reason in keep], pa.string()),
+            "spool_row": pa.array(range(len(keep)), pa.int64()),
+        }
+    )
+    return WaitingRecords(spool_file, rows), _contested(records, verdicts, indices, context)
+
+
+def _contested(
+    records: Records, verdicts: Verdicts, indices: list[int], context: TaskContext
+) -> tuple[Contested, ...]:
+    contested = []
+    for row, index in enumerate(indices):
+        verdict = verdicts.of[index]
+        if isinstance(verdict, HeldByOwn):
+            key = event_key(records.ids[index], records.times_us[index], context.pipeline.foreign)
+            contested.append(Contested(Claim(key, verdict.token), records.occurrences[index], row))
+    return tuple(contested)
+
+
+# -- side tables
+
+
+def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:
+    if not rows.num_rows:
+        return ()
+    lake = context.pipeline.datacenters[context.datacenter].lake
+    return (write_rows(lake, name, context.plan.batch, rows),)
+
+
+def _stamp(context: TaskContext, occurrences: Iterable[Occurrence]) -> dict[str, pa.Array]:
+    texts = [str(occurrence) for occurrence in occurrences]
+    plan = context.plan
+    return {
+        "_datacenter": pa.array([plan.datacenter] * len(texts), pa.string()),
+        "_epoch": pa.array([plan.epoch] * len(texts), pa.string()),
+        "_batch": pa.array([plan.batch] * len(texts), pa.int64()),
+        "_occurrence": pa.array(texts, pa.string()),
+    }
+
+
+def _letters_of_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
+    """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`)."""
+    assert lines.schema.names == DEAD_LETTERS.names, lines.schema
+    count = lines.num_rows
+    columns = _stamp(context, (Occurrence(file.number, offset) for offset in lines["_offset"].to_pylist()))
+    columns |= {
+        "side": pa.array([file.side] * count, pa.string()),
+        "path": pa.array([file.path] * count, pa.string()),
+        "length_bytes": lines["_length"].combine_chunks(),
+        "reason": lines["reason"].combine_chunks(),
+        "raw": lines["_raw"].combine_chunks(),
+        "event_id": pa.nulls(count, pa.string()),
+    }
+    return pa.table(columns).cast(DEAD_LETTER_COLUMNS)
+
+
+def _letters_of_records(
+    records: Records, verdicts: Verdicts, files: dict[int, LogFile], context: TaskContext
+) -> pa.Table:
+    dead = [(index, verdict.reason) for index, verdict in verdicts.of.items() if isinstance(verdict, Dies)]
+    raws = [records.raws[index] for index, _ in dead]
+    columns = _stamp(context, (records.occurrences[index] for index, _ in dead))
+    columns |= {
+        "side": pa.array(["foreign"] * len(dead), pa.string()),
+        "path": pa.array([files[records.occurrences[index].file_number].path for index, _ in dead], pa.string()),
+        "length_bytes": pa.array([len(raw) for raw in raws], pa.int64()),
+        "reason": pa.array([reason for _, reason in dead], pa.string()),
+        "raw": pa.array([raw[:DEAD_LETTER_RAW_BYTES] for raw in raws], pa.binary()),
+        "event_id": pa.array([records.ids[index] for index, _ in dead], pa.string()),
+    }
+    return pa.table(columns).cast(DEAD_LETTER_COLUMNS)
+
+
+def _unjoined(
+    records: Records, verdicts: Verdicts, headers: Mapping[int, bytes], context: TaskContext
+) -> pa.Table:
+    """Records without a primary, given up here. Those that `unjoined` has from an earlier plan are left out."""
+    lost = [
+        index
+        for index, verdict in verdicts.of.items()
+        if verdict == Ends("unjoinable") and not records.recorded[index]
+    ]
+    occurrences = [records.occurrences[index] for index in lost]
+    columns = _stamp(context, occurrences)
+    columns |= {
+        "event_id": pa.array([records.ids[index] for index in lost], pa.string()),
+        "key": pa.array([records.keys[index] for index in lost], pa.string()),
+        "event_time": pc.cast(pa.array([records.times_us[i] for i in lost], pa.int64()), UNJOINED_COLUMNS.field("event_time").type),
+        "header": pa.array([headers[occurrence.file_number] for occurrence in occurrences], pa.binary()),
+        "raw": pa.array([records.raws[index] for index in lost], pa.binary()),
+    }
+    return pa.table(columns).cast(UNJOINED_COLUMNS)
