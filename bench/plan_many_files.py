@@ -21,6 +21,7 @@ LINE = b'{"id": "0123456789", "time": 1700000000.123, "query": "the words of a q
 
 
 def main(count: int) -> None:
+    """Measure with `count` files and print."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"server{i % 20}" / f"queries{i}.jsonl" for i in range(count)]
         for path in paths:

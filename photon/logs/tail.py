@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from photon.logs.closed_gzip import ClosedGzips
 from photon.logs.cutting import cut_range
@@ -179,7 +178,7 @@ class LogTail:
     def _recognise(
         self, look: _Look, found: Scan, unsettled: list[Sighting], renamed: list[Sighting]
     ) -> None:
-        """Match what is not settled to what is known, by content; the rest is new, replaced or gone."""
+        """Match what is not settled to what is known, by content; the rest is new or lost."""
         matches = match(
             look.files,
             [sighting for sighting in unsettled + renamed if self._is_whole(look, sighting)],
@@ -193,10 +192,7 @@ class LogTail:
             if sighting.path not in not_new:
                 self._number(look, sighting)
         self._copies = {**self._copies, **matches.copies}
-        self._miss(
-            look, matches.replaced, "replaced", "other bytes are in its place: truncated or overwritten"
-        )
-        self._miss(look, matches.missing, "gone", "it is not there any more")
+        self._miss(look, found, matches.lost)
 
     def _is_whole(self, look: _Look, sighting: Sighting) -> bool:
         """Sets the sighting's decompressed size; False: a gzip file that is not whole, or not yet."""
@@ -269,7 +265,7 @@ class LogTail:
     def _miss(self, look: _Look, found: Scan, numbers: Collection[int]) -> None:
         """Files that were not found: lost at the second look, unless they may be where nobody can read."""
         withheld = _traces(look.withheld)
-        seen = _traces(found.sightings) if numbers else set()
+        seen = _traces(found.sightings if numbers else ())
         for number in numbers:
             file = look.files[number]
             traces = {file.file.inode, strip_gz(file.file.path)}
