@@ -1,0 +1,247 @@
+"""Adapters: the default, the per-event convenience, loading, and isolation of bad events."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, merge, merge_columns, per_event
+from photon.adapting import (
+    AdapterNotFound,
+    combine_isolating_failures,
+    load_adapter,
+    skip_isolating_failures,
+)
+
+FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
+PRIMARY = pa.table({"query": list("vwxyz")})
+
+
+class Table(Adapter):
+    """An adapter from a function on tables."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> Any:
+        return self.function(foreign, primary)
+
+
+def test_merging_keeps_foreign_names_and_prefixes_primary_ones_that_are_taken() -> None:
+    foreign = pa.table({"id": ["f"], "time": [1]})
+    primary = pa.table({"id": ["p"], "host": ["h"]})
+    assert merge(foreign, primary).to_pylist() == [{"id": "f", "time": 1, "primary_id": "p", "host": "h"}]
+
+
+def test_names_that_differ_only_by_case_clash_as_they_do_in_delta() -> None:
+    merged = merge(pa.table({"id": ["f"]}), pa.table({"ID": ["p"]}))
+    assert merged.column_names == ["id", "primary_ID"]
+
+
+def test_the_prefix_is_repeated_until_the_name_is_free() -> None:
+    merged = merge(pa.table({"id": [1], "primary_id": [2]}), pa.table({"id": [3]}))
+    assert merged.column_names == ["id", "primary_id", "primary_primary_id"]
+
+
+@pytest.mark.parametrize("name", RESERVED_COLUMNS)
+def test_a_users_column_with_a_name_of_photons_own_gets_the_prefix_of_its_side(name) -> None:
+    merged = merge(pa.table({name.upper(): [1]}), pa.table({name: [2]}))
+    assert merged.column_names == [f"foreign_{name.upper()}", f"primary_{name}"]
+
+
+@given(
+    *[
+        st.lists(
+            st.text("aA_primy", min_size=1, max_size=10) | st.sampled_from(RESERVED_COLUMNS),
+            unique_by=str.lower,
+        )
+    ]
+    * 2
+)
+def test_merging_gives_every_column_a_name_of_its_own(foreign_names, primary_names) -> None:
+    if not foreign_names:
+        return
+    foreign = pa.table({name: [f"f {name}"] for name in foreign_names})
+    primary = pa.table({name: [f"p {name}"] for name in primary_names})
+    row = merge(foreign, primary).to_pylist()[0]
+    assert sorted(row.values()) == sorted(
+        [*foreign.to_pylist()[0].values(), *(f"p {n}" for n in primary_names)]
+    )
+    assert len({name.lower() for name in row}) == len(row)
+    assert not {name.lower() for name in row} & set(RESERVED_COLUMNS)
+
+
+def test_the_default_adapter_skips_and_filters_nothing() -> None:
+    combined = combine_isolating_failures(merge_columns, FOREIGN, PRIMARY)
+    assert combined.table.column_names == ["n", "click", "query"]
+    assert (combined.kept, combined.filtered, combined.failures) == ([0, 1, 2, 3, 4], [], {})
+    assert skip_isolating_failures(merge_columns, FOREIGN).rows == []
+
+
+def test_a_per_event_adapter_combines_and_filters() -> None:
+    @per_event
+    def odd(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:
+        return {"n": foreign["n"], "q": primary["query"]} if foreign["n"] % 2 else None
+
+    combined = combine_isolating_failures(odd, FOREIGN, PRIMARY)
+    assert combined.table.to_pylist() == [{"n": 1, "q": "w"}, {"n": 3, "q": "y"}]
+    assert (combined.kept, combined.filtered) == ([1, 3], [0, 2, 4])
+
+
+def test_a_per_event_adapter_may_give_rows_of_different_columns() -> None:
+    odd = per_event(lambda f, p: {"n": f["n"]} if f["n"] % 2 else {"m": f["n"]})
+    table = combine_isolating_failures(odd, FOREIGN.slice(0, 2), PRIMARY.slice(0, 2)).table
+    assert table.to_pylist() == [{"m": 0, "n": None}, {"m": None, "n": 1}]
+
+
+def test_one_bad_event_does_not_take_the_rest_with_it() -> None:
+    @per_event
+    def fails_at_3(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:
+        if foreign["n"] == 3:
+            raise KeyError("no such thing")
+        return foreign if foreign["n"] else None
+
+    combined = combine_isolating_failures(fails_at_3, FOREIGN, PRIMARY)
+    assert combined.table.column("n").to_pylist() == [1, 2, 4]
+    assert (combined.kept, combined.filtered) == ([1, 2, 4], [0])
+    assert combined.failures == {3: "adapter: KeyError: 'no such thing'"}
+
+
+@given(st.lists(st.sampled_from(["keep", "filter", "fail"]), max_size=40))
+def test_every_pair_ends_in_exactly_one_class(fates) -> None:
+    def combine(foreign: pa.Table, primary: pa.Table) -> Adapted:
+        if "fail" in foreign.column("fate").to_pylist():
+            raise ValueError("bad")
+        kept = pc.equal(foreign.column("fate"), "keep")
+        return Adapted(foreign.filter(kept), kept)
+
+    foreign = pa.table({"fate": pa.array(fates, pa.string()), "n": pa.array(range(len(fates)), pa.int64())})
+    combined = combine_isolating_failures(Table(combine), foreign, foreign)
+    by_fate = {
+        fate: [i for i, each in enumerate(fates) if each == fate] for fate in ("keep", "filter", "fail")
+    }
+    assert combined.kept == by_fate["keep"]
+    assert combined.filtered == by_fate["filter"]
+    assert sorted(combined.failures) == by_fate["fail"]
+    assert combined.table.num_rows == len(combined.kept)
+    assert not combined.kept or combined.table.column("n").to_pylist() == combined.kept
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda f, p: None, "combine returned NoneType; expected a pyarrow.Table or Adapted"),
+        (lambda f, p: f.slice(1), "combine returned 0 rows for 1 pairs; it keeps 1"),
+        (lambda f, p: Adapted(f, pa.array([], pa.bool_())), "Adapted.kept: expected 1 booleans"),
+        (lambda f, p: Adapted(f, pa.array([None], pa.bool_())), "got 1 values of bool with 1 nulls"),
+        (lambda f, p: Adapted(f, [True]), "Adapted.kept: expected 1 booleans without nulls, got a list"),
+        (lambda f, p: f.rename_columns(["_Batch", "b"]), "column '_Batch', which is Photon's own"),
+        (lambda f, p: f.rename_columns(["a", "A"]), "column 'A' twice"),
+    ],
+)
+def test_an_adapter_that_returns_what_it_must_not_fails_with_a_reason(function, reason) -> None:
+    combined = combine_isolating_failures(Table(function), FOREIGN.slice(0, 2), PRIMARY.slice(0, 2))
+    assert sorted(combined.failures) == [0, 1]
+    assert reason in combined.failures[0]
+
+
+def test_a_value_of_another_type_than_its_column_fails_alone() -> None:
+    mixed = per_event(lambda f, p: {"v": "text" if f["n"] == 4 else f["n"]})
+    combined = combine_isolating_failures(mixed, FOREIGN, PRIMARY)
+    assert combined.kept == [0, 1, 2, 3]
+    assert list(combined.failures) == [4]
+
+
+def test_an_adapter_that_fails_once_is_asked_about_few_pairs_again() -> None:
+    calls = []
+
+    def combine(foreign: pa.Table, primary: pa.Table) -> pa.Table:
+        calls.append(foreign.num_rows)
+        if 700 in foreign.column("n").to_pylist():
+            raise ValueError("bad")
+        return foreign
+
+    foreign = pa.table({"n": range(1024)})
+    assert list(combine_isolating_failures(Table(combine), foreign, foreign).failures) == [700]
+    assert len(calls) == 21
+
+
+def test_no_pairs_are_no_call() -> None:
+    empty = FOREIGN.slice(0, 0)
+    combined = combine_isolating_failures(Table(None), empty, empty)
+    assert (combined.table.num_rows, combined.kept, combined.failures) == (0, [], {})
+
+
+def test_tables_that_are_not_aligned_are_refused() -> None:
+    with pytest.raises(ValueError, match="5 foreign and 1 primary rows"):
+        combine_isolating_failures(merge_columns, FOREIGN, PRIMARY.slice(0, 1))
+
+
+def test_an_adapter_may_pass_over_events_before_any_lookup() -> None:
+    class SkipsOdd(Adapter):
+        def skip(self, foreign: pa.Table) -> Any:
+            if 2 in foreign.column("n").to_pylist():
+                raise ValueError("two")
+            return pc.equal(pc.bit_wise_and(foreign.column("n"), 1), 1)
+
+    skipped = skip_isolating_failures(SkipsOdd(), FOREIGN)
+    assert skipped.rows == [1, 3]
+    assert skipped.failures == {2: "adapter: ValueError: two"}
+
+
+def test_a_skip_mask_of_the_wrong_length_is_a_failure() -> None:
+    class Short(Adapter):
+        def skip(self, foreign: pa.Table) -> Any:
+            return pa.array([], pa.bool_())
+
+    assert sorted(skip_isolating_failures(Short(), FOREIGN).failures) == [0, 1, 2, 3, 4]
+
+
+def test_the_default_adapter_is_found_by_its_name_and_pickles() -> None:
+    found = load_adapter("photon.adapters:merge_columns")
+    assert found is merge_columns
+    assert isinstance(pickle.loads(pickle.dumps(found)), Adapter)
+
+
+def test_an_adapter_is_found_beside_the_pipeline_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    source = "from photon.adapters import Adapter, per_event\n"
+    source += "@per_event\ndef one(f, p): return f\nclass Two(Adapter): ...\n"
+    (tmp_path / "beside_pipeline.py").write_text(source)
+    assert isinstance(load_adapter("beside_pipeline:one", tmp_path), Adapter)
+    assert isinstance(load_adapter("beside_pipeline:Two", tmp_path), Adapter)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("merge_columns", "expected module:attribute, got 'merge_columns'"),
+        ("photon.adapters:", "expected module:attribute"),
+        ("no_such_module:one", "no module 'no_such_module' among the installed ones nor in "),
+        ("photon.no_such:one", "no module 'photon.no_such'"),
+        ("photon.adapters:merge_colums", "module photon.adapters has no 'merge_colums'"),
+        ("photon.adapters:merge", "got function; decorate it with photon.adapters.per_event"),
+        ("photon.adapters:RESERVED_COLUMNS", "expected a photon.adapters.Adapter, got tuple"),
+        ("broken_adapter:one", "module broken_adapter raised ZeroDivisionError"),
+        ("needs_more:one", "module needs_more can't be imported: No module named 'not_installed'"),
+        ("photon.adapters:PerEventAdapter", "PerEventAdapter\\(\\) raised"),
+    ],
+)
+def test_an_adapter_that_cannot_be_had_says_why(
+    spec: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    (tmp_path / "broken_adapter.py").write_text("1 / 0")
+    (tmp_path / "needs_more.py").write_text("import not_installed")
+    with pytest.raises(AdapterNotFound, match=message):
+        load_adapter(spec, tmp_path)
