@@ -32,14 +32,14 @@ class SparkRunner:
         primary event of the batch findable before the first lookup.
         """
         context = self._session.sparkContext
-        index, join = list(order.index_units), list(order.join_units)
+        index: list[Any] = list(order.index_units)
+        join: list[Any] = list(order.join_units)
         try:
             if not index or not join:
-                tasks = [("index", unit) for unit in index] or [("join", unit) for unit in join]
-                if not tasks:
-                    return []
+                kind, units = ("index", index) if index else ("join", join)
                 run = _runner_of(order)
-                return context.parallelize(tasks, len(tasks)).map(lambda task: run(*task)).collect()
+                outcomes = context.parallelize(units, max(len(units), 1)).map(lambda unit: run(kind, unit))
+                return list(outcomes.collect()) if units else []
             return self._run_both(order)
         except (Py4JJavaError, PySparkException) as error:
             raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error

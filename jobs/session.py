@@ -23,11 +23,13 @@ def build_session(
     """A warm Spark session with Delta Lake. One a process: stop it with `stop_session`."""
     # Workers must run the driver's own Python, whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    jars = ",".join(str(path) for path in sorted(spark_jars_dir().glob("*.jar")))
+    jars = f"{spark_jars_dir()}/*"
     builder = (
         SparkSession.builder.appName(name)
         .master(master)
-        .config("spark.jars", jars)
+        # Not spark.jars, which copies the files at every start.
+        .config("spark.driver.extraClassPath", jars)
+        .config("spark.executor.extraClassPath", jars)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.driver.memory", "1g")

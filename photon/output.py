@@ -27,7 +27,9 @@ from photon.tokens import Occurrence, Token
 from photon.work import OutputFile
 
 TableName = Literal["joined_events", "dead_letters", "unjoined"]
-Standing = Literal["row", "no row", "undecided"]  # no row: and there never will be; undecided: not yet committed
+Standing = Literal[
+    "row", "no row", "undecided"
+]  # no row: and there never will be; undecided: not yet committed
 
 _STAMP = [("_datacenter", pa.string()), ("_epoch", pa.string()), ("_batch", pa.int64())]
 _AT = pa.timestamp("us", "UTC")
@@ -149,7 +151,9 @@ def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> Outpu
         return OutputFile(name, path, target.stat().st_size, rows.num_rows, rows.schema)
     except OSError as error:
         target.unlink(missing_ok=True)
-        raise LakeUnavailable(f"cannot write {target}: {error}; make it writable, it is tried again") from error
+        raise LakeUnavailable(
+            f"cannot write {target}: {error}; make it writable, it is tried again"
+        ) from error
 
 
 class OutputTable:
@@ -191,6 +195,10 @@ class OutputTable:
     def table_id(self) -> str:
         """The id that Delta gave the table when it was made."""
         return str(self.load().metadata().id)
+
+    def has_commits(self) -> bool:
+        """Whether anything was ever committed after the table was made."""
+        return self.load().version() > 0
 
     def schema(self) -> pa.Schema:
         """The table's columns, as Arrow types."""
@@ -298,7 +306,9 @@ class OutputTable:
             raise LakeUnavailable(f"{target}, written by a task, is not there: {error}") from error
         if size_bytes != file.size_bytes:
             raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
-        return AddAction(file.path, size_bytes, {}, int(time.time() * 1000), True, self._stats(target, file.rows))
+        return AddAction(
+            file.path, size_bytes, {}, int(time.time() * 1000), True, self._stats(target, file.rows)
+        )
 
     def _stats(self, target: Path, rows: int) -> str:
         """Bounds of the columns by which rows are read back; Parquet's footer has them."""
@@ -307,7 +317,10 @@ class OutputTable:
         high: dict[str, object] = {}
         names = metadata.schema.names
         for name in ("_epoch", "_batch"):
-            groups = [metadata.row_group(g).column(names.index(name)).statistics for g in range(metadata.num_row_groups)]
+            groups = [
+                metadata.row_group(g).column(names.index(name)).statistics
+                for g in range(metadata.num_row_groups)
+            ]
             if groups and all(group is not None and group.has_min_max for group in groups):
                 low[name] = min(group.min for group in groups)
                 high[name] = max(group.max for group in groups)

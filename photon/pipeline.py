@@ -169,7 +169,8 @@ class Pipeline(Strict):
     limits: Limits = Limits()
     event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
-    from_: Literal["start", "now"] = Field(default="start", alias="new_epoch_reads_from")
+    # after the state was lost or restored: foreign logs from the start (what is registered loses), or from now
+    new_epoch_reads_from: Literal["start", "now"] = "start"
 
     @property
     def registry_folder(self) -> Path:

@@ -7,9 +7,10 @@ their event (protocol A9, C4). What becomes of them is decided in `photon.joiner
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,8 +45,8 @@ def records_of(fresh: pa.Table, waiting: pa.Table, now_us: int, final: bool) -> 
     """Records read for the first time, then those that waited (`photon.spool`)."""
     fresh_count, waiting_count = fresh.num_rows, waiting.num_rows
 
-    def column(name: str) -> list:
-        return fresh[name].to_pylist() + waiting[name].to_pylist()
+    def column(name: str) -> list[Any]:
+        return [*fresh[name].to_pylist(), *waiting[name].to_pylist()]
 
     files, offsets = column("_file"), column("_offset")
     return Records(
@@ -95,7 +96,9 @@ class AlignedColumns:
     failures: dict[int, str]
 
 
-def columns_of(raws: Sequence[bytes], headers: Sequence[bytes], log: PrimaryLog | ForeignLog, limits: Limits) -> AlignedColumns:
+def columns_of(
+    raws: Sequence[bytes], headers: Sequence[bytes], log: PrimaryLog | ForeignLog, limits: Limits
+) -> AlignedColumns:
     """The user's columns of records that may come from files with different headers.
 
     Row i belongs to `raws[i]`; a column that a record's file does not have is null.
@@ -120,6 +123,6 @@ def columns_of(raws: Sequence[bytes], headers: Sequence[bytes], log: PrimaryLog 
     return AlignedColumns(table, failures)
 
 
-def headers_by_file(files: Sequence[LogFile]) -> Mapping[int, bytes]:
+def headers_by_file(files: Iterable[LogFile]) -> Mapping[int, bytes]:
     """Each file's header line, by its number."""
     return {file.number: file.header for file in files}

@@ -22,11 +22,12 @@ from photon.dispatcher.lock import DatacenterLock
 from photon.dispatcher.orders import Orders
 from photon.dispatcher.outcomes import Counts
 from photon.dispatcher.starting import start
+from photon.dispatcher.state import STATE_FILE
 from photon.event_store.log_file_map import LogFileMap
 from photon.local_runner import LocalRunner
 from photon.output import TABLE_COLUMNS, OutputTable, TableName
-from photon.pipeline import Pipeline
-from photon.registry.init import find_registry
+from photon.pipeline import Pipeline, PipelineError, check_columns
+from photon.registry.init import find_registry, init_registry
 from photon.registry.open import open_register, open_registry
 from photon.tasks import index_path
 from photon.work import BatchRunner
@@ -53,6 +54,24 @@ class ShiftResult:
         read = self.counts.foreign + self.counts.primary - self.foreign_before - self.primary_before
         rate = round(read / self.seconds, 1) if self.seconds > 0 else 0.0
         return {**self.counts.as_dict(), "seconds": round(self.seconds, 3), "events_per_second": rate}
+
+
+def prepare(pipeline: Pipeline, clock: Clock | None = None) -> None:
+    """Check what can be checked before anything is started, and make a local registry on the very first start.
+
+    PipelineError for a column that is in no header; AdapterNotFound. A registry that is not local, or
+    that is gone while there are lakes or states of its datacenters, is never made here.
+    """
+    problems = check_columns(pipeline)
+    if problems:
+        raise PipelineError(problems)
+    load_adapter(pipeline.adapter, pipeline.file.parent)
+    begun = any(
+        OutputTable(place.lake, "joined_events").exists() or (place.state / STATE_FILE).exists()
+        for place in pipeline.datacenters.values()
+    )
+    if pipeline.registry.endpoints == "local" and not begun:
+        init_registry(pipeline, clock or SystemClock())
 
 
 @contextmanager
@@ -124,6 +143,7 @@ def run_shift(
                     datacenter, started.state.counts(), seconds, before.foreign, before.primary
                 )
             finally:
-                dispatcher.close()
+                log_map.close()
+                started.state.close()
     finally:
         lock.release()

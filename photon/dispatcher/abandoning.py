@@ -28,8 +28,9 @@ def pieces_of(
     if ranges and ranges[0].lines > 1:
         cut = _cut(ranges[0], files[ranges[0].file_number], logs)
         if cut is not None:
-            side = "primary" if content.primary else "foreign"
-            return [replace(content, **{side: (part,)}) for part in cut]
+            if content.primary:
+                return [replace(content, primary=(part,)) for part in cut]
+            return [replace(content, foreign=(part,)) for part in cut]
     return [replace(content, quarantine=f"it kept its batch from ending: {reason}")]
 
 
@@ -46,7 +47,9 @@ def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Path) -> list[ByteRa
         return None
     head, tail = data[:middle], data[middle:]
     at = byte_range.start_bytes + middle
-    first = replace(byte_range, end_bytes=at, checksum=crc32(head), lines=head.count(b"\n"), ends_inside_oversized=False)
+    first = replace(
+        byte_range, end_bytes=at, checksum=crc32(head), lines=head.count(b"\n"), ends_inside_oversized=False
+    )
     second = replace(
         byte_range,
         start_bytes=at,

@@ -24,7 +24,15 @@ from photon.dispatcher.plan import Plan
 from photon.dispatcher.retrying import microseconds, quiet_datacenters
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.faults import fault_point
-from photon.output import CommitConflict, LakeUnavailable, OutputTable, SchemaConflict, Standing, TableName, app_id
+from photon.output import (
+    CommitConflict,
+    LakeUnavailable,
+    OutputTable,
+    SchemaConflict,
+    Standing,
+    TableName,
+    app_id,
+)
 from photon.pipeline import Pipeline
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.tokens import Occurrence, Token
@@ -85,7 +93,8 @@ class Results:
 
     def files(self, table: TableName) -> list[OutputFile]:
         """What tasks wrote for a table."""
-        return [file for result in (*self.index, *self.join) for file in result.files if file.table == table]
+        written = [*(r.files for r in self.index), *(r.files for r in self.join)]
+        return [file for files in written for file in files if file.table == table]
 
     @property
     def contested(self) -> list[Contested]:
@@ -318,7 +327,11 @@ class BatchExecution:
         if not claims:
             return set()
         outcomes = self.registry.release(claims)
-        free = {claim.token for claim, outcome in zip(claims, outcomes, strict=True) if not isinstance(outcome, Unknown)}
+        free = {
+            claim.token
+            for claim, outcome in zip(claims, outcomes, strict=True)
+            if not isinstance(outcome, Unknown)
+        }
         return {item.occurrence for item in contested if item.claim.token in free}
 
     def _release(self, claims: list[Claim]) -> None:
@@ -328,7 +341,9 @@ class BatchExecution:
             outcomes = self.registry.release(claims)
             unknown = [(c, o) for c, o in zip(claims, outcomes, strict=True) if isinstance(o, Unknown)]
             claims = [claim for claim, _ in unknown]
-            if claims and not patience.wait(f"registry: {len(claims)} ids not released yet: {unknown[0][1].reason}"):
+            if claims and not patience.wait(
+                f"registry: {len(claims)} ids not released yet: {unknown[0][1].reason}"
+            ):
                 raise RegistryUnavailable("stopped before all ids of the batch were released")
 
     # -- what can't end

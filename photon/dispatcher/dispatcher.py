@@ -98,7 +98,9 @@ class Dispatcher:
             case "stop":
                 return False
             case "until_idle":
-                return not self.state.count_waiting(("home", "contested")) and not self.state.count_due(now_us)
+                return not self.state.count_waiting(("home", "contested")) and not self.state.count_due(
+                    now_us
+                )
             case "complete":
                 return not self.state.count_waiting()
 
@@ -162,4 +164,3 @@ class Dispatcher:
             self.follower.advance(cut.advances, {})
             self.state.put_files(self.follower.of("foreign").values())
             self.follower.look(self.clock.now_us(), final=False)
-

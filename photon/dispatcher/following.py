@@ -29,9 +29,13 @@ class Cut:
 class Follower:
     """Both logs of one datacenter, as far as they are read."""
 
-    def __init__(self, pipeline: Pipeline, datacenter: str, state: DispatcherState) -> None:
+    def __init__(
+        self, pipeline: Pipeline, datacenter: str, state: DispatcherState, read_only: bool = False
+    ) -> None:
+        """With `read_only`, what is seen is not stored: for those who only want to know how far it is."""
         self._limits = pipeline.limits
         self._state = state
+        self._read_only = read_only
         logs = pipeline.datacenters[datacenter].logs
         self._tails: dict[Side, LogTail] = {
             "primary": LogTail(logs, "primary", pipeline.primary, pipeline.limits, pipeline.tailing),
@@ -70,7 +74,7 @@ class Follower:
         seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
         store = [new for number, new in seen.changed.items() if _worth_storing(self.files.get(number), new)]
         lost_bytes = sum(lost.unread_bytes for lost in seen.lost)
-        if store or lost_bytes:
+        if (store or lost_bytes) and not self._read_only:
             self._state.put_files(store, lost_bytes)
         self.files.update(seen.changed)
         self.backlog_bytes[side] = dict(seen.backlog_bytes)

@@ -85,7 +85,10 @@ class Orders:
 
     def _join_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[JoinUnit, ...]:
         items: list[ByteRange | RetryRef] = [*plan.content.foreign, *plan.content.retries]
-        weights = [item.end_bytes - item.start_bytes if isinstance(item, ByteRange) else RETRY_BYTES for item in items]
+        weights = [
+            item.end_bytes - item.start_bytes if isinstance(item, ByteRange) else RETRY_BYTES
+            for item in items
+        ]
         units = []
         for group in spread(weights, self.workers):
             ranges = [items[i] for i in group if isinstance(items[i], ByteRange)]
@@ -100,4 +103,6 @@ class Orders:
 def _with_files(
     ranges: list[ByteRange], files: Mapping[int, TrackedFile]
 ) -> tuple[tuple[LogFile, ByteRange], ...]:
-    return tuple((files[r.file_number].file, r) for r in sorted(ranges, key=lambda r: (r.file_number, r.start_bytes)))
+    return tuple(
+        (files[r.file_number].file, r) for r in sorted(ranges, key=lambda r: (r.file_number, r.start_bytes))
+    )

@@ -100,7 +100,8 @@ def advances_to_json(advances: tuple[Advance, ...]) -> str:
 def advances_from_json(text: str) -> tuple[Advance, ...]:
     """The inverse of `advances_to_json`."""
     return tuple(
-        Advance(number, offset, bytes.fromhex(tail), inside) for number, offset, tail, inside in json.loads(text)
+        Advance(number, offset, bytes.fromhex(tail), inside)
+        for number, offset, tail, inside in json.loads(text)
     )
 
 

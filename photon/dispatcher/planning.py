@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from photon.dispatcher.plan import PlanContent, RetryRef
-from photon.logs.files import ByteRange
+from photon.dispatcher.plan import PlanContent
 from photon.pipeline import Limits
 
 
@@ -44,22 +43,27 @@ def halves(content: PlanContent) -> list[PlanContent]:
 
     A single range has to be cut by its bytes, which the caller does.
     """
-    items: list[tuple[str, ByteRange | RetryRef]] = [
-        *(("primary", range_) for range_ in content.primary),
-        *(("foreign", range_) for range_ in content.foreign),
-        *(("retries", retry) for retry in content.retries),
-    ]
-    if len(items) < 2:
+    primaries, foreigns = len(content.primary), len(content.foreign)
+    items = primaries + foreigns + len(content.retries)
+    if items < 2:
         return [content]
-    middle = len(items) // 2
-    return [_only(content, items[:middle]), _only(content, items[middle:])]
-
-
-def _only(content: PlanContent, items: list[tuple[str, ByteRange | RetryRef]]) -> PlanContent:
-    def of(kind: str) -> tuple[object, ...]:
-        return tuple(item for name, item in items if name == kind)
-
-    return replace(content, primary=of("primary"), foreign=of("foreign"), retries=of("retries"))
+    middle = items // 2
+    in_primary = min(middle, primaries)
+    in_foreign = min(max(middle - primaries, 0), foreigns)
+    in_retries = max(middle - primaries - foreigns, 0)
+    first = replace(
+        content,
+        primary=content.primary[:in_primary],
+        foreign=content.foreign[:in_foreign],
+        retries=content.retries[:in_retries],
+    )
+    second = replace(
+        content,
+        primary=content.primary[in_primary:],
+        foreign=content.foreign[in_foreign:],
+        retries=content.retries[in_retries:],
+    )
+    return [first, second]
 
 
 def spread(weights: list[int], bins: int) -> list[list[int]]:

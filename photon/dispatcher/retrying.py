@@ -31,7 +31,7 @@ def backoff_us(attempts: int, retry: Retry, rng: random.Random) -> int:
     together from coming back together for ever.
     """
     doublings = min(max(attempts - 1, 0), _MAX_DOUBLINGS)
-    delay = min(microseconds(retry.first_delay) * 2**doublings, microseconds(retry.max_delay))
+    delay = min(microseconds(retry.first_delay) * (1 << doublings), microseconds(retry.max_delay))
     return round(delay * rng.uniform(0.75, 1.25))
 
 
@@ -67,7 +67,11 @@ def home_of(event_id: str, datacenters: Sequence[str]) -> str:
 
 
 def quiet_datacenters(
-    datacenters: Collection[str], last_registered_us: Mapping[str, int], started_us: int, now_us: int, home: Home
+    datacenters: Collection[str],
+    last_registered_us: Mapping[str, int],
+    started_us: int,
+    now_us: int,
+    home: Home,
 ) -> frozenset[str]:
     """The datacenters that have registered nothing for `quiet_after`: their events are taken up at once.
 

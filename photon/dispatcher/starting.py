@@ -81,17 +81,23 @@ def start(
     """
     folder = pipeline.datacenters[datacenter].state
     own_epochs = {name: e for name, e in register.read().epochs.items() if e.datacenter == datacenter}
-    if any(epoch.state == "retired" for epoch in own_epochs.values()):
+    if any(record.state == "retired" for record in own_epochs.values()):
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
             "take it out of the pipeline file, or give it a new name"
         )
     table_id = table.table_id()
-    for epoch in own_epochs.values():
-        if epoch.table_id != table_id:
+    if not own_epochs and table.has_commits():
+        raise LakeMismatch(
+            f"the table {table.folder} has been written, but the registry knows nothing of datacenter {datacenter}: "
+            "it is not the registry that this lake was joined with, and everything would be joined again; "
+            "put the registry's data back, or begin anew with empty lake and state folders"
+        )
+    for record in own_epochs.values():
+        if record.table_id != table_id:
             raise LakeMismatch(
                 f"the table {table.folder} (id {table_id}) is not the one that the registry knows of datacenter "
-                f"{datacenter} (id {epoch.table_id}): rows would be missing; put the lake folder back"
+                f"{datacenter} (id {record.table_id}): rows would be missing; put the lake folder back"
             )
     state = _open(folder)
     epoch = state.epoch if state else None

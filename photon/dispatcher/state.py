@@ -110,7 +110,9 @@ class DispatcherState:
         self.path = folder / STATE_FILE
         try:
             if read_only:
-                self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, timeout=10)
+                self._db = sqlite3.connect(
+                    f"file:{self.path}?mode=ro", uri=True, isolation_level=None, timeout=10
+                )
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
@@ -262,7 +264,8 @@ class DispatcherState:
             )
             for content, failures in completion.requeue:
                 db.execute(
-                    "INSERT INTO requeued (content, failures) VALUES (?, ?)", (content_to_json(content), failures)
+                    "INSERT INTO requeued (content, failures) VALUES (?, ?)",
+                    (content_to_json(content), failures),
                 )
                 _set_status(db, (retry.occurrence for retry in content.retries), "held")
             if plan.requeue_id is not None:
@@ -273,7 +276,9 @@ class DispatcherState:
             meta = {"completed": plan.key.batch}
             if completion.watermark_us is not None:
                 meta["watermark_us"] = completion.watermark_us
-            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in meta.items()])
+            db.executemany(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in meta.items()]
+            )
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 
     # -- waiting records and requeued work
@@ -290,14 +295,26 @@ class DispatcherState:
 
     def count_waiting(self, reasons: Sequence[str] = (), include_unjoinable: bool = False) -> int:
         """How many records wait (for any of `reasons`, where given)."""
-        query = "SELECT count(*) FROM waiting WHERE " + ("1" if include_unjoinable else "status != 'unjoinable'")
+        query = "SELECT count(*) FROM waiting WHERE " + (
+            "1" if include_unjoinable else "status != 'unjoinable'"
+        )
         if reasons:
             query += f" AND reason IN ({','.join('?' * len(reasons))})"
         return int(self._db.execute(query, tuple(reasons)).fetchone()[0])
 
+    def waiting_by_reason(self) -> dict[str, int]:
+        """How many records wait, by reason (`held`: in work that is taken up again)."""
+        query = (
+            "SELECT CASE status WHEN 'held' THEN 'held' ELSE reason END AS why, count(*) FROM waiting"
+            " WHERE status != 'unjoinable' GROUP BY why"
+        )
+        return dict(self._db.execute(query))
+
     def waiting_of(self, event_id: str) -> list[WaitingRow]:
         """The waiting records of one event."""
-        return [_waiting(row) for row in self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))]
+        return [
+            _waiting(row) for row in self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
+        ]
 
     def waiting_occurrences(self) -> Iterator[Occurrence]:
         """The occurrences of all records that are pending."""
@@ -325,7 +342,9 @@ class DispatcherState:
             return 0
         come = wanted[np.isin(wanted.view(np.uint64), new_hashes)]
         with self._transaction() as db:
-            update = "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
+            update = (
+                "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
+            )
             return db.executemany(update, [(now_us, int(h)) for h in come]).rowcount if len(come) else 0
 
     def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
@@ -383,7 +402,8 @@ class DispatcherState:
 
 def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
     db.executemany(
-        "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n", increments.items()
+        "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n",
+        increments.items(),
     )
 
 

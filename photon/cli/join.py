@@ -1,0 +1,177 @@
+"""`photon join`: one datacenter in this process, or each in its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from photon.cli.output import (
+    DONE,
+    WRONG_USAGE,
+    expected_errors,
+    fail,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_json,
+)
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--datacenter", "-d", help="Only this one. Without it: every datacenter, each in its own process."
+)
+@click.option("--until-idle", is_flag=True, help="End when there is nothing left to do now.")
+@click.option(
+    "--complete", is_flag=True, help="The logs are complete: what can't be joined now is unjoinable."
+)
+@json_option
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    show_default=True,
+    help="local: without Spark, in this process; for logs too small for a JVM.",
+)
+@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
+@click.option("--child", is_flag=True, hidden=True, help="Report to a parent that runs every datacenter.")
+def join(
+    pipeline_file: Path,
+    datacenter: str | None,
+    until_idle: bool,
+    complete: bool,
+    as_json: bool,
+    engine: str,
+    crash_at: str | None,
+    child: bool,
+) -> None:
+    """Join the logs of PIPELINE until it is stopped (SIGINT, SIGTERM), idle, or all is done.
+
+    Prints for each datacenter how many foreign records there are and in which class they ended.
+    """
+    if until_idle and complete:
+        fail("--until-idle and --complete exclude each other: choose how the join ends", WRONG_USAGE)
+    log_to_stderr()
+    with expected_errors():
+        from photon.pipeline import load_pipeline
+        from photon.shift import prepare
+
+        pipeline = load_pipeline(pipeline_file)
+        if datacenter is not None and datacenter not in pipeline.datacenters:
+            names = ", ".join(pipeline.datacenters)
+            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {names}", WRONG_USAGE)
+        if not child:
+            prepare(pipeline)
+    mode = "complete" if complete else "until_idle" if until_idle else "stop"
+    names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
+    if datacenter is not None or len(names) == 1:
+        results = {names[0]: _join_one(pipeline, names[0], mode, engine, crash_at, child)}
+        status = DONE
+    else:
+        options = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
+        options += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
+        results, status = _join_each(pipeline_file, names, options)
+    if child:
+        click.echo(json.dumps({"result": results}))
+    elif as_json:
+        print_json(results)
+    else:
+        _print_results(results)
+    sys.exit(status)
+
+
+def _join_one(
+    pipeline: Any, datacenter: str, mode: Any, engine: Any, crash_at: str | None, child: bool
+) -> Any:
+    from photon import faults
+    from photon.cli.progress import JoinProgress
+    from photon.cli.stopping import StopSignals
+    from photon.dispatcher.batch import BatchReport, Watching
+    from photon.shift import run_shift
+
+    signals = StopSignals(with_parent=child)
+    in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
+    if crash_at is not None and not in_task:
+        faults.arm(crash_at)
+    with expected_errors(), JoinProgress([datacenter]) as progress:
+
+        def on_batch(report: BatchReport) -> None:
+            if child:
+                click.echo(json.dumps({"batch": report.counts}))
+            else:
+                progress.batch(datacenter, report.counts)
+
+        def on_wait(reason: str) -> None:
+            if child:
+                click.echo(json.dumps({"waits": reason}))
+            else:
+                progress.waits(datacenter, reason)
+
+        watching = Watching(signals.asked, on_batch, on_wait)
+        result = run_shift(
+            pipeline, datacenter, mode, engine, watching, crash_task_at=crash_at if in_task else None
+        )
+    return result.as_dict()
+
+
+def _join_each(pipeline_file: Path, names: list[str], options: list[str]) -> tuple[dict[str, Any], int]:
+    """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
+    import signal
+
+    from photon.cli.progress import JoinProgress
+
+    results: dict[str, Any] = {}
+    command = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
+    with JoinProgress(names) as progress:
+        # In sessions of their own, so that a terminal's Ctrl-C comes here and is passed on, once.
+        children = {
+            name: subprocess.Popen(
+                [*command, "--datacenter", name], stdout=subprocess.PIPE, text=True, start_new_session=True
+            )
+            for name in names
+        }
+
+        def pass_on(number: int, _frame: object) -> None:
+            for process in children.values():
+                if process.poll() is None:
+                    process.send_signal(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, pass_on)
+
+        def listen(name: str, process: subprocess.Popen[str]) -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                message = json.loads(line)
+                if "batch" in message:
+                    progress.batch(name, message["batch"])
+                elif "waits" in message:
+                    progress.waits(name, message["waits"])
+                else:
+                    results.update(message["result"])
+
+        listeners = [threading.Thread(target=listen, args=item, daemon=True) for item in children.items()]
+        for listener in listeners:
+            listener.start()
+        statuses = {name: process.wait() for name, process in children.items()}
+        for listener in listeners:
+            listener.join()
+    for name, status in statuses.items():
+        if status:
+            click.echo(f"photon: datacenter {name} ended with status {status}", err=True)
+    worst = max((abs(status) for status in statuses.values()), default=DONE)
+    return {name: results[name] for name in names if name in results}, worst
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        click.echo(f"{name}:")
+        for key, value in result.items():
+            click.echo(f"  {key:22}{value:>14,}")

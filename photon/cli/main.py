@@ -1,0 +1,52 @@
+"""The `photon` command: which commands there are. Each is imported only when it is called.
+
+`photon --help` must stay quick and quiet: nothing here imports Spark, Dagster or Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+# name -> (module:attribute, what it says in the list of commands)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
+    "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
+    "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
+    "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
+    "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
+    "bench": ("photon.cli.bench:bench", "Measure Photon on this machine."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on their first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="photon-join", prog_name="photon")
+def main() -> None:
+    """Join two kinds of event logs that never stop growing: each foreign event exactly once.
+
+    Exit status: 0 done, 1 found a violation, 2 wrong usage or bad pipeline file, 3 could not be done.
+    """
+
+
+if __name__ == "__main__":
+    main()

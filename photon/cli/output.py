@@ -1,0 +1,81 @@
+"""What all commands say alike: errors and exit statuses, JSON on standard output, logs on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+DONE, VIOLATION, WRONG_USAGE, NOT_DONE = 0, 1, 2, 3
+
+pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
+    "pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path)
+)
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object on standard output; logs on standard error."
+)
+
+
+def print_json(value: object) -> None:
+    """The one JSON object of a command."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """End the command with one message."""
+    click.echo(f"photon: {message}", err=True)
+    sys.exit(status)
+
+
+def log_to_stderr() -> None:
+    """Photon's log messages as plain lines on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("photon")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+@contextmanager
+def expected_errors() -> Iterator[None]:
+    """Turn the errors that a user can mend into one message and an exit status."""
+    from photon.adapting import AdapterNotFound
+    from photon.dispatcher.batch import Superseded, TooManyDeaths
+    from photon.dispatcher.lock import AlreadyRunning
+    from photon.dispatcher.starting import LakeMismatch, RetiredDatacenter
+    from photon.dispatcher.state import StateTooNew, StateUnavailable
+    from photon.fetch import JavaMissing
+    from photon.output import LakeUnavailable
+    from photon.pipeline import PipelineError
+    from photon.registry.init import RegistryMissing
+    from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+    from photon.registry.register import RegisterTooNew
+
+    try:
+        yield
+    except (PipelineError, AdapterNotFound) as error:
+        fail(str(error), WRONG_USAGE)
+    except (
+        AlreadyRunning,
+        JavaMissing,
+        LakeMismatch,
+        LakeUnavailable,
+        RegisterTooNew,
+        RegistryMismatch,
+        RegistryMissing,
+        RegistryUnavailable,
+        RetiredDatacenter,
+        StateTooNew,
+        StateUnavailable,
+        Superseded,
+        TooManyDeaths,
+        OSError,
+    ) as error:
+        fail(str(error), NOT_DONE)

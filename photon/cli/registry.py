@@ -1,0 +1,36 @@
+"""`photon registry`: making the registry of a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+
+
+@click.group()
+def registry() -> None:
+    """Make the registry of a pipeline."""
+
+
+@registry.command()
+@pipeline_argument
+@json_option
+def init(pipeline_file: Path, as_json: bool) -> None:
+    """Make the registry of PIPELINE, where it is not there: its table, and the register in it.
+
+    Only this command makes tables. It may be repeated, also by several at once.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.clock import SystemClock
+        from photon.pipeline import load_pipeline
+        from photon.registry.init import init_registry
+
+        address = init_registry(load_pipeline(pipeline_file), SystemClock())
+    if as_json:
+        print_json({"table": address.table, "endpoints": [str(e) for e in address.endpoints]})
+    else:
+        places = ", ".join(str(endpoint) for endpoint in address.endpoints)
+        click.echo(f"registry of {address.pipeline}: table {address.table} at {places}")

@@ -1,0 +1,46 @@
+"""`photon status`: how far each datacenter is, and what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+
+
+@click.command()
+@pipeline_argument
+@json_option
+def status(pipeline_file: Path, as_json: bool) -> None:
+    """How far each datacenter of PIPELINE is: what was read, what waits, what can't be read.
+
+    Asks only the datacenters' own folders; neither the registry nor a running join is disturbed.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.clock import SystemClock
+        from photon.pipeline import load_pipeline
+        from photon.status import status_of
+
+        pipeline = load_pipeline(pipeline_file)
+        found = {name: status_of(pipeline, name, SystemClock()) for name in pipeline.datacenters}
+    if as_json:
+        print_json({name: one.as_dict() for name, one in found.items()})
+        return
+    for name, one in found.items():
+        running = f"run by process {one.running_process}" if one.running_process else "not running"
+        click.echo(f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}")
+        for side, log in (("primary", one.primary), ("foreign", one.foreign)):
+            click.echo(
+                f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), {log.read_bytes:>15,} bytes read, "
+                f"{log.backlog_bytes:,} waiting"
+            )
+        if one.watermark_lag_seconds is not None:
+            click.echo(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
+        for key, value in one.counts.items():
+            click.echo(f"  {key:22}{value:>14,}")
+        for reason, count in one.waiting.items():
+            click.echo(f"  waits for {reason}: {count:,}")
+        for problem in one.problems:
+            click.echo(f"  PROBLEM {problem}")

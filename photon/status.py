@@ -1,0 +1,95 @@
+"""How a datacenter stands: read from its state, its logs and its lock, without disturbing it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from photon.clock import MICROSECONDS, Clock
+from photon.dispatcher.following import Follower
+from photon.dispatcher.lock import holder_of
+from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.logs.files import Side
+from photon.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class LogStatus:
+    """One log of a datacenter."""
+
+    files: int
+    gone_files: int
+    read_bytes: int
+    backlog_bytes: int
+
+
+@dataclass(frozen=True)
+class DatacenterStatus:
+    """One datacenter. Times are microseconds since 1970 UTC."""
+
+    running_process: int | None
+    epoch: str | None
+    batch: int
+    counts: dict[str, int]
+    waiting: dict[str, int]  # by reason
+    to_take_up_again: int
+    watermark_us: int | None
+    watermark_lag_seconds: float | None
+    primary: LogStatus
+    foreign: LogStatus
+    problems: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+NO_LOG = LogStatus(0, 0, 0, 0)
+
+
+def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
+    """How the datacenter stands now. A folder that is missing is a problem that is named, not an error."""
+    folder = pipeline.datacenters[datacenter].state
+    running = holder_of(folder)
+    if not (folder / STATE_FILE).exists():
+        problems = [
+            f"{folder}: no state yet; start it with: photon join {pipeline.file} --datacenter {datacenter}"
+        ]
+        problems += _missing_logs(pipeline.datacenters[datacenter].logs)
+        return DatacenterStatus(running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
+    state = DispatcherState(folder, read_only=True)
+    try:
+        follower = Follower(pipeline, datacenter, state, read_only=True)
+        follower.look(clock.now_us(), final=False)
+        watermark_us = state.watermark_us
+        lag = None if watermark_us is None else (clock.now_us() - watermark_us) / MICROSECONDS
+        return DatacenterStatus(
+            running_process=running,
+            epoch=state.epoch,
+            batch=state.completed,
+            counts=state.counts().as_dict(),
+            waiting=state.waiting_by_reason(),
+            to_take_up_again=state.count_requeued(),
+            watermark_us=watermark_us,
+            watermark_lag_seconds=lag,
+            primary=_log_status(follower, "primary"),
+            foreign=_log_status(follower, "foreign"),
+            problems=[str(p) for side in follower.problems.values() for p in side],
+        )
+    finally:
+        state.close()
+
+
+def _log_status(follower: Follower, side: Side) -> LogStatus:
+    files = follower.of(side).values()
+    return LogStatus(
+        files=len(files),
+        gone_files=sum(tracked.state != "open" for tracked in files),
+        read_bytes=sum(tracked.offset_bytes for tracked in files),
+        backlog_bytes=sum(follower.backlog_bytes[side].values()),
+    )
+
+
+def _missing_logs(logs: Path) -> list[str]:
+    return [] if logs.is_dir() else [f"{logs}: not a folder that can be read; expected the datacenter's logs"]
