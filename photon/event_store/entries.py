@@ -117,6 +117,9 @@ def spans_of(ticks: Ints) -> tuple[Span, ...]:
     """The spans that cover `ticks`."""
     if not len(ticks):
         return ()
+    earliest, latest = int(ticks.min()), int(ticks.max())
+    if latest - earliest <= SPAN_GAP_TICKS:
+        return ((earliest, latest),)
     ordered = np.unique(ticks)
     breaks = np.flatnonzero(np.diff(ordered) > SPAN_GAP_TICKS)
     firsts = ordered[np.concatenate(([0], breaks + 1))].tolist()
