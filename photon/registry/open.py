@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from photon.registry.address import RegistryAddress
 from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import RegisterStore
+from photon.registry.register_store import RegisterStore
 
 
 def open_registry(address: RegistryAddress) -> QuorumRegistry:

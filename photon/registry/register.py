@@ -1,13 +1,13 @@
 """The small register of a registry: members, boundaries, configs and horizon, epochs, settings' hash.
 
-One item of the registry's own table, changed by the same prepare and accept as an id (protocol B).
-What the fields mean for commits belongs in `photon.registry.proposer`.
+What it holds, how it is written down and how it may change, pure. Reading and changing the one that is
+stored belongs in `photon.registry.register_store`, what it means for commits in `photon.registry.proposer`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -104,34 +104,3 @@ def with_horizon(register: Register, now_us: int, step_us: int) -> Register:
     if register.horizon_us is None or now_us + step_us <= register.horizon_us:
         return register
     return replace(register, horizon_us=now_us + 2 * step_us)
-
-
-class RegisterStore:
-    """Reads and changes the register, at a majority of endpoints.
-
-    Every method raises RegistryUnavailable if no majority answers within the deadline.
-    """
-
-    def read(self) -> Register:
-        """The register, as a majority has it at a moment after the call began."""
-        raise NotImplementedError
-
-    def change(self, change: Callable[[Register], Register]) -> Register:
-        """Replace the register by `change(register)`, which may be called again on a conflict."""
-        raise NotImplementedError
-
-    def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
-        """Record a live epoch of a datacenter; adding it again changes nothing."""
-        raise NotImplementedError
-
-    def revoke_epoch(self, epoch: str, now_us: int) -> Register:
-        """Mark an epoch whose state was lost (protocol A13): fenced, superseded, its rows still count."""
-        raise NotImplementedError
-
-    def retire_epoch(self, epoch: str, now_us: int) -> Register:
-        """Mark an epoch whose datacenter is lost (protocol E2): its rows no longer count."""
-        raise NotImplementedError
-
-    def advance_horizon(self, now_us: int) -> Register:
-        """Move the horizon on if it is less than a step ahead of `now_us`."""
-        raise NotImplementedError

@@ -1,0 +1,125 @@
+"""What the rounds ask of one endpoint, and its answers as types.
+
+No I/O and no decisions: `photon.registry.dynamodb` is the real acceptor, and
+`photon.testing.memory_registry` has one in memory.
+
+An answer is about one item. `NoReply` says nothing about whether the request took effect: it may have,
+or may yet do so later (protocol B2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from photon.registry.decisions import Stored
+from photon.registry.layout import ItemKey
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The write took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The item is there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The item has another value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """The endpoint promised; `before` is what it had."""
+
+    before: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The endpoint has promised a higher ballot; `now` is what it has."""
+
+    now: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """No answer about this item: time-out, throttling, connection refused, table missing."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Store `value` where nothing is."""
+
+    key: ItemKey
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Promise `ballot`."""
+
+    key: ItemKey
+    ballot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Store `value` at `ballot`."""
+
+    key: ItemKey
+    ballot: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Store `new` where `old` is."""
+
+    key: ItemKey
+    old: str
+    new: str
+
+
+InsertReply = Done | Exists | NoReply
+ReadReply = Stored | NoReply
+PrepareReply = Promised | Refused | NoReply
+AcceptReply = Done | Refused | NoReply
+ReplaceReply = Done | Unchanged | NoReply
+
+
+class Acceptor(Protocol):
+    """One endpoint. Each method is one batch, with distinct keys; answers come in its order.
+
+    `writes_per_request` and `reads_per_request` bound the length of a batch. Thread-safe. Every
+    write is atomic for its item and applies only if its condition holds at that moment.
+    """
+
+    writes_per_request: int
+    reads_per_request: int
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        """Store a value where there is no item: the fast round."""
+        ...
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        """What is stored (consistently); `ABSENT` only if the key was processed (protocol B8)."""
+        ...
+
+    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+        """Promise a ballot above the one promised, and say what was there before (protocol B4)."""
+        ...
+
+    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        """Store a value at a ballot not below the one promised."""
+        ...
+
+    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        """Replace exactly the value `old`, keeping its ballots: the clearing of ids."""
+        ...

@@ -1,0 +1,252 @@
+"""One endpoint of a registry: an acceptor over the DynamoDB API, through boto3.
+
+The statements of protocol B, tried on DynamoDB Local 2.6.1, and how errors are read: what is not
+a clear answer about one item is no reply. Retries and deadlines belong in
+`photon.registry.proposer`: the SDK makes one attempt (protocol B2).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from photon.registry.acceptor import (
+    Accept,
+    AcceptReply,
+    Done,
+    Exists,
+    Insert,
+    InsertReply,
+    NoReply,
+    Prepare,
+    PrepareReply,
+    Promised,
+    ReadReply,
+    Refused,
+    Replace,
+    ReplaceReply,
+    Unchanged,
+)
+from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.layout import ItemKey
+
+# The limits of DynamoDB for one request.
+STATEMENTS_PER_REQUEST = 25
+KEYS_PER_READ = 100
+
+_LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
+
+
+def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int, local: bool) -> Any:
+    """A client that makes one attempt a request, none longer than `timeout`."""
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=timeout.total_seconds(),
+        read_timeout=timeout.total_seconds(),
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+    )
+    keys = {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY} if local else {}
+    # A session of its own: boto3's default one is not safe to share between threads while it is made.
+    return boto3.session.Session().client(
+        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
+    )
+
+
+class DynamoAcceptor:
+    """The items of one table at one endpoint.
+
+    `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
+    it can't. It is called again after a connection failed.
+    """
+
+    writes_per_request = STATEMENTS_PER_REQUEST
+    reads_per_request = KEYS_PER_READ
+
+    def __init__(self, table: str, connect: Callable[[], Any]) -> None:
+        self.table = table
+        self._connect = connect
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    # -- the acceptor
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 't': ?}}"
+        answers = self._execute(statement, [(i.key.p, i.key.s, i.value) for i in batch])
+        return [_insert_reply(answer) for answer in answers]
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
+        request = {self.table: {"Keys": keys, "ConsistentRead": True}}
+        response = self._call(lambda client: client.batch_get_item(RequestItems=request))
+        if isinstance(response, NoReply):
+            return [response] * len(batch)
+        found = {_key_of(item): _stored(item) for item in response["Responses"].get(self.table, [])}
+        left = response.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+        unprocessed = {_key_of(key) for key in left}
+        return [
+            NoReply("the endpoint left the key unprocessed") if key in unprocessed else found.get(key, ABSENT)
+            for key in batch
+        ]
+
+    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+        statement = (
+            f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
+            " RETURNING ALL OLD *"
+        )
+        answers = self._execute(statement, [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch])
+        replies: list[PrepareReply | None] = [
+            Promised(_stored(answer.get("Item", {}))) if _done(answer) else _unless_refused(answer)
+            for answer in answers
+        ]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'b': ?}}"
+        rows = [(p.key.p, p.key.s, p.ballot) for p in batch]
+        return self._insert_where_absent(insert, rows, [p.key for p in batch], replies, Promised(ABSENT))
+
+    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        statement = (
+            f'UPDATE "{self.table}" SET b = ? SET a = ? SET t = ?'
+            " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?)"
+        )
+        rows = [(x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot) for x in batch]
+        answers = self._execute(statement, rows)
+        replies: list[AcceptReply | None] = [
+            Done() if _done(answer) else _unless_refused(answer) for answer in answers
+        ]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'b': ?, 'a': ?, 't': ?}}"
+        new = [(x.key.p, x.key.s, x.ballot, x.ballot, x.value) for x in batch]
+        return self._insert_where_absent(insert, new, [x.key for x in batch], replies, Done())
+
+    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
+        answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
+        return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
+
+    # -- requests
+
+    def _insert_where_absent(
+        self,
+        statement: str,
+        rows: Sequence[tuple[str, ...]],
+        keys: Sequence[ItemKey],
+        replies: list[Any],
+        done: Promised | Done,
+    ) -> list[Any]:
+        """Settle the items whose update met no item or a higher ballot (replies of None).
+
+        An update says the same of both; a read tells them apart, and an insert decides.
+        """
+        refused = [index for index, reply in enumerate(replies) if reply is None]
+        if not refused:
+            return replies
+        now = dict(zip(refused, self.read([keys[index] for index in refused]), strict=True))
+        absent = [index for index in refused if now[index] == ABSENT]
+        for index in refused:
+            stored = now[index]
+            replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
+        answers = self._execute(statement, [rows[index] for index in absent]) if absent else []
+        for index, answer in zip(absent, answers, strict=True):
+            reply = _insert_reply(answer)
+            if isinstance(reply, Done):
+                replies[index] = done
+            elif isinstance(reply, NoReply):
+                replies[index] = reply
+            # else somebody was faster: refused, and the next round sees what is there
+        return replies
+
+    def _execute(self, statement: str, rows: Sequence[tuple[str, ...]]) -> list[Mapping[str, Any]]:
+        """One answer for each row; where the whole request got none, an error with our own code."""
+        statements = [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
+        response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
+        if isinstance(response, NoReply):
+            return [{"Error": {"Code": _NO_ANSWER, "Message": response.reason}}] * len(rows)
+        answers: list[Mapping[str, Any]] = response["Responses"]
+        assert len(answers) == len(rows), f"{len(answers)} answers to {len(rows)} statements"
+        return answers
+
+    def _call(self, request: Callable[[Any], Any]) -> Any:
+        """The response, or NoReply: whatever went wrong, the request may have been applied."""
+        try:
+            client = self._connected()
+        except RegistryUnavailable as error:
+            return NoReply(str(error))
+        try:
+            return request(client)
+        except ClientError as error:
+            return NoReply(_reason(error))
+        except BotoCoreError as error:  # connection refused, closed, timed out
+            self._disconnect(client)
+            return NoReply(str(error))
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _disconnect(self, client: Any) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+
+
+# -- how answers are read
+
+_NO_ANSWER = "PhotonNoAnswer"
+_CONDITION_FAILED = "ConditionalCheckFailed"
+_DUPLICATE = "DuplicateItem"
+
+
+def _reason(error: ClientError) -> str:
+    details = error.response.get("Error", {})
+    return f"{details.get('Code', 'unnamed error')}: {details.get('Message', error)}"
+
+
+def _error_code(answer: Mapping[str, Any]) -> str | None:
+    error = answer.get("Error")
+    return None if error is None else str(error.get("Code"))
+
+
+def _done(answer: Mapping[str, Any]) -> bool:
+    """A write took effect if, and only if, its answer has no error (protocol B1)."""
+    return _error_code(answer) is None
+
+
+def _no_reply(answer: Mapping[str, Any]) -> NoReply:
+    error = answer["Error"]
+    code = str(error.get("Code"))
+    message = str(error.get("Message", ""))
+    return NoReply(message if code == _NO_ANSWER else f"{code}: {message}")
+
+
+def _unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
+    """None where the condition of an update failed; anything else is no reply."""
+    return None if _error_code(answer) == _CONDITION_FAILED else _no_reply(answer)
+
+
+def _insert_reply(answer: Mapping[str, Any]) -> InsertReply:
+    if _done(answer):
+        return Done()
+    return Exists() if _error_code(answer) == _DUPLICATE else _no_reply(answer)
+
+
+def _key_of(item: Mapping[str, Any]) -> ItemKey:
+    return ItemKey(item["p"]["S"], item["s"]["S"])
+
+
+def _stored(item: Mapping[str, Any]) -> Stored:
+    """What an item says: without `t` there is no value, whatever else is there (protocol B8)."""
+
+    def text(name: str) -> str | None:
+        attribute = item.get(name)
+        return None if attribute is None else str(attribute["S"])
+
+    return Stored(text("t"), text("a") or FAST_BALLOT, text("b") or FAST_BALLOT)

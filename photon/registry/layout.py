@@ -1,0 +1,176 @@
+"""How the registry is laid out: keys of items from keys of events, and what values look like.
+
+Pure functions only; the same for one endpoint and for five. What is decided from stored values
+belongs in `photon.registry.decisions`.
+
+An item has `p` (shard), `s` (key in the shard), `t` (value), `b` (promised ballot), `a` (ballot at
+which the value was accepted; absent: the fast round). Values are texts with a prefix:
+`T:` + token, `C:` + datacenter (cleared), `X:` + released tokens (tombstone). A token that came after a
+tombstone is followed by the released ones, each after a newline: so that they still never win (B5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from photon.registry.interface import EventKey, Holder
+from photon.registry.register import Register, ShardConfig
+
+SHARD_HASH = "blake2b-64"  # recorded with the settings: another hash would be another registry
+FIXED_SHARDS = 1_024  # where ids carry no time, resharding could not find an id again (design, section 5)
+KEY_BYTES = 200  # a longer key is hashed; DynamoDB refuses range keys above 1,024 bytes (protocol B7)
+RELEASED_TOKENS = 1_000  # remembered for one id; more would near DynamoDB's 400 KB an item
+
+_TIME_OFFSET_US = 2**63  # makes every 64-bit time, also before 1970, a number of up to 20 digits
+_SEPARATOR = "\n"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ItemKey:
+    """Where an item lies: shard and key in the shard."""
+
+    p: str
+    s: str
+
+
+REGISTER_KEY = ItemKey("register", "register")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The token that holds the id, and those that were released before it."""
+
+    token: str
+    released: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Joined, and in the output of this datacenter; final."""
+
+    datacenter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Nobody holds the id, and these tokens never will (protocol B5)."""
+
+    released: tuple[str, ...]
+
+
+Value = Held | Cleared | Tombstone
+
+
+def item_key(key: EventKey, configs: Sequence[ShardConfig]) -> ItemKey:
+    """The item of an event: a function of its id and, where ids carry their time, of that time alone.
+
+    `configs` are the register's. ValueError for an empty id, which no log record may have.
+    """
+    if not key.id:
+        raise ValueError("an event has an empty id; records without an id are dead letters, not events")
+    shard_hash = int.from_bytes(hashlib.blake2b(_bytes(key.id), digest_size=8).digest(), "big")
+    if key.time_us is None:
+        return ItemKey(f"fixed-{shard_hash % FIXED_SHARDS:05d}", _range_key("", key.id))
+    number, config = _config_of(key.time_us, configs)
+    range_key = _range_key(sortable_time(key.time_us), key.id)
+    return ItemKey(f"{number}-{shard_hash % config.shards:05d}", range_key)
+
+
+def sortable_time(time_us: int) -> str:
+    """20 digits that sort as the times do, also before 1970; ValueError beyond 64 bits."""
+    if not -_TIME_OFFSET_US <= time_us < _TIME_OFFSET_US:
+        raise ValueError(f"{time_us} us is not a time of 64 bits")
+    return f"{time_us + _TIME_OFFSET_US:020d}"
+
+
+def _range_key(time: str, event_id: str) -> str:
+    # `i` and `h` keep an id apart from another one that happens to look like its hash.
+    plain = f"{time}i{event_id}"
+    encoded = _bytes(event_id)
+    if len(time) + 1 + len(encoded) <= KEY_BYTES and _is_text(event_id):
+        return plain
+    return f"{time}h{hashlib.blake2b(encoded, digest_size=32).hexdigest()}"
+
+
+def _bytes(text: str) -> bytes:
+    # JSON may spell half a surrogate pair: no UTF-8, and yet an id like any other.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _config_of(time_us: int, configs: Sequence[ShardConfig]) -> tuple[int, ShardConfig]:
+    for number, config in enumerate(configs):
+        begun = config.start_us is None or config.start_us <= time_us
+        if begun and (config.end_us is None or time_us < config.end_us):
+            return number, config
+    raise AssertionError(f"no shard config holds the time {time_us} us; the register's configs leave no gap")
+
+
+def is_too_old(key: EventKey, item: ItemKey, register: Register) -> bool:
+    """Whether collection has passed the event (protocol C1). Ids without a time are not collected by it."""
+    boundary_us = register.boundaries_us.get(item.p)
+    return key.time_us is not None and boundary_us is not None and key.time_us < boundary_us
+
+
+def encode_value(value: Value) -> str:
+    """The text that is stored for a value."""
+    match value:
+        case Held(token, released):
+            return "T:" + _SEPARATOR.join((token, *released))
+        case Cleared(datacenter):
+            return "C:" + datacenter
+        case Tombstone(released):
+            return "X:" + _SEPARATOR.join(released)
+
+
+def decode_value(text: str) -> Value:
+    """The inverse of `encode_value`; ValueError if a registry does not store such a text."""
+    kind, rest = text[:2], text[2:]
+    if kind == "C:":
+        return Cleared(rest)
+    tokens = rest.split(_SEPARATOR)
+    if kind == "T:":
+        return Held(tokens[0], tuple(tokens[1:]))
+    if kind == "X:":
+        return Tombstone(tuple(tokens))
+    raise ValueError(f"{text!r} is no registry value; expected T:token, C:datacenter or X:token")
+
+
+def fast_value(token: str) -> str:
+    """What the fast round inserts for a token. ValueError for a token that could not be told apart."""
+    if not datacenter_of(token) or _SEPARATOR in token:
+        raise ValueError(
+            f"{token!r} is not a token; expected datacenter:epoch:batch#plan id:file number:offset"
+        )
+    return encode_value(Held(token))
+
+
+def is_cleared(text: str) -> bool:
+    """Whether a stored value is a cleared one, which decides wherever it is seen (protocol B6)."""
+    return text.startswith("C:")
+
+
+def datacenter_of(token: str) -> str:
+    """The datacenter that a token names."""
+    return token.partition(":")[0]
+
+
+def holder_of(value: Held | Cleared) -> Holder:
+    """Who holds an id, from its value."""
+    if isinstance(value, Cleared):
+        return Holder(value.datacenter, None)
+    return Holder(datacenter_of(value.token), value.token)
+
+
+def with_released(released: Sequence[str], token: str) -> tuple[str, ...]:
+    """Released tokens and one more, the oldest forgotten beyond `RELEASED_TOKENS`."""
+    return (*(other for other in released if other != token), token)[-RELEASED_TOKENS:]

@@ -1,0 +1,148 @@
+"""Reading and changing the register that is stored at the endpoints.
+
+One item of the registry's own table, changed by the same prepare and accept as an id (CASPaxos): a
+compare-and-set by ballots. What the register holds is in `photon.registry.register`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from photon.clock import Clock
+from photon.registry.acceptor import Accept, Done, NoReply, Prepare, Promised, Refused
+from photon.registry.decisions import Stored, ballot, majority, next_counter, recover
+from photon.registry.endpoints import Deadline, Endpoints
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.layout import REGISTER_KEY
+from photon.registry.register import (
+    EpochRecord,
+    Register,
+    decode_register,
+    encode_register,
+    with_epoch,
+    with_epoch_state,
+    with_horizon,
+)
+
+Change = Callable[[Register | None], Register]
+
+
+class RegisterStore:
+    """The register, at a majority of endpoints.
+
+    Methods raise RegistryUnavailable if no majority answers within `deadline`; a change may then have
+    taken effect or not.
+    """
+
+    def __init__(
+        self, endpoints: Endpoints, clock: Clock, deadline: timedelta, horizon_step: timedelta
+    ) -> None:
+        self._endpoints = endpoints
+        self._clock = clock
+        self._deadline_seconds = deadline.total_seconds()
+        self._horizon_step_us = horizon_step // timedelta(microseconds=1)
+        self._proposer = secrets.token_hex(8)
+
+    # -- reading
+
+    def read(self) -> Register:
+        """The register, as a majority has it at a moment after the call began."""
+        deadline = Deadline(self._clock, self._deadline_seconds)
+        while True:
+            answer = self.read_once()
+            if isinstance(answer, Register):
+                return answer
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
+
+    def read_once(self) -> Register | NoReply:
+        """`read` in a single attempt: the *check* of protocol B."""
+        (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+        stored = [reply for reply in replies if isinstance(reply, Stored)]
+        if len(stored) < majority(self._endpoints.n):
+            return _no_majority(replies)
+        newest = max(stored, key=lambda s: s.accepted)
+        if newest.value is None:
+            return NoReply("the table has no register; the registry is not the one that was made")
+        return decode_register(newest.value)
+
+    # -- changing
+
+    def create(self, register: Register) -> Register:
+        """Store the first register; if there is one already, that one stays and is returned."""
+        return self._propose(lambda current: current or register)
+
+    def change(self, change: Callable[[Register], Register]) -> Register:
+        """Replace the register by `change(register)`, which is called again after a conflict."""
+
+        def change_existing(current: Register | None) -> Register:
+            if current is None:
+                raise RegistryUnavailable("the registry's table has no register: nothing to change")
+            return change(current)
+
+        return self._propose(change_existing)
+
+    def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
+        """Record a live epoch of a datacenter; adding it again changes nothing."""
+        record = EpochRecord(datacenter, "live", table_id, now_us)
+        return self.change(lambda register: with_epoch(register, epoch, record))
+
+    def revoke_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose state was lost (protocol A13): superseded, its rows still count."""
+        return self.change(lambda register: with_epoch_state(register, epoch, "revoked", now_us))
+
+    def retire_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose datacenter is lost (protocol E2): its rows no longer count."""
+        return self.change(lambda register: with_epoch_state(register, epoch, "retired", now_us))
+
+    def advance_horizon(self, now_us: int) -> Register:
+        """Move the horizon on if it is less than a step ahead of `now_us`; the register after that."""
+        register = self.read()
+        if with_horizon(register, now_us, self._horizon_step_us) == register:
+            return register
+        return self.change(lambda current: with_horizon(current, now_us, self._horizon_step_us))
+
+    def _propose(self, change: Change) -> Register:
+        deadline = Deadline(self._clock, self._deadline_seconds)
+        counter = 1
+        while True:
+            answer = self._round(change, ballot(counter, self._proposer))
+            if isinstance(answer, Register):
+                return answer
+            if isinstance(answer, int):
+                counter = max(counter + 1, answer)
+                reason = "others change the register all the time"
+            else:
+                counter += 1
+                reason = answer.reason
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
+
+    def _round(self, change: Change, own: str) -> Register | NoReply | int:
+        """One classic round: the new register, or how many too few replied, or the counter to go above."""
+        n = self._endpoints.n
+        (replies,) = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.prepare(batch), [Prepare(REGISTER_KEY, own)], 1
+        )
+        promised = [reply.before for reply in replies if isinstance(reply, Promised)]
+        if len(promised) < majority(n):
+            return _conflict(replies) or _no_majority(replies)
+        text = recover(promised, n)
+        register = change(decode_register(text) if text is not None else None)
+        accept = Accept(REGISTER_KEY, own, encode_register(register))
+        (accepted,) = self._endpoints.ask(lambda acceptor, batch: acceptor.accept(batch), [accept], 1)
+        if sum(isinstance(reply, Done) for reply in accepted) >= majority(n):
+            return register
+        return _conflict(accepted) or _no_majority(accepted)
+
+
+def _conflict(replies: Sequence[object]) -> int | None:
+    refused = [reply.now for reply in replies if isinstance(reply, Refused)]
+    return next_counter(refused) if refused else None
+
+
+def _no_majority(replies: Sequence[object]) -> NoReply:
+    reasons = [reply.reason for reply in replies if isinstance(reply, NoReply)]
+    return NoReply(reasons[0] if reasons else "too few endpoints answered")

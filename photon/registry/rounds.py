@@ -1,0 +1,288 @@
+"""One attempt at each round of protocol B for many ids at once: fast, classic, lookup, clear.
+
+An attempt sends requests, lets `photon.registry.decisions` say what the replies mean and checks the
+register afterwards. Deadlines, pauses and repetition belong in `photon.registry.proposer`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from photon.faults import fault_point
+from photon.registry.acceptor import (
+    Accept,
+    Done,
+    Exists,
+    Insert,
+    InsertReply,
+    NoReply,
+    Prepare,
+    Promised,
+    ReadReply,
+    Refused,
+    Replace,
+    Unchanged,
+)
+from photon.registry.decisions import (
+    FastReply,
+    Inserted,
+    NeedsBallot,
+    OtherHolds,
+    Stored,
+    TokenReleased,
+    TokenWins,
+    TooFewReplies,
+    ballot,
+    decide_fast,
+    decide_lookup,
+    majority,
+    next_counter,
+    recover,
+)
+from photon.registry.endpoints import Endpoints
+from photon.registry.interface import Claim, Holder
+from photon.registry.layout import (
+    Cleared,
+    Held,
+    ItemKey,
+    Value,
+    datacenter_of,
+    decode_value,
+    encode_value,
+    fast_value,
+)
+from photon.registry.register import Register
+from photon.registry.register_store import RegisterStore
+
+Verdict = TokenWins | OtherHolds | TokenReleased
+Propose = Callable[[str | None, str], Value]
+Judge = Callable[[Value, str], Verdict]
+
+_MEMBERS_MOVED = "the registry's endpoints changed meanwhile"
+
+
+@dataclass
+class Contender:
+    """One claim on its way: what is known of it so far."""
+
+    claim: Claim
+    item: ItemKey
+    needs_ballot: bool = False
+    counter: int = 1  # of the next ballot: above all that were seen
+    verdict: Verdict | None = None
+    confirmed_by: Register | None = None  # the check, begun after the replies that the verdict rests on (B11)
+    reason: str = "no endpoint was asked"  # why there is no verdict yet
+
+    def saw(self, stored: Iterable[Stored]) -> None:
+        """Outbid these from now on."""
+        self.counter = max(self.counter, next_counter(stored))
+
+
+class Rounds:
+    """Single attempts over the endpoints. What gets no answer keeps no verdict, and a reason."""
+
+    def __init__(self, endpoints: Endpoints, register: RegisterStore) -> None:
+        self._endpoints = endpoints
+        self._register = register
+        self._proposer = secrets.token_hex(8)
+        self._writes = min(acceptor.writes_per_request for acceptor in endpoints.acceptors)
+        self._reads = min(acceptor.reads_per_request for acceptor in endpoints.acceptors)
+        self.known: Register | None = None  # as it was last read; the proposer reads it before any round
+
+    # -- fast round
+
+    def fast(self, contenders: Sequence[Contender]) -> None:
+        """Insert all tokens: a verdict for what is decided, `needs_ballot` for the others."""
+        began_with = self.known
+        inserts = [Insert(c.item, fast_value(c.claim.token)) for c in contenders]
+        inserted = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.insert(batch), inserts, self._writes, after_each=_amid_register
+        )
+        there = self._read_where_exists(contenders, inserted)
+        verdicts: dict[int, Verdict] = {}
+        for index, contender in enumerate(contenders):
+            replies = fast_replies(inserted[index], there.get(index, ()))
+            match decide_fast(contender.claim.token, replies, self._endpoints.n):
+                case NeedsBallot():
+                    contender.needs_ballot = True
+                    contender.saw(reply for reply in replies if isinstance(reply, Stored))
+                case TooFewReplies():
+                    contender.reason = _reason((*inserted[index], *there.get(index, ())))
+                case verdict:
+                    verdicts[index] = verdict
+        self._confirm(contenders, verdicts, began_with)
+
+    def _read_where_exists(
+        self, contenders: Sequence[Contender], inserted: Sequence[Sequence[InsertReply]]
+    ) -> Mapping[int, Sequence[ReadReply]]:
+        """By index: what each endpoint has of the ids that some endpoint has already (protocol B2)."""
+        indices = [i for i, replies in enumerate(inserted) if any(isinstance(r, Exists) for r in replies)]
+        return dict(zip(indices, self._read([contenders[i].item for i in indices]), strict=True))
+
+    # -- classic round
+
+    def classic(self, contenders: Sequence[Contender], propose: Propose, judge: Judge) -> None:
+        """Prepare and accept with a ballot above all seen: a verdict for what was chosen.
+
+        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict.
+        """
+        began_with = self.known
+        ballots = [ballot(c.counter, self._proposer) for c in contenders]
+        for contender in contenders:
+            contender.counter += 1  # a ballot is used once: an answer to it may have got lost
+        recovered = self._prepare(contenders, ballots)
+        if not recovered or self._check([contenders[i] for i in recovered], began_with) is None:
+            return
+        chosen = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
+        accepts = [Accept(contenders[i].item, ballots[i], encode_value(v)) for i, v in chosen.items()]
+        answers = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes, after_each=_amid_register
+        )
+        verdicts: dict[int, Verdict] = {}
+        for (index, value), replies in zip(chosen.items(), answers, strict=True):
+            contender = contenders[index]
+            self._note(contender, replies)
+            if sum(isinstance(reply, Done) for reply in replies) >= majority(self._endpoints.n):
+                verdicts[index] = judge(value, contender.claim.token)
+        self._confirm(contenders, verdicts, began_with)
+
+    def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> dict[int, str | None]:
+        """By index: the value to go on with, for each id that a majority promised."""
+        prepares = [Prepare(c.item, b) for c, b in zip(contenders, ballots, strict=True)]
+        answers = self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
+        recovered: dict[int, str | None] = {}
+        for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):
+            self._note(contender, replies)
+            promised = [reply.before for reply in replies if isinstance(reply, Promised)]
+            if len(promised) >= majority(self._endpoints.n):
+                recovered[index] = recover(promised, self._endpoints.n)
+        return recovered
+
+    # -- lookup and clear
+
+    def lookup(self, items: Sequence[ItemKey]) -> tuple[dict[ItemKey, Holder | None], Register] | NoReply:
+        """Who holds each id (None: nobody) and the register that confirmed it; NoReply if one is unknown."""
+        began_with = self.known
+        holders: dict[ItemKey, Holder | None] = {}
+        for item, replies in zip(items, self._read(items), strict=True):
+            stored = [reply for reply in replies if isinstance(reply, Stored)]
+            decided = decide_lookup(stored, self._endpoints.n)
+            if isinstance(decided, TooFewReplies):
+                return NoReply(_reason(replies))
+            holders[item] = decided
+        register = self._read_register()
+        if isinstance(register, NoReply):
+            return register
+        return (holders, register) if _same_members(register, began_with) else NoReply(_MEMBERS_MOVED)
+
+    def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
+        """Replace tokens by their owner's name: how many changed, and which have to be asked again.
+
+        A token that came after a tombstone is stored with what was released before it; a read finds those.
+        """
+        changed, differing, unanswered = self._replace(
+            [(contender, fast_value(contender.claim.token)) for contender in contenders]
+        )
+        stored_with_more: list[tuple[Contender, str]] = []
+        for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
+            values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
+            stored_with_more += [(contender, v) for v in values if _is_held_by(v, contender.claim.token)]
+            if any(isinstance(reply, NoReply) for reply in replies):
+                contender.reason = _reason(replies)
+                unanswered.append(contender)
+        more, _, also_unanswered = self._replace(stored_with_more)
+        return changed + more, [*unanswered, *also_unanswered]
+
+    def _replace(
+        self, wanted: Sequence[tuple[Contender, str]]
+    ) -> tuple[int, list[Contender], list[Contender]]:
+        """Clear those with just this value: how many had it, which have another one, which did not answer."""
+        replaces = [
+            Replace(c.item, old, encode_value(Cleared(datacenter_of(c.claim.token)))) for c, old in wanted
+        ]
+        answers = self._endpoints.ask(lambda acceptor, batch: acceptor.replace(batch), replaces, self._writes)
+        changed = 0
+        differing: list[Contender] = []
+        unanswered: list[Contender] = []
+        for (contender, _), replies in zip(wanted, answers, strict=True):
+            changed += any(isinstance(reply, Done) for reply in replies)
+            if any(isinstance(reply, NoReply) for reply in replies):
+                contender.reason = _reason(replies)
+                unanswered.append(contender)
+            elif any(isinstance(reply, Unchanged) for reply in replies):
+                differing.append(contender)
+        return changed, differing, unanswered
+
+    # -- the register: nothing counts that a check, begun afterwards, does not confirm
+
+    def _read_register(self) -> Register | NoReply:
+        register = self._register.read_once()
+        if isinstance(register, Register):
+            self.known = register
+        return register
+
+    def _check(self, contenders: Sequence[Contender], began_with: Register | None) -> Register | None:
+        """The register as it is now; None if it does not answer or the members have moved (B11)."""
+        register = self._read_register()
+        if isinstance(register, Register) and _same_members(register, began_with):
+            return register
+        for contender in contenders:
+            if isinstance(register, NoReply):
+                contender.reason = register.reason
+            else:
+                contender.reason, contender.needs_ballot = _MEMBERS_MOVED, True
+        return None
+
+    def _confirm(
+        self, contenders: Sequence[Contender], verdicts: Mapping[int, Verdict], began_with: Register | None
+    ) -> None:
+        if not verdicts:
+            return
+        register = self._check([contenders[index] for index in verdicts], began_with)
+        if register is None:
+            return
+        for index, verdict in verdicts.items():
+            contenders[index].verdict, contenders[index].confirmed_by = verdict, register
+
+    # -- parts
+
+    def _read(self, items: Sequence[ItemKey]) -> list[list[ReadReply]]:
+        return self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), items, self._reads)
+
+    def _note(self, contender: Contender, replies: Sequence[object]) -> None:
+        contender.saw(reply.now for reply in replies if isinstance(reply, Refused))
+        contender.reason = _reason(replies)
+
+
+def fast_replies(inserted: Sequence[InsertReply], there: Sequence[ReadReply]) -> list[FastReply]:
+    """What each endpoint that answered says in a fast round; `there` is what a read found at each."""
+    replies: list[FastReply] = []
+    for number, reply in enumerate(inserted):
+        match reply:
+            case Done():
+                replies.append(Inserted())
+            case Exists():
+                found = there[number]
+                if isinstance(found, Stored):
+                    replies.append(found)
+    return replies
+
+
+def _amid_register() -> None:
+    fault_point("task.amid_register")
+
+
+def _same_members(register: Register, began_with: Register | None) -> bool:
+    return began_with is not None and register.members == began_with.members
+
+
+def _is_held_by(text: str, token: str) -> bool:
+    value = decode_value(text)
+    return isinstance(value, Held) and value.token == token
+
+
+def _reason(replies: Sequence[object]) -> str:
+    reasons = [reply.reason for reply in replies if isinstance(reply, NoReply)]
+    return reasons[0] if reasons else "others try to register the same ids"

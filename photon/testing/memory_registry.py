@@ -1,0 +1,181 @@
+"""A registry in memory, for fast tests: the product's own rounds over acceptors that live in this process.
+
+Only the store is different from the real one, so that what is tested is what runs. Faults are
+switched on and off on `MemoryAcceptor`. Not durable, and never for more than one process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+from photon.clock import Clock, SystemClock
+from photon.pipeline import Registry
+from photon.registry.acceptor import (
+    Accept,
+    AcceptReply,
+    Done,
+    Exists,
+    Insert,
+    InsertReply,
+    NoReply,
+    Prepare,
+    PrepareReply,
+    Promised,
+    ReadReply,
+    Refused,
+    Replace,
+    ReplaceReply,
+    Unchanged,
+)
+from photon.registry.decisions import ABSENT, Stored
+from photon.registry.layout import ItemKey
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.register import Members, Register, ShardConfig
+
+Fault = Literal["down", "lost_request", "lost_answer", "unprocessed"]
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class MemoryAcceptor:
+    """One endpoint in memory, with faults.
+
+    `down`: nothing is answered or applied, until `mend`. `lost_request`: a batch times out without
+    effect. `lost_answer`: a batch is applied and times out. `unprocessed`: half of the items of a batch are
+    left undone, and said so. `slow_seconds` passes, on the clock, before each batch.
+    """
+
+    writes_per_request = 25
+    reads_per_request = 100
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.items: dict[ItemKey, Stored] = {}
+        self.slow_seconds = 0.0
+        self.requests = 0
+        self.on_request: Callable[[str, Sequence[object]], None] = lambda kind, batch: None
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._fault: Fault | None = None
+        self._batches = 0
+
+    def fail(self, fault: Fault, batches: int = 1) -> None:
+        """Have the next `batches` requests (for `down`: all until `mend`) meet with this fault."""
+        with self._lock:
+            self._fault, self._batches = fault, batches
+
+    def mend(self) -> None:
+        """Answer again."""
+        with self._lock:
+            self._fault = None
+
+    # -- the acceptor
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        """Store a value where there is no item."""
+        return self._serve("insert", batch, [i.key for i in batch], self._insert)
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        """What is stored."""
+        return self._serve("read", batch, batch, lambda key: self.items.get(key, ABSENT))
+
+    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+        """Promise a ballot above the one promised."""
+        return self._serve("prepare", batch, [p.key for p in batch], self._prepare)
+
+    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        """Store a value at a ballot not below the one promised."""
+        return self._serve("accept", batch, [a.key for a in batch], self._accept)
+
+    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        """Replace exactly the value `old`."""
+        return self._serve("replace", batch, [r.key for r in batch], self._replace)
+
+    # -- one item
+
+    def _insert(self, insert: Insert) -> Done | Exists:
+        if insert.key in self.items:
+            return Exists()
+        self.items[insert.key] = Stored(insert.value)
+        return Done()
+
+    def _prepare(self, prepare: Prepare) -> Promised | Refused:
+        now = self.items.get(prepare.key, ABSENT)
+        if now.promised >= prepare.ballot:
+            return Refused(now)
+        self.items[prepare.key] = replace(now, promised=prepare.ballot)
+        return Promised(now)
+
+    def _accept(self, accept: Accept) -> Done | Refused:
+        now = self.items.get(accept.key, ABSENT)
+        if now.promised > accept.ballot:
+            return Refused(now)
+        self.items[accept.key] = Stored(accept.value, accepted=accept.ballot, promised=accept.ballot)
+        return Done()
+
+    def _replace(self, wanted: Replace) -> Done | Unchanged:
+        now = self.items.get(wanted.key, ABSENT)
+        if now.value != wanted.old:
+            return Unchanged()
+        self.items[wanted.key] = replace(now, value=wanted.new)
+        return Done()
+
+    # -- requests
+
+    def _serve(
+        self, kind: str, batch: Sequence[Q], keys: Sequence[ItemKey], apply: Callable[[Q], R]
+    ) -> list[R | NoReply]:
+        # What the real one refuses as a whole must not pass here.
+        assert len(set(keys)) == len(keys), "one request names an item twice (protocol B7)"
+        assert len(batch) <= (self.reads_per_request if kind == "read" else self.writes_per_request)
+        if self.slow_seconds:
+            self._clock.sleep(self.slow_seconds)
+        self.on_request(kind, batch)
+        fault = self._next_fault()
+        if fault == "down":
+            return [NoReply("connection refused")] * len(batch)
+        if fault == "lost_request":
+            return [NoReply("timed out before it was applied")] * len(batch)
+        with self._lock:
+            if fault == "unprocessed":
+                return [apply(q) if i % 2 else NoReply("unprocessed") for i, q in enumerate(batch)]
+            replies = [apply(q) for q in batch]
+        return [NoReply("timed out")] * len(batch) if fault == "lost_answer" else [*replies]
+
+    def _next_fault(self) -> Fault | None:
+        with self._lock:
+            self.requests += 1
+            fault = self._fault
+            if fault is not None and fault != "down":
+                self._batches -= 1
+                if self._batches == 0:
+                    self._fault = None
+            return fault
+
+
+def memory_registry(
+    *acceptors: MemoryAcceptor,
+    clock: Clock | None = None,
+    settings: Registry | None = None,
+    horizon_us: int | None = None,
+) -> QuorumRegistry:
+    """A registry over these acceptors (a new one, if none is given), with its register.
+
+    Registries over the same acceptors are clients of one registry. `horizon_us`: ids carry their time.
+    """
+    clock = clock or SystemClock()
+    settings = settings or Registry()
+    members = acceptors or (MemoryAcceptor(clock),)
+    registry = QuorumRegistry(members, settings, clock)
+    registry.register.create(
+        Register(
+            pipeline="memory",
+            settings_hash="memory",
+            members=Members(1, tuple(f"memory-{number}" for number in range(len(members)))),
+            configs=() if horizon_us is None else (ShardConfig(settings.shards),),
+            horizon_us=horizon_us,
+        )
+    )
+    return registry
