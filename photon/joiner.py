@@ -314,7 +314,9 @@ class Joiner:
             verdicts.of[first] = Ends("joined")
             verdicts.of.update(dict.fromkeys(others, Ends("duplicates")))
         if won:
-            verdicts.rows = self._rows([pairs[row] for row in won], rows.take(pa.array(won, pa.int64())), records)
+            verdicts.rows = self._rows(
+                [pairs[row] for row in won], rows.take(pa.array(won, pa.int64())), records
+            )
 
     # -- parts of steps
 
@@ -350,7 +352,9 @@ class Joiner:
         patience_us = self.pipeline.retry.unjoinable_after.total_seconds() * MICROSECONDS
         if waited_us < patience_us and not records.final[event.leader]:
             return Waits("horizon")
-        return Dies(f"the event's time {records.times_us[event.leader]} us lies beyond the registry's horizon")
+        return Dies(
+            f"the event's time {records.times_us[event.leader]} us lies beyond the registry's horizon"
+        )
 
     def _foreign_columns(
         self, indices: Sequence[int], records: Records, headers: Mapping[int, bytes]
@@ -370,7 +374,9 @@ class Joiner:
             "_datacenter": pa.array([plan.datacenter] * count, pa.string()),
             "_epoch": pa.array([plan.epoch] * count, pa.string()),
             "_batch": pa.array([plan.batch] * count, pa.int64()),
-            "_occurrence": pa.array([str(records.occurrences[pair.event.leader]) for pair in pairs], pa.string()),
+            "_occurrence": pa.array(
+                [str(records.occurrences[pair.event.leader]) for pair in pairs], pa.string()
+            ),
             "_joined_at": pa.array([self.clock.now_us()] * count, pa.timestamp("us", "UTC")),
             "_event_id": pa.array([pair.event.key.id for pair in pairs], pa.string()),
             "_primary_occurrence": pa.array([str(occurrence) for occurrence in primaries], pa.string()),

@@ -130,7 +130,7 @@ def _delta_type(kind: pa.DataType) -> pa.DataType:
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the table's types where it has the column. pyarrow's ArrowInvalid if a value does not fit."""
+    """The rows with the table's types where it has the column; ArrowInvalid if a value does not fit."""
     for index, field in enumerate(table.schema):
         known = schema.get_field_index(field.name)
         if known >= 0 and schema.field(known).type != field.type:
@@ -220,7 +220,7 @@ class OutputTable:
         version = handle.transaction_version(app) or 0
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(
-                f"{self.folder} stands at batch {version} of {app}; expected {exactly_after} before batch {batch}"
+                f"{self.folder} stands at batch {version} of {app}, which should come before batch {batch}"
             )
         try:
             handle.create_write_transaction(

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -169,7 +169,7 @@ class Pipeline(Strict):
     limits: Limits = Limits()
     event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
-    # after the state was lost or restored: foreign logs from the start (what is registered loses), or from now
+    # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 
     @property

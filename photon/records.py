@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from photon.event_store.codec import id_time_us
-from photon.logs.files import LogFile
 from photon.logs.columns import parse_columns
+from photon.logs.files import LogFile
 from photon.pipeline import ForeignLog, Limits, PrimaryLog
 from photon.registry.interface import EventKey
 from photon.tokens import Occurrence

@@ -10,7 +10,7 @@ import importlib
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,8 +27,10 @@ from photon.event_store.log_file_map import LogFileMap
 from photon.local_runner import LocalRunner
 from photon.output import TABLE_COLUMNS, OutputTable, TableName
 from photon.pipeline import Pipeline, PipelineError, check_columns
+from photon.registry.address import RegistryAddress
 from photon.registry.init import find_registry, init_registry
-from photon.registry.open import open_register, open_registry
+from photon.registry.open import open_registry
+from photon.registry.proposer import QuorumRegistry
 from photon.tasks import index_path
 from photon.work import BatchRunner
 
@@ -57,7 +59,7 @@ class ShiftResult:
 
 
 def prepare(pipeline: Pipeline, clock: Clock | None = None) -> None:
-    """Check what can be checked before anything is started, and make a local registry on the very first start.
+    """Check what can be checked beforehand, and make a local registry on the very first start.
 
     PipelineError for a column that is in no header; AdapterNotFound. A registry that is not local, or
     that is gone while there are lakes or states of its datacenters, is never made here.
@@ -89,6 +91,11 @@ def open_runner(engine: Engine, pipeline: Pipeline, datacenter: str) -> Iterator
         runner.close()
 
 
+def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:
+    address = find_registry(pipeline)
+    return address, open_registry(address)
+
+
 def run_shift(
     pipeline: Pipeline,
     datacenter: str,
@@ -97,8 +104,12 @@ def run_shift(
     watching: Watching | None = None,
     clock: Clock | None = None,
     crash_task_at: str | None = None,
+    runner: BatchRunner | None = None,
+    registry: tuple[RegistryAddress, QuorumRegistry] | None = None,
 ) -> ShiftResult:
     """Join one datacenter's logs until the end that `mode` names, or until a stop is asked for.
+
+    `runner` and `registry` take the place of those that the engine and the pipeline file name.
 
     Raises AlreadyRunning, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
     RetiredDatacenter, StateTooNew, and what is unavailable before the first batch.
@@ -108,23 +119,25 @@ def run_shift(
     load_adapter(pipeline.adapter, pipeline.file.parent)
     lock = DatacenterLock(place.state, datacenter)
     try:
-        address = find_registry(pipeline)
+        address, ids = registry or _registry_of(pipeline)
         tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
         for table in tables.values():
             table.create(pipeline.name, datacenter)
         joined = tables["joined_events"]
-        started = start(pipeline, datacenter, open_register(address), joined, clock)
+        started = start(pipeline, datacenter, ids.register, joined, clock)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         before = started.state.counts()
         began_us = clock.now_us()
-        with open_runner(engine, pipeline, datacenter) as runner:
+        with (
+            nullcontext(runner) if runner is not None else open_runner(engine, pipeline, datacenter) as runner
+        ):
             execution = BatchExecution(
                 pipeline,
                 datacenter,
                 started.state,
                 tables,
-                open_registry(address),
+                ids,
                 runner,
                 Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at),
                 clock,

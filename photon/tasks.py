@@ -38,7 +38,7 @@ from photon.output import (
 )
 from photon.pipeline import Pipeline
 from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
-from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.spool import SpoolUnavailable, read_spool, write_spool
 from photon.tokens import Occurrence
@@ -64,14 +64,14 @@ def run_index_unit(unit: IndexUnit, context: TaskContext) -> TaskOutcome:
     return _guarded(context, lambda: _index(unit, context))
 
 
-def run_join_unit(unit: JoinUnit, context: TaskContext) -> TaskOutcome:
+def run_join_unit(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None) -> TaskOutcome:
     """Join foreign ranges and waiting records: after it, winners have rows in files, not yet visible."""
-    return _guarded(context, lambda: _join(unit, context, SystemClock()))
+    return _guarded(context, lambda: _join(unit, context, registry, SystemClock()))
 
 
-def run_release_unit(unit: JoinUnit, context: TaskContext) -> TaskOutcome:
+def run_release_unit(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None) -> TaskOutcome:
     """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
-    return _guarded(context, lambda: _find_own_tokens(unit, context, SystemClock()))
+    return _guarded(context, lambda: _find_own_tokens(unit, context, registry, SystemClock()))
 
 
 def _guarded(context: TaskContext, work: Callable[[], TaskOutcome]) -> TaskOutcome:
@@ -113,9 +113,9 @@ def event_store_place(context: TaskContext) -> EventStorePlace:
     )
 
 
-def _joiner(context: TaskContext, store: EventStore, clock: Clock) -> Joiner:
+def _joiner(context: TaskContext, store: EventStore, registry: IdRegistry | None, clock: Clock) -> Joiner:
     adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
-    return Joiner(context, open_registry(context.registry), store, adapter, clock)
+    return Joiner(context, registry or open_registry(context.registry), store, adapter, clock)
 
 
 # -- index units
@@ -141,7 +141,9 @@ def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
         indexed = index_ranges(parsed_ranges(), store.log_map, store.cache)
     fault_point("task.after_index")
     files = {file.number: file for file, _ in unit.ranges}
-    letters = [_letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters]
+    letters = [
+        _letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters
+    ]
     dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters])
     return IndexResult(
         events=indexed.events,
@@ -197,13 +199,13 @@ def _read(unit: JoinUnit, context: TaskContext, clock: Clock) -> tuple[Records, 
     return records, pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters]), lost_bytes
 
 
-def _join(unit: JoinUnit, context: TaskContext, clock: Clock) -> JoinResult:
+def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clock: Clock) -> JoinResult:
     records, bad_lines, lost_bytes = _read(unit, context, clock)
     fault_point("task.after_read")
     files = {file.number: file for file in (*unit.files, *(file for file, _ in unit.ranges))}
     headers = headers_by_file(files.values())
     with open_event_store(event_store_place(context)) as store:
-        verdicts = _joiner(context, store, clock).join(records, headers)
+        verdicts = _joiner(context, store, registry, clock).join(records, headers)
     letters = pa.concat_tables([bad_lines, _letters_of_records(records, verdicts, files, context)])
     rows = verdicts.rows
     output = (
@@ -232,10 +234,12 @@ def _join(unit: JoinUnit, context: TaskContext, clock: Clock) -> JoinResult:
     )
 
 
-def _find_own_tokens(unit: JoinUnit, context: TaskContext, clock: Clock) -> JoinResult:
+def _find_own_tokens(
+    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clock: Clock
+) -> JoinResult:
     records, _, lost_bytes = _read(unit, context, clock)
     with open_event_store(event_store_place(context)) as store:
-        claims = tuple(_joiner(context, store, clock).plan_tokens(records))
+        claims = tuple(_joiner(context, store, registry, clock).plan_tokens(records))
     return JoinResult(0, {}, (), None, (), claims, frozenset(), lost_bytes)
 
 
@@ -347,7 +351,9 @@ def _letters_of_records(
     columns = _stamp(context, (records.occurrences[index] for index, _ in dead))
     columns |= {
         "side": pa.array(["foreign"] * len(dead), pa.string()),
-        "path": pa.array([files[records.occurrences[index].file_number].path for index, _ in dead], pa.string()),
+        "path": pa.array(
+            [files[records.occurrences[index].file_number].path for index, _ in dead], pa.string()
+        ),
         "length_bytes": pa.array([len(raw) for raw in raws], pa.int64()),
         "reason": pa.array([reason for _, reason in dead], pa.string()),
         "raw": pa.array([raw[:DEAD_LETTER_RAW_BYTES] for raw in raws], pa.binary()),
@@ -359,7 +365,7 @@ def _letters_of_records(
 def _unjoined(
     records: Records, verdicts: Verdicts, headers: Mapping[int, bytes], context: TaskContext
 ) -> pa.Table:
-    """Records without a primary, given up here. Those that `unjoined` has from an earlier plan are left out."""
+    """Records without a primary, given up here, but for those that `unjoined` has from earlier plans."""
     lost = [
         index
         for index, verdict in verdicts.of.items()
@@ -370,7 +376,10 @@ def _unjoined(
     columns |= {
         "event_id": pa.array([records.ids[index] for index in lost], pa.string()),
         "key": pa.array([records.keys[index] for index in lost], pa.string()),
-        "event_time": pc.cast(pa.array([records.times_us[i] for i in lost], pa.int64()), UNJOINED_COLUMNS.field("event_time").type),
+        "event_time": pc.cast(
+            pa.array([records.times_us[i] for i in lost], pa.int64()),
+            UNJOINED_COLUMNS.field("event_time").type,
+        ),
         "header": pa.array([headers[occurrence.file_number] for occurrence in occurrences], pa.binary()),
         "raw": pa.array([records.raws[index] for index in lost], pa.binary()),
     }

@@ -35,7 +35,9 @@ class TaskContext:
     final: bool  # the inputs are declared complete
     take_up_at_once: frozenset[str]  # datacenters whose events are not left to them
     row_schema: pa.Schema  # of joined_events as the table stands: what new rows must fit
-    settled: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)  # in a side table, by this very plan
+    settled: Mapping[Occurrence, OutcomeClass] = field(
+        default_factory=dict
+    )  # in a side table, by this very plan
     quarantine: str = ""  # why the one record of the unit is a dead letter without being looked at again
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 

@@ -1,7 +1,8 @@
 """Carrying one plan through: run, commit, complete; or abandon it (protocol A3 to A12).
 
 The order of the steps of one batch, and what happens when one of them fails. Which plans there are
-is for `dispatcher`; every decision is in `settling` or `abandoning`, every durable change in `state` or `output`.
+is for `dispatcher`; every decision is in `settling` or `abandoning`, every durable change in `state` or
+`output`.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class BatchExecution:
         self.tables["joined_events"].commit(files, self._app, batch, batch - 1)
 
     def committed(self, plan: Plan) -> bool:
-        """Whether the table has the batch after a commit that did not return. Superseded if it is beyond it."""
+        """Whether the table has the batch, after a commit that did not return; Superseded if it is beyond."""
         version = self.tables["joined_events"].version_of(self._app)
         if version > plan.key.batch:
             raise Superseded(
@@ -349,7 +350,7 @@ class BatchExecution:
     # -- what can't end
 
     def _abandon(self, plan: Plan, follower: Follower, reason: str) -> None:
-        """A batch that can't end: commit it empty, release its ids, take its work up in halves (protocol A11)."""
+        """A batch that can't end: commit it empty, release its ids, take its work up in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
         pieces = pieces_of(plan.content, reason, follower.files, self.orders.logs)
         if any(piece.quarantine for piece in pieces):
@@ -373,7 +374,7 @@ class BatchExecution:
 def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd: a failure may be due to it.
+    RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd, which may be due to it.
     """
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):

@@ -56,7 +56,7 @@ class Dispatcher:
     # -- the loop
 
     def run(self, mode: Mode) -> None:
-        """Join until the end that `mode` names, or until a stop is asked for: then after the current batch."""
+        """Join until the end that `mode` names; where a stop is asked for, until after the current batch."""
         patience = Patience(self.watching, self.clock, self.execution.rng)
         begun = False
         while not self.watching.should_stop():

@@ -26,7 +26,7 @@ class DatacenterLock:
     """Held from construction to `release`, or to the end of the process."""
 
     def __init__(self, state: Path, datacenter: str) -> None:
-        """AlreadyRunning, with the other's process id, if somebody holds it; OSError if the folder is no use."""
+        """AlreadyRunning, with the other's process id, if somebody holds it; OSError for a useless folder."""
         state.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = (state / LOCK_FILE).open("a+")
         for _ in range(LOCK_TRIES):

@@ -14,7 +14,7 @@ from photon.clock import Clock
 from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.output import OutputTable, app_id
 from photon.pipeline import Pipeline
-from photon.registry.register import RegisterStore
+from photon.registry.register_store import RegisterStore
 from photon.tokens import new_epoch
 
 log = logging.getLogger(__name__)
@@ -89,15 +89,16 @@ def start(
     table_id = table.table_id()
     if not own_epochs and table.has_commits():
         raise LakeMismatch(
-            f"the table {table.folder} has been written, but the registry knows nothing of datacenter {datacenter}: "
-            "it is not the registry that this lake was joined with, and everything would be joined again; "
-            "put the registry's data back, or begin anew with empty lake and state folders"
+            f"the table {table.folder} has been written, but the registry knows nothing of datacenter "
+            f"{datacenter}: it is not the registry that this lake was joined with, and everything would "
+            "be joined again; put the registry's data back, or begin anew with empty lake and state folders"
         )
     for record in own_epochs.values():
         if record.table_id != table_id:
             raise LakeMismatch(
-                f"the table {table.folder} (id {table_id}) is not the one that the registry knows of datacenter "
-                f"{datacenter} (id {record.table_id}): rows would be missing; put the lake folder back"
+                f"the table {table.folder} (id {table_id}) is not the one that the registry knows of "
+                f"datacenter {datacenter} (id {record.table_id}): rows would be missing; "
+                "put the lake folder back"
             )
     state = _open(folder)
     epoch = state.epoch if state else None
@@ -135,7 +136,10 @@ def _open(folder: Path) -> DispatcherState | None:
 def _begin(
     pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, folder: Path, clock: Clock
 ) -> DispatcherState:
-    """A new epoch: first in the registry, then on the disk. A crash between leaves an epoch that the next start fences."""
+    """A new epoch: first in the registry, then on the disk.
+
+    A crash between leaves an epoch without a state, which the next start fences.
+    """
     epoch = new_epoch()
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)

@@ -336,7 +336,10 @@ class DispatcherState:
 
         `new_hashes`: sorted uint64 of primary ids just read. Rare collisions only cost a lookup.
         """
-        query = "SELECT DISTINCT key_hash FROM waiting WHERE status = 'open' AND reason = 'primary' AND due_us > ?"
+        query = (
+            "SELECT DISTINCT key_hash FROM waiting"
+            " WHERE status = 'open' AND reason = 'primary' AND due_us > ?"
+        )
         wanted = np.array([row[0] for row in self._db.execute(query, (now_us,))], dtype=np.int64)
         if not len(wanted) or not len(new_hashes):
             return 0

@@ -1,0 +1,274 @@
+"""The dispatcher's pure decisions: backoff, home, giving up, budgets, halving, watermark, contested events."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from photon.dispatcher.outcomes import Counts
+from photon.dispatcher.plan import (
+    Advance,
+    PlanContent,
+    RetryRef,
+    advances_from_json,
+    advances_to_json,
+    content_from_json,
+    content_to_json,
+)
+from photon.dispatcher.planning import budget, halves, spread
+from photon.dispatcher.retrying import Waiting, backoff_us, home_of, may_be_given_up, quiet_datacenters
+from photon.dispatcher.settling import resolve_contested, watermark_us
+from photon.dispatcher.starting import BeginEpoch, GoOn, ReadBack, judge
+from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.pipeline import Home, Limits, Retry
+from photon.registry.interface import Claim, EventKey
+from photon.tokens import Occurrence, PlanKey, Token
+from photon.work import Contested
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+RETRY = Retry()
+
+
+def a_range(number: int, lines: int = 10) -> ByteRange:
+    return ByteRange(number, 0, 1_000, 7, lines)
+
+
+def a_retry(offset: int) -> RetryRef:
+    return RetryRef(Occurrence(1, offset), "spool", offset)
+
+
+# -- backoff and giving up
+
+
+def test_backoff_doubles_from_the_first_delay_up_to_the_longest() -> None:
+    rng = random.Random(1)
+    for attempts, seconds in [(1, 0.25), (2, 0.5), (5, 4.0), (20, 60.0), (500, 60.0)]:
+        wait = backoff_us(attempts, RETRY, rng) / SECOND
+        assert 0.75 * seconds <= wait <= 1.25 * seconds
+
+
+def test_backoff_has_jitter_so_that_records_do_not_come_back_together() -> None:
+    rng = random.Random(1)
+    assert len({backoff_us(3, RETRY, rng) for _ in range(50)}) > 40
+
+
+WAITED_LONG = Waiting(Occurrence(1, 0), attempts=8, first_seen_us=0, primary_time_us=10 * HOUR)
+DAY_LATER = 24 * HOUR
+WATERMARK = 10 * HOUR + 60 * SECOND
+
+
+def test_an_event_is_given_up_when_tried_often_seen_long_ago_and_passed_by_the_watermark() -> None:
+    assert may_be_given_up(WAITED_LONG, DAY_LATER, WATERMARK, RETRY)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "now_us", "watermark"),
+    [
+        (replace(WAITED_LONG, attempts=7), DAY_LATER, WATERMARK),
+        (replace(WAITED_LONG, first_seen_us=1), DAY_LATER, WATERMARK),
+        (WAITED_LONG, DAY_LATER, WATERMARK - 1),
+        (WAITED_LONG, DAY_LATER, None),
+    ],
+    ids=["tried too seldom", "seen too recently", "primary logs are behind", "primary logs are silent"],
+)
+def test_an_event_is_not_given_up_while_one_condition_is_missing(
+    waiting: Waiting, now_us: int, watermark: int | None
+) -> None:
+    assert not may_be_given_up(waiting, now_us, watermark, RETRY)
+
+
+def test_an_event_of_last_year_is_judged_by_when_it_was_first_seen() -> None:
+    of_last_year = Waiting(Occurrence(1, 0), 8, first_seen_us=365 * 24 * HOUR, primary_time_us=0)
+    half_a_minute_later = of_last_year.first_seen_us + 30 * SECOND
+    assert not may_be_given_up(of_last_year, half_a_minute_later, half_a_minute_later, RETRY)
+
+
+# -- home
+
+
+def test_every_event_has_one_home_whatever_the_order_of_the_datacenters() -> None:
+    for number in range(100):
+        assert home_of(f"e{number}", ["west", "east"]) == home_of(f"e{number}", ["east", "west"])
+
+
+def test_homes_are_spread_about_evenly() -> None:
+    homes = Counter(home_of(f"e{number}", ["east", "west"]) for number in range(10_000))
+    assert 4_700 < homes["east"] < 5_300
+
+
+def test_a_datacenter_that_registers_nothing_for_a_while_is_quiet() -> None:
+    home = Home(quiet_after=timedelta(seconds=30))
+    seen = {"west": 100 * SECOND, "north": 129 * SECOND}
+    assert quiet_datacenters(["west", "north", "south"], seen, 125 * SECOND, 130 * SECOND, home) == {"west"}
+
+
+# -- budgets, halves, spreading
+
+
+def test_retries_take_at_most_half_of_a_batch_while_logs_are_read() -> None:
+    assert budget(Limits(batch_events=100), due_retries=90, waiting=90).retries == 50
+
+
+def test_foreign_logs_pause_when_the_store_of_waiting_records_is_full() -> None:
+    full = budget(Limits(pending_events=10, batch_events=100), due_retries=10, waiting=10)
+    assert (full.foreign_bytes, full.retries) == (0, 10)
+
+
+def test_halves_hold_every_item_once() -> None:
+    content = PlanContent(
+        primary=(a_range(1), a_range(2)), foreign=(a_range(3),), retries=tuple(a_retry(n) for n in range(4))
+    )
+    first, second = halves(content)
+    assert first.primary + second.primary == content.primary
+    assert first.foreign + second.foreign == content.foreign
+    assert first.retries + second.retries == content.retries
+    sizes = [len(p.primary) + len(p.foreign) + len(p.retries) for p in (first, second)]
+    assert sizes == [3, 4]
+
+
+def test_one_item_can_not_be_halved() -> None:
+    content = PlanContent(retries=(a_retry(1),))
+    assert halves(content) == [content]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_work_is_spread_over_tasks_evenly_and_completely(seed: int) -> None:
+    rng = random.Random(seed)
+    weights = [rng.randrange(1, 100) for _ in range(rng.randrange(0, 40))]
+    groups = spread(weights, 4)
+    assert sorted(index for group in groups for index in group) == list(range(len(weights)))
+    assert all(groups)
+    if weights:
+        heaviest = max(sum(weights[i] for i in group) for group in groups)
+        assert heaviest <= sum(weights) / len(groups) + max(weights)
+
+
+# -- stored forms
+
+
+def test_a_plan_reads_back_as_it_was_stored() -> None:
+    content = PlanContent((a_range(1),), (a_range(2),), (a_retry(3),), final=True, quarantine="died")
+    assert content_from_json(content_to_json(content)) == content
+    advances = (Advance(1, 1_000, b"\x00\xff", True),)
+    assert advances_from_json(advances_to_json(advances)) == advances
+
+
+def test_a_plan_of_a_newer_photon_is_refused() -> None:
+    newer = content_to_json(PlanContent()).replace('"format":1', '"format":2')
+    with pytest.raises(ValueError, match="newer Photon"):
+        content_from_json(newer)
+
+
+def test_counts_add_up_only_if_every_record_is_in_one_class() -> None:
+    assert Counts(foreign=3, classes={"joined": 2, "pending": 1}).adds_up
+    assert not Counts(foreign=4, classes={"joined": 2, "pending": 1}).adds_up
+
+
+# -- start (protocol A13)
+
+
+def test_a_state_that_agrees_with_its_table_goes_on() -> None:
+    assert judge("e", 7, 8, 7, live=True) == GoOn()
+
+
+def test_a_batch_that_was_committed_but_not_completed_is_read_back() -> None:
+    assert judge("e", 7, 8, 8, live=True) == ReadBack()
+
+
+@pytest.mark.parametrize(
+    ("epoch", "completed", "open_batch", "table_version", "live"),
+    [
+        (None, 0, None, 0, False),
+        ("e", 7, None, 9, True),
+        ("e", 7, 8, 9, True),
+        ("e", 9, None, 7, True),
+        ("e", 7, None, 8, True),
+        ("e", 7, None, 7, False),
+    ],
+    ids=["no state", "older copy", "older copy with a plan", "older table", "no such plan", "revoked"],
+)
+def test_any_other_state_begins_a_new_epoch(
+    epoch: str | None, completed: int, open_batch: int | None, table_version: int, live: bool
+) -> None:
+    assert isinstance(judge(epoch, completed, open_batch, table_version, live), BeginEpoch)
+
+
+# -- watermark
+
+
+def a_file(number: int, max_time_us: int | None, grown_us: int) -> TrackedFile:
+    file = LogFile(number, "primary", f"f{number}", number, False, b"", 0, 10, b"h")
+    return TrackedFile(file, 10, b"", False, 10, grown_us, max_time_us)
+
+
+def test_the_watermark_is_the_least_of_the_growing_files() -> None:
+    files = [a_file(1, 50, 100), a_file(2, 30, 100)]
+    assert watermark_us(files, {}, 100, 10, None) == 30
+
+
+def test_an_idle_file_does_not_hold_the_watermark() -> None:
+    files = [a_file(1, 50, 100), a_file(2, 30, 80)]
+    assert watermark_us(files, {}, 100, 10, None) == 50
+
+
+def test_an_idle_file_with_unread_bytes_holds_the_watermark() -> None:
+    files = [a_file(1, 50, 100), a_file(2, 30, 80)]
+    assert watermark_us(files, {2: 1}, 100, 10, None) == 30
+
+
+def test_the_watermark_stays_while_primary_logs_are_silent() -> None:
+    assert watermark_us([a_file(1, 50, 0)], {}, 100, 10, 40) == 40
+
+
+def test_a_growing_file_of_which_nothing_was_read_holds_the_watermark() -> None:
+    assert watermark_us([a_file(1, 50, 100), a_file(2, None, 100)], {}, 100, 10, 20) == 20
+
+
+def test_the_watermark_never_goes_back() -> None:
+    assert watermark_us([a_file(1, 30, 100)], {}, 100, 10, 40) == 40
+
+
+# -- contested events (protocol A8)
+
+
+def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[Contested, Token]:
+    token = Token(PlanKey("east", epoch, 3, "p"), held)
+    return Contested(Claim(EventKey("x"), str(token)), record, 0), token
+
+
+def test_a_record_whose_own_row_is_in_the_table_is_joined() -> None:
+    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
+    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {"joined": 1}
+
+
+def test_a_record_is_a_duplicate_if_the_row_is_of_another_one() -> None:
+    item, token = contested("now", Occurrence(1, 5), Occurrence(2, 9))
+    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {"duplicates": 1}
+
+
+def test_a_token_without_a_row_and_none_to_come_is_released() -> None:
+    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
+    resolved = resolve_contested([item], {token: "no row"}, "now", set())
+    assert resolved.release == [item.claim]
+    assert not resolved.over
+
+
+def test_a_token_whose_batch_is_not_decided_is_left_alone() -> None:
+    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
+    resolved = resolve_contested([item], {token: "undecided"}, "now", set())
+    assert not resolved.release
+    assert not resolved.over
+
+
+def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate() -> None:
+    item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
+    again, _ = contested("then", Occurrence(1, 5), Occurrence(7, 90))
+    resolved = resolve_contested([item, again], {token: "row"}, "now", set())
+    assert resolved.counts == {"joined": 1, "duplicates": 1}
+    later = resolve_contested([again], {token: "row"}, "now", resolved.inherited)
+    assert later.counts == {"duplicates": 1}
