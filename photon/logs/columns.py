@@ -9,8 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from photon.pipeline import ForeignLog, Limits, PrimaryLog
+from photon.logs.csv_rows import header_names, read_csv_lines
+from photon.logs.json_rows import decode_record
+from photon.logs.times import parse_times
+from photon.pipeline import ColumnType, ForeignLog, Limits, Log, PrimaryLog
+
+ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "timestamp_us": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "binary": pa.binary(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,115 @@ def parse_columns(
     """All columns of the given lines (as in `_raw`), which share one `header` (empty for JSON lines).
 
     Columns declared in `log.columns` have their type, all others are strings. Of CSV and TSV the
-    columns are those of the header; of JSON lines all keys in the order of their first appearance.
+    columns are those of the header; of JSON lines all keys in the order of their first appearance,
+    then what is declared and in none of them. An empty text of a declared type other than string and
+    binary is null. A timestamp is ISO 8601 text, or a number of the log's `time_unit`.
     """
-    raise NotImplementedError
+    if log.format == "jsonl":
+        columns, failures = _json_columns(raws, log, limits)
+    else:
+        columns, failures = _csv_columns(raws, header, log, limits)
+    typed = {}
+    for name, texts in columns.items():
+        declared = log.columns.get(name, "string")
+        typed[name], misfits = _typed(texts, declared, log)
+        for row in misfits:
+            text = texts[row].as_py()
+            failures.setdefault(row, f"column {name!r}: {_shorten(text)} is not a value of type {declared}")
+    return ParsedColumns(_blank_rows(pa.table(typed), failures), failures)
+
+
+def _csv_columns(
+    raws: Sequence[bytes], header: bytes, log: Log, limits: Limits
+) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    tsv = log.format == "tsv"
+    names = _unique(header_names(header, tsv))
+    if len(names) > limits.columns:
+        return {}, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
+    texts = read_csv_lines(pa.array(raws, pa.binary()), len(names), range(len(names)), tsv)
+    return dict(zip(names, texts.columns, strict=True)), dict(texts.failures)
+
+
+def _json_columns(
+    raws: Sequence[bytes], log: Log, limits: Limits
+) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    failures: dict[int, str] = {}
+    records: list[dict[str, str | None]] = []
+    for row, raw in enumerate(raws):
+        record: dict[str, str | None] = {}
+        try:
+            record = decode_record(raw)
+        except ValueError as error:
+            failures[row] = str(error)
+        if len(record) > limits.columns:
+            failures[row] = _too_many(len(record), limits)
+            record = {}
+        records.append(record)
+    names = _spellings([key for record in records for key in record], log)
+    for record in records:
+        for key in [key for key in record if names[key] != key]:
+            record.setdefault(names[key], record.pop(key))
+    columns = {name: [record.get(name) for record in records] for name in dict.fromkeys(names.values())}
+    return {name: pa.array(values, pa.string()) for name, values in columns.items()}, failures
+
+
+def _spellings(keys: Sequence[str], log: Log) -> dict[str, str]:
+    """The column of each key: keys that differ in case alone are one, for tables ignore case."""
+    declared = {name.lower(): name for name in log.columns}
+    first: dict[str, str] = {}
+    for key in (*keys, *log.columns):
+        first.setdefault(key.lower(), declared.get(key.lower(), key))
+    return {key: first[key.lower()] for key in (*keys, *log.columns)}
+
+
+def _too_many(count: int, limits: Limits) -> str:
+    return f"{count} columns, more than {limits.columns} (limits.columns)"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names that differ, also for a table that ignores case: what comes again gets a number."""
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate.lower() in taken:
+            candidate, number = f"{name}_{number}", number + 1
+        taken.add(candidate.lower())
+        unique.append(candidate)
+    return unique
+
+
+def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, list[int]]:
+    """A column in its declared type, and the rows whose text does not fit it."""
+    kind = ARROW_TYPES[declared]
+    if declared in ("string", "binary"):
+        return texts.cast(kind), []
+    given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if declared == "timestamp_us":
+        values = pc.coalesce(parse_times(given, "iso8601"), parse_times(given, log.time_unit)).cast(kind)
+    else:
+        values = _cast(given, kind)
+    return values, pc.indices_nonzero(pc.and_(pc.is_null(values), pc.is_valid(given))).to_pylist()
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as values; null where one does not fit."""
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return pa.nulls(1, kind)
+    half = len(texts) // 2
+    return pa.concat_arrays([_cast(texts[:half], kind), _cast(texts[half:], kind)])
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:80] + "...")
+
+
+def _blank_rows(table: pa.Table, failures: Mapping[int, str]) -> pa.Table:
+    """The table with nulls alone in the rows that failed."""
+    if not failures:
+        return table
+    rows = pa.array([None if row in failures else row for row in range(table.num_rows)], pa.int64())
+    return table.take(rows)

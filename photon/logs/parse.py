@@ -1,17 +1,24 @@
 """Events from bytes: the lines of a range, those that are events and those that are dead letters.
 
 Only what every record needs is parsed here: id, key and time; the columns that a user sees are
-parsed for the records that join, by `columns`. Where CSV ends and JSON begins: `csv_rows`, `json_rows`.
+parsed for the records that join, by `columns`. What a line of CSV or JSON means: `csv_rows`, `json_rows`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from photon.logs.csv_rows import header_names, read_csv_lines
 from photon.logs.files import ByteRange, LogFile
-from photon.pipeline import ForeignLog, Limits, PrimaryLog
+from photon.logs.json_rows import decode_record, read_json_lines
+from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
+from photon.logs.times import parse_times, time_problem
+from photon.pipeline import ForeignLog, Limits, Log, PrimaryLog
 
 PRIMARY_EVENTS = pa.schema(
     [
@@ -33,6 +40,7 @@ DEAD_LETTERS = pa.schema(
     ]
 )
 DEAD_LETTER_RAW_BYTES = 4096
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +54,153 @@ class ParsedRange:
 def read_events(
     data: bytes, file: LogFile, byte_range: ByteRange, log: PrimaryLog | ForeignLog, limits: Limits
 ) -> ParsedRange:
-    """The events of a range in the order of the file. Never raises for what a line holds."""
-    raise NotImplementedError
+    """The events of a range in the order of the file. Never raises for what a line holds.
+
+    Blank lines, and header lines that come again, are nothing. Of a line longer than the limit only
+    the range where it begins makes a dead letter, for it may be cut into several.
+    """
+    lines = split_lines(data)
+    rows = np.arange(len(lines.starts))
+    if byte_range.starts_inside_oversized:
+        rows = rows[1:]
+    rows = rows[~_is_nothing(lines, file)[rows]]
+    is_long = lines.lengths[rows] > limits.line
+    failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line} bytes")
+    rows = rows[~is_long]
+    not_text = _not_utf8(lines.raws, rows)
+    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
+    rows = np.setdiff1d(rows, not_text, assume_unique=True)
+    events, bad = _parse_rows(_take(lines.raws, rows), file, log)
+    failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
+    good = rows if not bad else np.delete(rows, list(bad))
+    return ParsedRange(
+        _events(lines, good, file, byte_range, events),
+        _dead_letters(lines, failures, file, byte_range),
+    )
+
+
+def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:
+    return raws if len(rows) == len(raws) else raws.take(pa.array(rows))
+
+
+def _is_nothing(lines: Lines, file: LogFile) -> np.ndarray:
+    lengths = pc.binary_length(lines.raws).to_numpy(zero_copy_only=False)
+    nothing: np.ndarray = lengths == 0
+    if file.header:
+        headers = pa.array([file.header, _BYTE_ORDER_MARK + file.header], pa.binary())
+        nothing |= pc.is_in(lines.raws, headers).to_numpy(zero_copy_only=False)
+    return nothing
+
+
+def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """Those of `rows` that are not UTF-8; quick where all lines are."""
+    try:
+        raws.cast(pa.string())
+        return rows[:0]
+    except pa.ArrowInvalid:
+        return np.array([row for row in rows if not _is_utf8(raws[row].as_py())], rows.dtype)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+        return True
+    except UnicodeDecodeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What the lines that are events say, in order."""
+
+    ids: pa.Array
+    times_us: pa.Array
+    keys: pa.Array | None
+
+
+def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[_Values, dict[int, str]]:
+    """Id, time and key of each line; and of those that have no id or time, by row, why."""
+    keys = log.key if isinstance(log, ForeignLog) else ()
+    names = (*log.id, *keys, log.time)
+    texts = _texts(raws, file, log, names)
+    id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -1]
+    ids = combine(id_texts)
+    times_us = parse_times(texts.columns[-1], log.time_unit)
+    bad = dict(texts.failures)
+    is_bad = pc.or_(pc.is_null(ids), pc.is_null(times_us))
+    for row in pc.indices_nonzero(is_bad).to_pylist():
+        if row not in bad:
+            bad[row] = _reason(raws[row].as_py(), [column[row].as_py() for column in texts.columns], log)
+    good = pa.array(np.delete(np.arange(len(raws)), list(bad)))
+    key_ids = combine(key_texts).take(good) if keys else None
+    return _Values(ids.take(good), times_us.take(good), key_ids), bad
+
+
+def _texts(raws: pa.Array, file: LogFile, log: Log, names: Sequence[str]) -> LineTexts:
+    """The columns `names` of each line."""
+    if log.format == "jsonl":
+        only_value = log.time_unit != "iso8601" and log.time not in names[:-1]
+        return read_json_lines(raws, names, (log.time,) if only_value else ())
+    try:
+        header = header_names(file.header, log.format == "tsv")
+    except ValueError:
+        header = []
+    missing = [name for name in names if name not in header]
+    if missing:
+        reason = f"no column {missing[0]!r} in the header of {file.path}"
+        nothing = pa.nulls(len(raws), pa.string())
+        return LineTexts((nothing,) * len(names), dict.fromkeys(range(len(raws)), reason))
+    return read_csv_lines(raws, len(header), [header.index(name) for name in names], log.format == "tsv")
+
+
+def combine(columns: Sequence[pa.Array]) -> pa.Array:
+    """One text of the columns of an id: with several, each with its length before it (protocol B9).
+
+    Null where one of them is null or empty.
+    """
+    lengths = [pc.binary_length(column) for column in columns]
+    if len(columns) == 1:
+        return pc.if_else(pc.greater(lengths[0], 0), columns[0], pa.scalar(None, pa.string()))
+    parts: list[pa.Array] = []
+    for column, length in zip(columns, lengths, strict=True):
+        some = pc.if_else(pc.greater(length, 0), column, pa.scalar(None, pa.string()))
+        parts += [length.cast(pa.string()), ":", some]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
+    """Why a line without an id or time is none, in the words of the line itself."""
+    for name, text in zip(log.id, texts, strict=False):
+        if not text:
+            return f"no value for id column {name!r}"
+    time = decode_record(raw).get(log.time) if log.format == "jsonl" else texts[-1]
+    return f"no value for time column {log.time!r}" if not time else time_problem(time, log.time_unit)
+
+
+def _events(
+    lines: Lines, rows: np.ndarray, file: LogFile, byte_range: ByteRange, values: _Values
+) -> pa.Table:
+    columns = [
+        pa.array(np.full(len(rows), file.number, np.int32)),
+        pa.array(byte_range.start_bytes + lines.starts[rows]),
+        _take(lines.raws, rows),
+        values.ids,
+        values.times_us,
+    ]
+    if values.keys is None:
+        return pa.Table.from_arrays(columns, schema=PRIMARY_EVENTS)
+    return pa.Table.from_arrays([*columns, values.keys], schema=FOREIGN_EVENTS)
+
+
+def _dead_letters(lines: Lines, failures: dict[int, str], file: LogFile, byte_range: ByteRange) -> pa.Table:
+    rows = sorted(failures)
+    return pa.table(
+        {
+            "_file": [file.number] * len(rows),
+            "_offset": [byte_range.start_bytes + int(lines.starts[row]) for row in rows],
+            "_length": [int(lines.lengths[row]) for row in rows],
+            "_raw": [lines.raws[row].as_py()[:DEAD_LETTER_RAW_BYTES] for row in rows],
+            "reason": [failures[row] for row in rows],
+        },
+        schema=DEAD_LETTERS,
+    )

@@ -1,0 +1,131 @@
+from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Decimal, localcontext
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from photon.logs.times import EARLIEST_US, LATEST_US, parse_times, time_us
+
+UNITS = ["s", "ms", "us", "ns"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "expected"),
+    [
+        ("1331901000.37", "s", 1_331_901_000_370_000),
+        ("1331901000.1234567", "s", 1_331_901_000_123_456),
+        ("0.1", "us", 0),
+        ("-0.1", "us", -1),
+        ("-1.0000001", "s", -1_000_001),
+        ("+5", "s", 5_000_000),
+        ("1.5e3", "s", 1_500_000_000),
+        ("1521911720600123", "us", 1_521_911_720_600_123),
+        ("1521911720600123456", "ns", 1_521_911_720_600_123),
+        ("1521911720600.5", "ms", 1_521_911_720_600_500),
+        ("5.", "s", 5_000_000),
+        (".5", "s", 500_000),
+    ],
+)
+def test_a_number_becomes_whole_microseconds_exactly(text, unit, expected):
+    assert parse_times(pa.array([text]), unit).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    "text", ["abc", "", " 1", "1 ", "1_000", "nan", "inf", ".", "-", "1e", "1e5000", "\u0661"]
+)
+def test_what_is_not_a_number_is_null(text):
+    assert parse_times(pa.array([text, "1"]), "s").to_pylist() == [None, 1_000_000]
+
+
+@pytest.mark.parametrize("text", ["1e30", "253402300800", "-62135596801", "9" * 60])
+def test_a_time_beyond_the_years_1_to_9999_is_null(text):
+    assert parse_times(pa.array([text]), "s").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0" * 5000 + "7", 7), ("7." + "0" * 5000, 7), ("-7." + "0" * 5000 + "1", -8), ("7" * 5000, None)],
+)
+def test_no_number_is_too_long_to_be_told(text, expected):
+    assert parse_times(pa.array([text]), "us").to_pylist() == [expected]
+
+
+def test_the_bounds_themselves_are_times():
+    texts = pa.array([str(EARLIEST_US), str(LATEST_US), str(LATEST_US + 1)])
+    assert parse_times(texts, "us").to_pylist() == [EARLIEST_US, LATEST_US, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2012-03-16T12:30:00Z", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16 12:30:00", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16T12:30:00.123456789Z", "2012-03-16T12:30:00.123456+00:00"),
+        ("2012-03-16T12:30:00,5", "2012-03-16T12:30:00.500000+00:00"),
+        ("2012-03-16T14:30:00+02:00", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16T10:00:00-0230", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16t12:30:00z", "2012-03-16T12:30:00+00:00"),
+        ("2012-03-16", "2012-03-16T00:00:00+00:00"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00+00:00"),
+        ("1969-12-31T23:59:59.9999999", "1969-12-31T23:59:59.999999+00:00"),
+    ],
+)
+def test_iso_text_without_a_zone_is_utc_and_digits_beyond_microseconds_are_floored(text, expected):
+    delta = datetime.fromisoformat(expected) - datetime(1970, 1, 1, tzinfo=UTC)
+    expected_us = (delta.days * 86_400 + delta.seconds) * 10**6 + delta.microseconds
+    assert parse_times(pa.array([text]), "iso8601").to_pylist() == [expected_us]
+    assert time_us(text, "iso8601") == expected_us
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2012-02-30T00:00:00", "2012-03-16T24:00:00", "2012-03-16T12:30:61", "16.03.2012", "", "12:30", "x"],
+)
+def test_what_is_no_iso_time_is_null(text):
+    assert parse_times(pa.array([text, "2012-03-16"]), "iso8601").to_pylist()[0] is None
+
+
+def test_nulls_stay_null():
+    assert parse_times(pa.array([None, "1", None], pa.string()), "s").to_pylist() == [None, 1_000_000, None]
+    assert parse_times(pa.array([None], pa.string()), "iso8601").to_pylist() == [None]
+    assert parse_times(pa.array([], pa.string()), "s").to_pylist() == []
+
+
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20),
+    st.sampled_from(UNITS),
+)
+def test_any_decimal_is_floored_as_exact_arithmetic_says(value, unit):
+    with localcontext(prec=200):
+        scale = {"s": Decimal(10**6), "ms": Decimal(1000), "us": Decimal(1), "ns": Decimal("0.001")}[unit]
+        exact = int((value * scale).to_integral_value(ROUND_FLOOR))
+    expected = exact if EARLIEST_US <= exact <= LATEST_US else None
+    assert time_us(str(value), unit) == expected
+    assert parse_times(pa.array([str(value)]), unit).to_pylist() == [expected]
+
+
+NUMBERISH = st.text("0123456789.+-eE _", max_size=14) | st.floats().map(str) | st.integers().map(str)
+ISOISH = st.text("0123456789-:T Z+.,", max_size=32) | st.builds(
+    "{}{}{}".format,
+    st.sampled_from(
+        ["2012-03-16T", "0001-01-01 ", "9999-12-31T", "1969-12-31", "2012-1-1T", "2012-03-16T12"]
+    ),
+    st.sampled_from(
+        ["12", "12:30", "1230", "12:30:59", "123059", "23:59:60", "12:30:00.1", "12:30:00.123456789", ""]
+    ),
+    st.sampled_from(["", "Z", "z", "+02", "+0230", "-23:59", "+24:00", " Z", "+2"]),
+)
+
+
+@given(st.lists(NUMBERISH | st.none(), max_size=200), st.sampled_from(UNITS))
+def test_the_quick_way_for_numbers_says_what_the_exact_way_says(texts, unit):
+    expected = [None if text is None else time_us(text, unit) for text in texts]
+    assert parse_times(pa.array(texts, pa.string()), unit).to_pylist() == expected
+
+
+@given(st.lists(ISOISH | st.none(), max_size=3))
+def test_the_quick_way_for_iso_times_says_what_the_exact_way_says(texts):
+    expected = [None if text is None else time_us(text, "iso8601") for text in texts]
+    assert parse_times(pa.array(texts, pa.string()), "iso8601").to_pylist() == expected
