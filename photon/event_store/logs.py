@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
@@ -53,9 +55,8 @@ class Sought:
     window: Window
 
     def accepts(self, event: PrimaryEvent) -> bool:
-        """Whether `event` is one that is sought."""
-        inside = self.window is None or self.window[0] <= event.time_us <= self.window[1]
-        return inside and event.id == self.id
+        """Whether `event`, which has the id, is one that is sought."""
+        return self.window is None or self.window[0] <= event.time_us <= self.window[1]
 
 
 def sought(wanted: Wanted, lookup_window_us: int) -> Sought:
@@ -85,6 +86,19 @@ def first_event(
     )
 
 
+def lines_showing(data: bytes, ids: Iterable[str]) -> list[tuple[int, int]]:
+    """The lines of `data` that show the text of any of `ids`: (start, end without newline), in order."""
+    lines: set[tuple[int, int]] = set()
+    for needle in filter(None, (each.encode() for each in ids)):
+        at = data.find(needle)
+        while at >= 0:
+            newline = data.find(b"\n", at)
+            end = len(data) if newline < 0 else newline
+            lines.add((data.rfind(b"\n", 0, at) + 1, end))
+            at = data.find(needle, end + 1)
+    return sorted(lines)
+
+
 class LogsEventStore:
     """Primary events from the logs alone, by bounded reads of what the map points to.
 
@@ -109,21 +123,21 @@ class LogsEventStore:
         hashes = hash_ids([each.id for each in distinct])
         candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])
         found: dict[Sought, PrimaryEvent | None] = {}
-        to_read: dict[Sought, set[Block]] = {}
+        to_read: dict[Sought, dict[Block, int]] = {}
         for each, its_candidates in zip(distinct, candidates, strict=True):
             event = remembered(each.id) if its_candidates else None
             if served_from_memory(each, its_candidates, event):
                 found[each] = event
             elif its_candidates:
-                to_read[each] = {candidate.block for candidate in its_candidates}
+                to_read[each] = {found_in.block: found_in.occurrences for found_in in its_candidates}
         found.update(self._from_logs(to_read))
         return [found.get(each) for each in all_sought]
 
-    def _from_logs(self, to_read: Mapping[Sought, set[Block]]) -> dict[Sought, PrimaryEvent | None]:
-        ids_by_block: dict[Block, set[str]] = defaultdict(set)
+    def _from_logs(self, to_read: Mapping[Sought, Mapping[Block, int]]) -> dict[Sought, PrimaryEvent | None]:
+        ids_by_block: dict[Block, dict[str, int]] = defaultdict(dict)
         for each, blocks in to_read.items():
-            for block in blocks:
-                ids_by_block[block].add(each.id)
+            for block, occurrences in blocks.items():
+                ids_by_block[block][each.id] = occurrences
         files = self.log_map.files({block.file_number for block in ids_by_block})
         events: dict[str, list[PrimaryEvent]] = defaultdict(list)
         unread: set[Block] = set()
@@ -133,25 +147,42 @@ class LogsEventStore:
                     events[event.id].append(event)
             except UNREADABLE:
                 unread.add(block)
-        answered = {each: not (blocks & unread) for each, blocks in to_read.items()}
+        answered = {each: unread.isdisjoint(blocks) for each, blocks in to_read.items()}
         self.unreadable += len(answered) - sum(answered.values())
         return {each: first_event(each, events[each.id], files) for each in to_read if answered[each]}
 
-    def _scan(self, file: LogFile | None, block: Block, ids: set[str]) -> list[PrimaryEvent]:
-        """The events of `ids` in one block; one of `UNREADABLE` if it can't be read."""
+    def _scan(self, file: LogFile | None, block: Block, occurrences: Mapping[str, int]) -> list[PrimaryEvent]:
+        """The events of ids in one block; one of `UNREADABLE` if it can't be read.
+
+        First only lines that show an id's text are parsed. Where that does not bring as many events of each
+        id as the map counted (ids may be written with escapes, or made of columns), all of the block is.
+        """
         if file is None:
             raise FileNotFoundError(f"log file number {block.file_number} is not in the log file map")
-        place = self._place
-        data = read_at(place.logs_folder, file, block.start_bytes, block.end_bytes)
+        data = read_at(self._place.logs_folder, file, block.start_bytes, block.end_bytes)
         self.bytes_read += len(data)
-        # The checksum is that of a plan's range, which a stretch found by the map does not have.
-        stretch = ByteRange(file.number, block.start_bytes, block.end_bytes, checksum=0, lines=0)
-        events = read_events(data, file, stretch, place.log, place.limits).events
-        rows = events.filter(pc.is_in(events.column("_id"), pa.array(list(ids), pa.string()))).to_pylist()
-        return [
-            PrimaryEvent(row["_id"], row["_time_us"], file.number, row["_offset"], row["_raw"], file.header)
-            for row in rows
-        ]
+        likely = self._parse(data, lines_showing(data, occurrences), file, block, occurrences)
+        if Counter(event.id for event in likely) == Counter(occurrences):
+            return likely
+        return self._parse(data, [(0, len(data))], file, block, occurrences)
+
+    def _parse(
+        self, data: bytes, stretches: list[tuple[int, int]], file: LogFile, block: Block, ids: Iterable[str]
+    ) -> list[PrimaryEvent]:
+        """The events of `ids` in stretches (start, end) of whole lines of a block's bytes."""
+        lines = b"\n".join(data[start:end] for start, end in stretches)
+        # The checksum is that of a plan's range, which what the map points to does not have.
+        where = ByteRange(file.number, 0, len(lines), checksum=0, lines=0)
+        events = read_events(lines, file, where, self._place.log, self._place.limits).events
+        rows = events.filter(pc.is_in(events.column("_id"), value_set=pa.array(list(ids), pa.string())))
+        joined_at = list(accumulate((end - start + 1 for start, end in stretches), initial=0))
+        found = []
+        for row in rows.to_pylist():
+            place = bisect_right(joined_at, row["_offset"]) - 1
+            offset_bytes = block.start_bytes + stretches[place][0] + row["_offset"] - joined_at[place]
+            where_and_what = (file.number, offset_bytes, row["_raw"], file.header)
+            found.append(PrimaryEvent(row["_id"], row["_time_us"], *where_and_what))
+        return found
 
 
 class CombinedEventStore:

@@ -59,5 +59,10 @@ def test_hashes_are_the_same_for_ever_as_they_are_stored() -> None:
 
 
 def test_similar_ids_have_hashes_of_their_own() -> None:
-    ids = [f"{prefix}{number}{end}" for prefix in ("", "0", "a") for number in range(50_000) for end in ("", "\0")]
+    ids = [
+        f"{prefix}{number}{end}"
+        for prefix in ("", "0", "a")
+        for number in range(50_000)
+        for end in ("", "\0")
+    ]
     assert len(np.unique(hash_ids(ids))) == len(set(ids))

@@ -42,6 +42,11 @@ def test_an_entry_is_full_at_its_bytes() -> None:
     assert [(e.read_start, e.read_end) for e in entries] == [(0, 799), (800, 1599), (1600, 1999)]
 
 
+def test_an_entry_may_be_filled_to_the_last_byte() -> None:
+    assert cover(fill(None, piece(0, [(500, 0), (501, 0)]), LIMITS)) == [(0, 1001)]
+    assert cover(fill(None, piece(0, [(500, 0), (502, 0)]), LIMITS)) == [(0, 500), (500, 1002)]
+
+
 def test_the_last_entry_is_extended_while_it_has_room() -> None:
     (last,) = fill(None, piece(0, [(400, 0)]), LIMITS)
     entries = fill(last, piece(400, [(400, 0), (400, 0)]), LIMITS)
