@@ -321,6 +321,10 @@ class DispatcherState:
         query = "SELECT file_number, offset_bytes FROM waiting WHERE status != 'unjoinable'"
         return (Occurrence(*row) for row in self._db.execute(query))
 
+    def waiting_events(self) -> Iterator[tuple[int, int, str, str]]:
+        """Of every waiting record: file number, offset, event id, status (open, held, unjoinable)."""
+        return self._db.execute("SELECT file_number, offset_bytes, event_id, status FROM waiting")
+
     def rows_of(self, occurrences: Iterable[Occurrence]) -> dict[Occurrence, WaitingRow]:
         """The waiting records at these occurrences."""
         query = "SELECT * FROM waiting WHERE file_number = ? AND offset_bytes = ?"
@@ -373,6 +377,10 @@ class DispatcherState:
         """The oldest work to be taken up again: (id, content, how often it failed)."""
         row = self._db.execute("SELECT id, content, failures FROM requeued ORDER BY id LIMIT 1").fetchone()
         return (row[0], content_from_json(row[1]), row[2]) if row else None
+
+    def requeued_contents(self) -> list[PlanContent]:
+        """All work to be taken up again, the oldest first."""
+        return [content_from_json(row[0]) for row in self._db.execute("SELECT content FROM requeued ORDER BY id")]
 
     def count_requeued(self) -> int:
         """How many pieces of work are to be taken up again."""

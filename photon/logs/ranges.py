@@ -109,7 +109,7 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
     been rotated since), then compressed.
     """
     reason = "the file is not there"
-    for path in _whereabouts(logs_folder / file.path, file.inode):
+    for path in whereabouts(logs_folder / file.path, file.inode):
         try:
             with open_source(path, compressed=path.suffix == ".gz") as source:
                 if not has_head(source, file):
@@ -127,7 +127,8 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
     raise RangeGone(file, start_bytes, end_bytes, reason)
 
 
-def _whereabouts(path: Path, inode: int) -> Iterator[Path]:
+def whereabouts(path: Path, inode: int) -> Iterator[Path]:
+    """Where a log file may be that was seen at `path`: there, rotated within the folder, or compressed."""
     yield path
     try:
         with os.scandir(path.parent) as entries:
