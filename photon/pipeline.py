@@ -7,15 +7,30 @@ the parts that read them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+)
+
+from photon.pipeline_problems import describe, dotted, unknown_key
+from photon.yaml_lines import Document, KeyPath, read_document
 
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = timedelta(days=36_500)
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -26,23 +41,75 @@ def parse_duration(value: object) -> timedelta:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*", str(value))
     if not match:
         raise ValueError("a duration: a number and one of us, ms, s, m, h, d, such as 250ms")
-    return timedelta(seconds=float(match[1]) * _DURATION_UNITS[match[2]])
+    seconds = float(match[1]) * _DURATION_UNITS[match[2]]
+    if seconds > _LONGEST.total_seconds():
+        raise ValueError(f"a duration of at most {_LONGEST.days}d")
+    return timedelta(seconds=seconds)
 
 
 def parse_size(value: object) -> int:
     """`64MiB`, `4KiB`, `100B` or a whole number of bytes; ValueError says what was expected."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB)\s*", str(value))
-    if not match:
+    match = re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB|)\s*", str(value))
+    if not match or isinstance(value, bool) or (isinstance(value, str) and not match[2]):
         raise ValueError("a size: a whole number and one of B, KiB, MiB, GiB, such as 64MiB")
-    return int(match[1]) * _SIZE_UNITS[match[2]]
+    size_bytes = int(match[1]) * _SIZE_UNITS[match[2] or "B"]
+    if size_bytes == 0:
+        raise ValueError("a size of at least 1B")
+    return size_bytes
+
+
+def _positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("a duration longer than none")
+    return value
+
+
+def _one_batch(value: int) -> int:
+    if value > 2**30:  # the columns of a batch have 32-bit offsets
+        raise ValueError("a size of at most 1GiB")
+    return value
+
+
+def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or "" in value or len(set(value)) < len(value):
+        raise ValueError("a column's name, or a list of different ones")
+    return value
+
+
+def _glob(value: str) -> str:
+    if not value.strip("/.") or value.startswith("/") or ".." in value.split("/"):
+        raise ValueError("a glob below the datacenter's logs folder, such as clicks/**/*.jsonl")
+    return value
+
+
+def _adapter(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", value):
+        raise ValueError("module:attribute, such as photon.adapters:merge_columns")
+    return value
+
+
+def _url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
+        raise ValueError("an address such as https://dynamodb.eu-central-1.amazonaws.com")
+    return value
+
+
+def _endpoint_count(value: object) -> object:
+    if isinstance(value, tuple) and len(value) in (3, 5):
+        raise ValueError("`local` or one endpoint: 3 and 5 are not supported yet")
+    if isinstance(value, tuple) and len(value) != 1:
+        raise ValueError("`local`, or 1, 3 or 5 endpoints")
+    return value
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(parse_size)]
+BatchSize = Annotated[Size, AfterValidator(_one_batch)]
 Columns = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    AfterValidator(_distinct),
 ]
 Format = Literal["csv", "tsv", "jsonl"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
@@ -66,7 +133,7 @@ class Datacenter(Strict):
 class Log(Strict):
     """What both kinds of log have in common."""
 
-    files: str
+    files: Annotated[str, AfterValidator(_glob)]
     format: Format
     id: Columns
     time: str
@@ -90,31 +157,38 @@ class ForeignLog(Log):
 class Endpoint(Strict):
     """One store of the registry, spoken to with the DynamoDB API."""
 
-    url: str
+    url: Annotated[str, AfterValidator(_url)]
     region: str = "local"
+
+
+Endpoints = Annotated[
+    Annotated[Literal["local"], Tag("local")] | Annotated[tuple[Endpoint, ...], Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "local"),
+    AfterValidator(_endpoint_count),
+]
 
 
 class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
-    endpoints: Literal["local"] | tuple[Endpoint, ...] = "local"
+    endpoints: Endpoints = "local"
     shards: int = Field(default=16, ge=1, le=65_536)
     keep_days: int | None = Field(default=None, ge=1)
-    request_timeout: Duration = timedelta(seconds=2)
-    deadline: Duration = timedelta(seconds=10)  # of one call, retries included: then unavailable or unknown
+    request_timeout: PositiveDuration = timedelta(seconds=2)
+    deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once, per task
-    horizon_step: Duration = timedelta(days=1)
+    horizon_step: PositiveDuration = timedelta(days=1)
 
 
 class Retry(Strict):
     """When a foreign event whose primary is not there yet is looked at again, and when no more."""
 
-    first_delay: Duration = timedelta(milliseconds=250)
-    max_delay: Duration = timedelta(minutes=1)
+    first_delay: PositiveDuration = timedelta(milliseconds=250)
+    max_delay: PositiveDuration = timedelta(minutes=1)
     unjoinable_after: Duration = timedelta(hours=24)
     min_attempts: int = Field(default=8, ge=1)
     allowed_lateness: Duration = timedelta(minutes=1)
-    lookup_window: Duration = timedelta(minutes=10)
+    lookup_window: PositiveDuration = timedelta(minutes=10)
 
 
 class Home(Strict):
@@ -127,9 +201,9 @@ class Home(Strict):
 class Limits(Strict):
     """A bound on everything that could grow."""
 
-    line: Size = 2**20  # a longer line is a dead letter
-    batch_primary: Size = 64 * 2**20
-    batch_foreign: Size = 16 * 2**20
+    line: BatchSize = 2**20  # a longer line is a dead letter
+    batch_primary: BatchSize = 64 * 2**20
+    batch_foreign: BatchSize = 16 * 2**20
     batch_events: int = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
     pending_events: int = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
@@ -143,14 +217,14 @@ class EventStoreSettings(Strict):
     cache_memory: Size = 256 * 2**20  # of one datacenter, all tasks together
     filter_memory: Size = 64 * 2**20  # the log file map's filters held in memory, of each task process
     entry_bytes: Size = 256 * 2**10  # one entry of the log file map covers at most this much of a file
-    entry_span: Duration = timedelta(seconds=60)  # and at most this much time
+    entry_span: PositiveDuration = timedelta(seconds=60)  # and at most this much time
 
 
 class Tailing(Strict):
     """How log folders are watched."""
 
-    poll_interval: Duration = timedelta(milliseconds=100)
-    idle_after: Duration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    poll_interval: PositiveDuration = timedelta(milliseconds=100)
+    idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
     gzip_check: Size = 32 * 2**20  # decompressed in one look, to see which gzip files are whole
 
 
@@ -162,7 +236,7 @@ class Pipeline(Strict):
     datacenters: dict[str, Datacenter] = Field(min_length=1)
     primary: PrimaryLog
     foreign: ForeignLog
-    adapter: str = "photon.adapters:merge_columns"
+    adapter: Annotated[str, AfterValidator(_adapter)] = "photon.adapters:merge_columns"
     registry: Registry = Registry()
     retry: Retry = Retry()
     home: Home = Home()
@@ -191,14 +265,109 @@ class PipelineError(Exception):
 
 def load_pipeline(path: str | Path) -> Pipeline:
     """The pipeline that the file at `path` describes; PipelineError with all that is wrong with it."""
-    raise NotImplementedError
+    path = Path(path)
+    try:
+        document = read_document(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PipelineError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise PipelineError([f"{path}: expected a YAML file in UTF-8"]) from None
+    problems = list(document.problems)
+    if not problems and not isinstance(document.value, dict):
+        found = "nothing" if document.value is None else "something else"
+        problems.append((1, f"expected keys such as name, datacenters, primary and foreign, got {found}"))
+    if isinstance(document.value, dict):
+        settings = _with_places(document.value, path.absolute().parent)
+        problems += _misnamed(document)
+        try:
+            pipeline = Pipeline.model_validate({**settings, "file": path.absolute()})
+            problems += _contradictions(pipeline, document)
+        except ValidationError as error:
+            problems += describe(error, document, Pipeline)
+    if problems:
+        raise PipelineError([f"{path}:{line}: {what}" for line, what in sorted(set(problems))])
+    return pipeline
+
+
+def _with_places(settings: dict[str, object], folder: Path) -> dict[str, object]:
+    """The settings with each datacenter's places: relative to the file's folder, or by default."""
+    datacenters = settings.get("datacenters")
+    if not isinstance(datacenters, dict):
+        return settings
+    placed = {}
+    for name, datacenter in datacenters.items():
+        if isinstance(datacenter, dict):
+            places = {"lake": f"lake/{name}", "state": f"state/{name}", **datacenter}
+            is_place = {
+                key: key in ("logs", "lake", "state") and isinstance(places[key], str) for key in places
+            }
+            datacenter = {key: folder / places[key] if is_place[key] else places[key] for key in places}
+        placed[name] = datacenter
+    return {**settings, "datacenters": placed}
+
+
+def _misnamed(document: Document) -> list[tuple[int, str]]:
+    """What is wrong before the models see it: names of datacenters, places on S3, the model's own key."""
+    settings = document.value
+    assert isinstance(settings, dict)
+    problems = []
+    if "file" in settings:
+        known = [name for name in Pipeline.model_fields if name != "file"]
+        problems.append((document.line_of(("file",)), f"file: {unknown_key('file', known)}"))
+    datacenters = settings.get("datacenters")
+    for name, datacenter in datacenters.items() if isinstance(datacenters, dict) else ():
+        path: KeyPath = ("datacenters", name)
+        if not re.fullmatch("[a-z][a-z0-9_-]{0,62}", name):
+            expected = "a name of lower-case letters, digits, _ and -, a letter first"
+            problems.append((document.line_of(path), f"{dotted(path)}: expected {expected}, got {name!r}"))
+        for key, place in datacenter.items() if isinstance(datacenter, dict) else ():
+            if key in ("logs", "lake", "state") and re.match(r"[a-z0-9]+://", str(place)):
+                expected = f"a local folder: {str(place).partition(':')[0]} is not supported yet"
+                line = document.line_of((*path, key))
+                problems.append((line, f"{dotted((*path, key))}: expected {expected}, got {place!r}"))
+    return problems
+
+
+def _contradictions(pipeline: Pipeline, document: Document) -> list[tuple[int, str]]:
+    """Settings that are right one by one and wrong together."""
+    found: list[tuple[KeyPath, str]] = []
+    owners: dict[Path, str] = {}
+    for name, datacenter in pipeline.datacenters.items():
+        for key in ("lake", "state"):
+            place = getattr(datacenter, key).resolve()
+            if place in owners:
+                why = f"expected a folder of its own, got that of {owners[place]}"
+                found.append((("datacenters", name, key), why))
+            owners[place] = f"datacenters.{name}.{key}"
+    if len(pipeline.foreign.key) != len(pipeline.primary.id):
+        counts = f"{len(pipeline.primary.id)}, as primary.id has, got {len(pipeline.foreign.key)}"
+        found.append((("foreign", "key"), f"expected as many columns as make the primary's id: {counts}"))
+    if pipeline.retry.max_delay < pipeline.retry.first_delay:
+        found.append((("retry", "max_delay"), "expected a duration not shorter than retry.first_delay"))
+    if pipeline.primary.files == pipeline.foreign.files:
+        found.append((("foreign", "files"), "expected other files than those of primary.files"))
+    return [(document.line_of(path), f"{dotted(path)}: {what}") for path, what in found]
 
 
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
-    """What decides the ids and times of events; a registry serves only one such setting (protocol B9)."""
-    raise NotImplementedError
+    """What decides the ids and times of events; a registry serves only one such setting (protocol B9).
+
+    Paths, limits and delays are not among it: they may change while a pipeline lives.
+    """
+    foreign = pipeline.foreign
+    return {
+        "pipeline": pipeline.name,
+        "id": list(foreign.id),
+        "time": foreign.time,
+        "time_unit": foreign.time_unit,
+        "time_in_id": foreign.time_in_id,
+        "id_codec": foreign.id_codec,
+        "id_time_unit": foreign.id_time_unit,
+        "shards": pipeline.registry.shards,
+    }
 
 
 def settings_hash(pipeline: Pipeline) -> str:
     """A hash (sha256, hex) of `identity_settings`."""
-    raise NotImplementedError
+    text = json.dumps(identity_settings(pipeline), sort_keys=True, ensure_ascii=True)
+    return sha256(text.encode()).hexdigest()

@@ -1,13 +1,63 @@
-"""Headers of CSV and TSV files: their names, and whether they have the columns a pipeline asks for."""
+"""Do log files have the columns that a pipeline file names? Asked before anything is started.
+
+What a header line says is read in `csv_rows`; what happens to records of a file that lacks a column
+is decided in `parse`.
+"""
 
 from __future__ import annotations
 
-from photon.pipeline import Pipeline
+from collections.abc import Iterable
+from pathlib import Path
+
+from photon.logs.csv_rows import header_names
+from photon.logs.discovery import scan
+from photon.logs.source import CorruptGzip, NotClosedYet, open_source, read_header
+from photon.pipeline import ForeignLog, Log, Pipeline
+from photon.pipeline_problems import dotted
+from photon.yaml_lines import KeyPath, read_document
+
+_NEWEST = 3  # files per datacenter: the newest alone may be an odd one
 
 
 def check_columns(pipeline: Pipeline) -> list[str]:
     """What is wrong with the columns that the pipeline file names, one message each; empty if nothing is.
 
-    Looks at the newest log files of each datacenter; JSON lines, and logs without files, are not checked.
+    A column is missing if it is in no header of the newest log files of the datacenters. JSON lines,
+    and logs without files, are not checked. What can't be read is left for the run to report.
     """
-    raise NotImplementedError
+    lines = read_document(pipeline.file.read_text(encoding="utf-8"))
+    problems = []
+    for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
+        headers = dict(_newest_headers(pipeline, log)) if log.format != "jsonl" else {}
+        there = {name for names in headers.values() for name in names}
+        for path, column in _named_columns(side, log) if headers else ():
+            if column not in there:
+                place, names = next(iter(headers.items()))
+                where = f"{pipeline.file}:{lines.line_of(path)}: {dotted(path)}"
+                problems.append(
+                    f"{where}: expected a column of {place}, got {column!r}; it has {', '.join(names)}"
+                )
+    return problems
+
+
+def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:
+    """Every column that the pipeline file names for a log, and by which key."""
+    yield from (((side, "id"), name) for name in log.id)
+    yield from (((side, "key"), name) for name in (log.key if isinstance(log, ForeignLog) else ()))
+    yield (side, "time"), log.time
+    yield from (((side, "columns", name), name) for name in log.columns)
+
+
+def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Path, list[str]]]:
+    """The names in the headers of the newest files, by file."""
+    for datacenter in pipeline.datacenters.values():
+        sightings = scan(datacenter.logs, log.files).sightings
+        for sighting in sorted(sightings, key=lambda each: -each.modified_ns)[:_NEWEST]:
+            path = datacenter.logs / sighting.path
+            try:
+                with open_source(path, sighting.compressed) as source:
+                    header = read_header(source, pipeline.limits.line)
+                if header is not None:
+                    yield path, header_names(header, log.format == "tsv")
+            except (OSError, NotClosedYet, CorruptGzip, ValueError):
+                continue

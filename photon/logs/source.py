@@ -168,6 +168,13 @@ def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -
     return Head(header, start, end - start, hash_bytes(data[start:end]))
 
 
+def read_header(source: Source, line_limit_bytes: int) -> bytes | None:
+    """The first line, without its newline; None if it is not whole yet, or too long."""
+    data = source.read(0, line_limit_bytes + len(_BYTE_ORDER_MARK) + 1).removeprefix(_BYTE_ORDER_MARK)
+    line, newline, _ = data.partition(b"\n")
+    return line.removesuffix(b"\r") if newline else None
+
+
 def has_head(source: Source, file: LogFile) -> bool:
     """Does this file begin as the log file did (protocol D1)?"""
     data = source.read(0, file.header_bytes + file.head_bytes)
