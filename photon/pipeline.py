@@ -228,6 +228,13 @@ class Tailing(Strict):
     gzip_check: Size = 32 * 2**20  # decompressed in one look, to see which gzip files are whole
 
 
+class Verification(Strict):
+    """How the join is verified."""
+
+    examples: int = Field(default=10, ge=1)  # of each kind of finding, in a report
+    piece: Size = 32 * 2**20  # a task reads a log file in pieces of this size
+
+
 class Pipeline(Strict):
     """One pipeline: everything else (commands, Dagster, tests) reads it."""
 
@@ -243,6 +250,7 @@ class Pipeline(Strict):
     limits: Limits = Limits()
     event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
+    verification: Verification = Verification()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 

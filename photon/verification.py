@@ -1,0 +1,149 @@
+"""What verification decides: the class of every foreign record, and what is wrong (design, sections 2 and 5).
+
+Pure. Facts about a record come from the raw logs, from the tables of all datacenters and, for what still
+waits, from the dispatchers; who gathers them with Spark is `jobs.verification`, what its tasks do
+`photon.verification_tasks`. The report that comes of it is `photon.verification_report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Literal
+
+from photon.dispatcher.outcomes import OutcomeClass
+from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
+from photon.registry.register import EpochState
+from photon.tokens import Token
+
+
+class Fact(IntFlag):
+    """What is known of one foreign record before its primary and the registry are looked at."""
+
+    BAD_LINE = 1  # the line is no event
+    SKIPPED = 2  # it has no key, or the adapter passes over it
+    DEAD_LETTER = 4  # this datacenter's table of dead letters has it
+    JOINED = 8  # it is the record of a row of this datacenter
+    ROW_HERE = 16  # this datacenter has a row of its event
+    ROW_ELSEWHERE = 32  # another datacenter has a row of its event
+    PENDING = 64  # the dispatcher still has to deal with it
+    UNJOINED = 128  # this datacenter's table of unjoined events has it
+    GIVEN_UP = 256  # given up when the inputs were declared complete
+
+
+FACT_COMBINATIONS = 2 * int(max(Fact))
+
+
+def class_of(facts: Fact) -> OutcomeClass | None:
+    """The class of a record; None: its primary and the registry decide (`settle`).
+
+    A row counts before what was recorded earlier, and what waits may have been given up once.
+    """
+    order: tuple[tuple[Fact, OutcomeClass], ...] = (
+        (Fact.BAD_LINE, "dead_letters"),
+        (Fact.JOINED, "joined"),
+        (Fact.DEAD_LETTER, "dead_letters"),
+        (Fact.SKIPPED, "skipped"),
+        (Fact.ROW_HERE, "duplicates"),
+        (Fact.ROW_ELSEWHERE, "joined_elsewhere"),
+        (Fact.PENDING, "pending"),
+        (Fact.UNJOINED | Fact.GIVEN_UP, "unjoinable"),
+    )
+    return next((outcome for fact, outcome in order if facts & fact), None)
+
+
+def class_table() -> list[OutcomeClass | None]:
+    """`class_of` for every combination of facts, so that a query engine can apply it."""
+    return [class_of(Fact(bits)) for bits in range(FACT_COMBINATIONS)]
+
+
+# What a join made afresh from the raw logs comes to.
+Fresh = Literal["joins", "drops", "fails", "no primary"]
+
+
+@dataclass(frozen=True, slots=True)
+class FreshJoin:
+    """What comes of one foreign record and its primary now; `reason` where the adapter fails."""
+
+    outcome: Fresh
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStanding:
+    """An epoch, and the last batch of it in the table that is verified."""
+
+    datacenter: str
+    state: EpochState
+    table_version: int
+
+
+Standing = Literal["free", "too old", "beyond horizon", "in flight", "held without a row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """How an id without a row stands in the registry, and who holds it, in words."""
+
+    standing: Standing
+    by: str = ""
+
+
+def registered(outcome: LookupOutcome, epochs: Mapping[str, EpochStanding]) -> Registered:
+    """What the registry's answer means for an id that no table has.
+
+    A batch beyond the table's version may have been committed since the table was looked at; one that
+    is not beyond it has no row and never will. A lost epoch is fenced, so all of its batches are over.
+    """
+    match outcome:
+        case Free():
+            return Registered("free")
+        case TooOld():
+            return Registered("too old")
+        case BeyondHorizon():
+            return Registered("beyond horizon")
+        case Joined(holder) if holder.token is None:
+            return Registered("held without a row", f"datacenter {holder.datacenter}, cleared")
+        case Joined(holder):
+            return _held(Token.parse(holder.token or ""), epochs)
+
+
+def _held(token: Token, epochs: Mapping[str, EpochStanding]) -> Registered:
+    plan, epoch = token.plan, epochs.get(token.plan.epoch)
+    state = epoch.state if epoch is not None else "unknown"
+    by = f"datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch {plan.epoch}, token {token}"
+    if epoch is not None and epoch.state == "live" and plan.batch > epoch.table_version:
+        return Registered("in flight", by)
+    return Registered("held without a row", by)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A violation: the event should be joined, and is nowhere. Why, in words."""
+
+    why: str
+
+
+def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> OutcomeClass | Missing:
+    """The class of a record of which no table and no waiting list of its datacenter knows.
+
+    `waits_somewhere`: another datacenter's dispatcher still has to deal with the event.
+    """
+    if fresh.outcome == "drops":
+        return "filtered"
+    match registry.standing:
+        case "too old":
+            return "too_old"
+        case "in flight":
+            return "pending"
+        case "held without a row":
+            return "pending" if waits_somewhere else Missing(f"registered without a row: {registry.by}")
+        case "free" | "beyond horizon" if fresh.outcome == "no primary":
+            return "unjoinable"
+        case "beyond horizon":
+            return Missing("its time lies beyond the registry's horizon, and it neither waits nor is recorded")
+    if waits_somewhere:
+        return "pending"
+    reason = f"; the adapter now fails on it: {fresh.reason}" if fresh.outcome == "fails" else ""
+    return Missing(f"its primary is in the logs and nobody has registered it{reason}")
