@@ -5,6 +5,7 @@ The same task code as in Spark's workers (`photon.tasks`), one unit after the ot
 
 from __future__ import annotations
 
+from photon.clock import Clock
 from photon.registry.interface import IdRegistry
 from photon.tasks import run_index_unit, run_join_unit, run_release_unit
 from photon.work import TaskOutcome, WorkOrder
@@ -15,16 +16,17 @@ class LocalRunner:
 
     workers = 1
 
-    def __init__(self, registry: IdRegistry | None = None) -> None:
-        """`registry`: instead of the one at the order's address; for tests without a server."""
+    def __init__(self, registry: IdRegistry | None = None, clock: Clock | None = None) -> None:
+        """`registry` and `clock`: instead of the one at the order's address, and the machine's; for tests."""
         self._registry = registry
+        self._clock = clock
 
     def run(self, order: WorkOrder) -> list[TaskOutcome]:
         """The outcomes of all units, index units first."""
         join = run_release_unit if order.release_only else run_join_unit
         return [
             *(run_index_unit(unit, order.context) for unit in order.index_units),
-            *(join(unit, order.context, self._registry) for unit in order.join_units),
+            *(join(unit, order.context, self._registry, self._clock) for unit in order.join_units),
         ]
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from photon.dispatcher.state import STATE_FILE
 from photon.event_store.log_file_map import LogFileMap
 from photon.local_runner import LocalRunner
 from photon.output import TABLE_COLUMNS, OutputTable, TableName
-from photon.pipeline import Pipeline, PipelineError, check_columns
+from photon.pipeline import Pipeline, PipelineError
 from photon.registry.address import RegistryAddress
 from photon.registry.init import find_registry, init_registry
 from photon.registry.open import open_registry
@@ -64,6 +64,8 @@ def prepare(pipeline: Pipeline, clock: Clock | None = None) -> None:
     PipelineError for a column that is in no header; AdapterNotFound. A registry that is not local, or
     that is gone while there are lakes or states of its datacenters, is never made here.
     """
+    from photon.logs.headers import check_columns
+
     problems = check_columns(pipeline)
     if problems:
         raise PipelineError(problems)
@@ -129,9 +131,8 @@ def run_shift(
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         before = started.state.counts()
         began_us = clock.now_us()
-        with (
-            nullcontext(runner) if runner is not None else open_runner(engine, pipeline, datacenter) as runner
-        ):
+        opened = open_runner(engine, pipeline, datacenter) if runner is None else nullcontext(runner)
+        with opened as runner:
             execution = BatchExecution(
                 pipeline,
                 datacenter,

@@ -64,14 +64,18 @@ def run_index_unit(unit: IndexUnit, context: TaskContext) -> TaskOutcome:
     return _guarded(context, lambda: _index(unit, context))
 
 
-def run_join_unit(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None) -> TaskOutcome:
+def run_join_unit(
+    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
+) -> TaskOutcome:
     """Join foreign ranges and waiting records: after it, winners have rows in files, not yet visible."""
-    return _guarded(context, lambda: _join(unit, context, registry, SystemClock()))
+    return _guarded(context, lambda: _join(unit, context, registry, clock or SystemClock()))
 
 
-def run_release_unit(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None) -> TaskOutcome:
+def run_release_unit(
+    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
+) -> TaskOutcome:
     """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
-    return _guarded(context, lambda: _find_own_tokens(unit, context, registry, SystemClock()))
+    return _guarded(context, lambda: _find_own_tokens(unit, context, registry, clock or SystemClock()))
 
 
 def _guarded(context: TaskContext, work: Callable[[], TaskOutcome]) -> TaskOutcome:

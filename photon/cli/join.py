@@ -65,8 +65,8 @@ def join(
 
         pipeline = load_pipeline(pipeline_file)
         if datacenter is not None and datacenter not in pipeline.datacenters:
-            names = ", ".join(pipeline.datacenters)
-            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {names}", WRONG_USAGE)
+            known = ", ".join(pipeline.datacenters)
+            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {known}", WRONG_USAGE)
         if not child:
             prepare(pipeline)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
@@ -75,9 +75,9 @@ def join(
         results = {names[0]: _join_one(pipeline, names[0], mode, engine, crash_at, child)}
         status = DONE
     else:
-        options = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
-        options += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
-        results, status = _join_each(pipeline_file, names, options)
+        passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
+        passed_on += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
+        results, status = _join_each(pipeline_file, names, passed_on)
     if child:
         click.echo(json.dumps({"result": results}))
     elif as_json:

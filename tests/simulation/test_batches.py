@@ -1,0 +1,535 @@
+"""The rules of a batch (protocol A), a test each, on the product's own code in one process."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher.batch import Watching
+from photon.dispatcher.lock import AlreadyRunning, DatacenterLock
+from photon.dispatcher.outcomes import Counts
+from photon.dispatcher.starting import LakeMismatch
+from photon.faults import FAULT_POINTS
+from photon.local_runner import LocalRunner
+from photon.output import CommitConflict, OutputTable, app_id
+from photon.registry.interface import Claim, EventKey, Joined, Won
+from photon.testing.memory_registry import Fault
+from photon.tokens import Occurrence, PlanKey, Token
+from photon.work import TaskOutcome, WorkerDied, WorkOrder
+from tests.simulation.world import NOON_US, World
+
+MIXED = [("c1", "q1"), ("c2", "q2"), ("c1", "q1"), ("none", None), ("orphan", "never")]
+
+
+def counts_of(counts: Counts, *names: str) -> dict[str, int]:
+    return {name: counts.as_dict()[name] for name in names}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def mixed(world: World) -> None:
+    """Two clicks that join, one of them twice; one without a key, an orphan, and a broken line."""
+    world.queries("q1", "q2", "q3")
+    world.clicks(*MIXED)
+    world.log("east", "clicks", "{broken\n")
+
+
+def test_each_record_ends_in_one_class_and_the_classes_add_up(world: World) -> None:
+    mixed(world)
+    counts = world.join(mode="complete").counts
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "duplicates", "skipped", "unjoinable", "dead_letters") == {
+        "foreign": 6,
+        "joined": 2,
+        "duplicates": 1,
+        "skipped": 1,
+        "unjoinable": 1,
+        "dead_letters": 1,
+    }
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_row_has_photons_columns_then_the_foreign_then_the_primary_ones(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    (row,) = world.rows()
+    assert list(row)[:7] == [
+        "_datacenter",
+        "_epoch",
+        "_batch",
+        "_occurrence",
+        "_joined_at",
+        "_event_id",
+        "_primary_occurrence",
+    ]
+    assert (row["click"], row["query"], row["text"], row["primary_query"]) == ("c1", "q1", "text of q1", "q1")
+
+
+# -- crashes (A2, A6, A7, A12)
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_a_crash_at_any_fault_point_changes_nothing_in_the_result(world: World, point: str) -> None:
+    mixed(world)
+    crashed = world.join_with_a_crash(point, mode="complete")
+    assert crashed, f"the join never passed {point}"
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "foreign", "joined", "duplicates", "skipped", "unjoinable", "dead_letters") == {
+        "foreign": 6,
+        "joined": 2,
+        "duplicates": 1,
+        "skipped": 1,
+        "unjoinable": 1,
+        "dead_letters": 1,
+    }
+    assert counts.adds_up
+    assert [row["event_id"] for row in world.rows("unjoined")] == ["orphan"]
+    assert len(world.rows("dead_letters")) == 1
+
+
+@pytest.mark.parametrize("first", ["task.after_register", "commit.before_main", "commit.after_main"])
+@pytest.mark.parametrize(
+    "second", ["task.before_register", "commit.after_main", "complete.before_transaction"]
+)
+def test_a_crash_in_the_recovery_from_a_crash_changes_nothing_either(
+    world: World, first: str, second: str
+) -> None:
+    mixed(world)
+    assert world.join_with_a_crash(first, mode="complete")
+    world.join_with_a_crash(second, mode="complete")
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts.adds_up
+    assert counts.of("joined") == 2
+
+
+def test_a_rerun_of_a_plan_wins_with_its_own_tokens(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("task.after_register")
+    (held,) = world.registry.lookup([EventKey("c1")])
+    assert isinstance(held, Joined)
+    world.join()
+    assert world.registry.lookup([EventKey("c1")]) == [held]
+    assert world.joined_ids() == ["c1"]
+
+
+# -- the commit is the decision (A3, A4)
+
+
+def test_a_zombies_commit_of_a_batch_that_is_committed_fails(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    (row,) = world.rows()
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    app = app_id("east", row["_epoch"])
+    batch = table.version_of(app)
+    with pytest.raises(CommitConflict):
+        table.commit([], app, batch, batch - 1)
+    with pytest.raises(CommitConflict):
+        table.commit([], app, batch + 2, batch + 1)
+
+
+def test_of_two_commits_on_one_snapshot_the_second_fails_even_if_both_are_empty(tmp_path: Path) -> None:
+    table = OutputTable(tmp_path, "joined_events")
+    table.create("searches", "east")
+    stale = table.load()
+    table.commit([], "app", 1, 0)
+    slow = OutputTable(tmp_path, "joined_events")
+    slow.load = lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(CommitConflict):
+        slow.commit([], "app", 1, 0)
+    assert table.version_of("app") == 1
+
+
+def test_batches_without_rows_are_committed_too(world: World) -> None:
+    world.clicks(("orphan", "never"))
+    world.join()
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    state = world.read_state()
+    assert table.version_of(app_id("east", state.epoch or "")) == state.completed >= 1
+
+
+# -- unknown outcomes (A5)
+
+
+def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_is_back(world: World) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    said: list[str] = []
+
+    def mend_later(reason: str) -> None:
+        said.append(reason)
+        assert world.joined_ids() == []
+        world.store.mend()
+
+    world.store.on_request = lambda kind, batch: (
+        world.store.fail("down") if not said and kind == "insert" else None
+    )
+    world.join(watching=Watching(on_wait=mend_later))
+    assert len(said) == 1
+    assert "registry" in said[0]
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fault", ["lost_request", "lost_answer", "unprocessed"])
+def test_lost_requests_and_answers_lose_no_event_and_join_none_twice(
+    world: World, fault: Fault, seed: int
+) -> None:
+    ids = [f"c{number}" for number in range(60)]
+    world.queries("q")
+    world.clicks(*((i, "q") for i in ids))
+    chance = random.Random(seed)
+
+    def fail_often(_kind: str, _batch: object) -> None:
+        if chance.random() < 0.3:
+            world.store.fail(fault)
+
+    world.store.on_request = fail_often
+    counts = world.join().counts
+    assert world.joined_ids() == sorted(ids)
+    assert counts.of("joined") == 60
+
+
+class LosesTheRegistry(LocalRunner):
+    """Just before its batch is run, the registry goes down."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.registry, world.clock)
+        self._store = world.store
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        self._store.fail("down")
+        return super().run(order)
+
+
+def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_start(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    said: list[str] = []
+    watching = Watching(should_stop=lambda: bool(said), on_wait=said.append)
+    world.join(watching=watching, runner=LosesTheRegistry(world))
+    assert world.read_state().open_plan() is not None
+    assert world.joined_ids() == []
+    world.store.mend()
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+# -- held by an earlier plan (A8)
+
+
+def test_an_id_held_by_an_earlier_plan_without_a_row_is_released_and_joined(world: World) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    epoch = world.read_state().epoch or ""
+    lost = Token(PlanKey("east", epoch, 1, "lost"), Occurrence(9, 0))
+    assert world.registry.commit([Claim(EventKey("c2"), str(lost))]) == [Won()]
+    world.clicks(("c2", "q2"))
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts.adds_up
+
+
+def test_an_id_that_another_datacenter_holds_is_joined_elsewhere(world: World) -> None:
+    theirs = Token(PlanKey("west", "e", 1, "p"), Occurrence(1, 0))
+    world.registry.commit([Claim(EventKey("c1"), str(theirs))])
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    counts = world.join().counts
+    assert world.joined_ids() == []
+    assert counts.of("joined_elsewhere") == 1
+
+
+# -- several records of one event (A9)
+
+
+def test_the_smallest_occurrence_of_an_id_in_a_batch_is_the_one_that_joins(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("x", "q1"), ("c1", "q1"), ("c1", "q1"))
+    world.clicks(("c1", "q1"), file="b.jsonl")
+    counts = world.join().counts
+    rows = {row["_event_id"]: row["_occurrence"] for row in world.rows()}
+    length = len('{"click": "x", "query": "q1", "at": 1700000000000000}\n')
+    number, offset = rows["c1"].split(":")
+    assert int(offset) == length
+    assert rows["x"] == f"{number}:0"
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 2}
+
+
+def test_the_same_event_in_a_later_batch_is_a_duplicate(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clicks(("c1", "q1"))
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 1, "duplicates": 1}
+
+
+# -- what can't end (A11)
+
+
+class PoisonedRunner(LocalRunner):
+    """Its process dies whenever a unit holds a line with `poison` in it and does not quarantine it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.registry, world.clock)
+        self._logs = world.folder / "logs" / "east"
+        self.deaths = 0
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        for unit in order.join_units:
+            for file, part in unit.ranges:
+                data = (self._logs / file.path).read_bytes()[part.start_bytes : part.end_bytes]
+                if b"poison" in data and not order.context.quarantine:
+                    self.deaths += 1
+                    raise WorkerDied("the worker was killed")
+        return super().run(order)
+
+
+def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(world: World) -> None:
+    world.queries("q1")
+    world.clicks(*((f"c{n}", "q1") for n in range(9)), ("poison", "q1"), *((f"d{n}", "q1") for n in range(6)))
+    runner = PoisonedRunner(world)
+    counts = world.join(mode="complete", runner=runner).counts
+    assert runner.deaths > 1
+    assert len(world.joined_ids()) == 15
+    assert "poison" not in world.joined_ids()
+    (letter,) = world.rows("dead_letters")
+    assert letter["event_id"] == "poison"
+    assert "the worker was killed" in letter["reason"]
+    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
+        "foreign": 16,
+        "joined": 15,
+        "dead_letters": 1,
+    }
+
+
+# -- the state is checked at start (A13)
+
+
+@pytest.mark.parametrize("lost", ["deleted", "older copy"])
+def test_a_lost_or_restored_state_begins_a_new_epoch_and_joins_nothing_twice(world: World, lost: str) -> None:
+    world.queries("q1", "q2", "q3")
+    world.clicks(("c1", "q1"), ("c1", "q1"), ("orphan", "never"))
+    world.join(mode="complete")
+    put_back = world.copy_state()
+    first_epoch = world.read_state().epoch
+    world.clicks(("c2", "q2"))
+    world.join(mode="complete")
+    if lost == "deleted":
+        shutil.rmtree(world.state())
+    else:
+        put_back()
+    world.clicks(("c3", "q3"))
+    counts = world.join(mode="complete").counts
+    assert world.read_state().epoch != first_epoch
+    assert world.joined_ids() == ["c1", "c2", "c3"]
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "duplicates", "unjoinable") == {
+        "foreign": 5,
+        "joined": 3,
+        "duplicates": 1,
+        "unjoinable": 1,
+    }
+
+
+def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("commit.before_main")
+    shutil.rmtree(world.state())
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts.of("joined") == 1
+
+
+def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    shutil.rmtree(world.pipeline.datacenters["east"].lake)
+    with pytest.raises(LakeMismatch, match="put the lake folder back"):
+        world.join()
+
+
+def test_a_registry_that_knows_nothing_of_a_written_lake_is_refused(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.use(world.pipeline)
+    with pytest.raises(LakeMismatch, match="joined again"):
+        world.join()
+
+
+def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
+    lock = DatacenterLock(world.state(), "east")
+    try:
+        with pytest.raises(AlreadyRunning, match="stop that one first"):
+            world.join()
+    finally:
+        lock.release()
+    world.join()
+
+
+# -- waiting for primaries
+
+
+def test_an_event_waits_for_its_primary_and_joins_when_it_comes(world: World) -> None:
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.queries("q2")
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    world.queries("q1")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts.of("pending") == 0
+
+
+def test_a_primary_that_comes_wakes_the_event_that_waits_long_before_its_backoff_ends(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    for _ in range(8):
+        world.join()
+        world.clock.advance(120)
+    (row,) = world.read_state().waiting_of("c1")
+    assert row.due_us - world.clock.now_us() < 0
+    world.join()
+    (row,) = world.read_state().waiting_of("c1")
+    assert row.due_us - world.clock.now_us() > 10 * MICROSECONDS
+    asked_us = world.clock.now_us()
+    world.queries("q1")
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    assert world.clock.now_us() - asked_us < 10 * MICROSECONDS
+
+
+def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_on(tmp_path: Path) -> None:
+    world = World(
+        tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
+    )
+    world.clicks(("orphan", "never"), ("late", "later"))
+    for _ in range(12):
+        world.clock.advance(60)
+        world.join()
+    assert world.join().counts.of("pending") == 2, "primary logs were silent"
+    world.queries("q1", at_us=NOON_US + 5 * 60 * MICROSECONDS)
+    world.queries("later", at_us=NOON_US)
+    world.join()
+    world.clock.advance(60)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "pending", "unjoinable") == {
+        "joined": 1,
+        "pending": 0,
+        "unjoinable": 1,
+    }
+
+
+def test_an_event_given_up_in_a_complete_run_is_looked_for_again_by_a_later_one(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    world.queries("q1")
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "foreign", "joined", "unjoinable") == {
+        "foreign": 1,
+        "joined": 1,
+        "unjoinable": 0,
+    }
+
+
+def test_an_event_is_recorded_as_unjoined_once_however_often_it_is_given_up(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    for _ in range(3):
+        assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert len(world.rows("unjoined")) == 1
+
+
+def test_waiting_records_survive_the_loss_of_their_log(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    world.queries("q1")
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropped(tmp_path: Path) -> None:
+    world = World(tmp_path, more="limits: {pending_events: 5, batch_foreign: 120B, file_quantum: 120B}")
+    world.clicks(*((f"c{n}", f"q{n}") for n in range(40)))
+
+    stops = iter([False] * 200 + [True] * 1_000)
+    counts = world.join(mode="stop", watching=Watching(should_stop=lambda: next(stops))).counts
+    assert 5 <= counts.of("pending") <= 8
+    world.queries(*(f"q{n}" for n in range(40)))
+    world.join()
+    assert len(world.joined_ids()) == 40
+
+
+# -- two datacenters
+
+
+def test_events_are_left_to_their_home_for_a_while_and_then_taken_up(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s, quiet_after: 1h}")
+    ids = [f"c{number}" for number in range(50)]
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(*((i, "q1") for i in ids), datacenter=name)
+    began_us = world.clock.now_us()
+    east = world.join("east").counts
+    assert world.clock.now_us() - began_us >= 5 * MICROSECONDS
+    assert east.of("joined") == 50
+    west = world.join("west").counts
+    assert west.of("joined_elsewhere") == 50
+    assert world.joined_ids() == sorted(ids)
+
+
+def test_a_quiet_datacenters_events_are_taken_up_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 0s}")
+    world.queries("q1")
+    world.clicks(*((f"c{number}", "q1") for number in range(50)))
+    began_us = world.clock.now_us()
+    world.join("east")
+    assert len(world.joined_ids()) == 50
+    assert timedelta(microseconds=world.clock.now_us() - began_us) < timedelta(minutes=1)
+
+
+# -- what may come back
+
+
+def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    lake = world.pipeline.datacenters["east"].lake
+    away = lake.with_name("away")
+    world.clicks(("c2", "q1"))
+    said: list[str] = []
+
+    class LosesTheLake(LocalRunner):
+        def run(self, order: WorkOrder) -> list[TaskOutcome]:
+            if not said:
+                lake.rename(away)
+            return super().run(order)
+
+    def put_back(reason: str) -> None:
+        said.append(reason)
+        away.rename(lake)
+
+    world.join(watching=Watching(on_wait=put_back), runner=LosesTheLake(world.registry, world.clock))
+    assert len(said) == 1
+    assert "joined_events" in said[0]
+    assert world.joined_ids() == ["c1", "c2"]

@@ -1,0 +1,158 @@
+"""A world in one process: log folders on disk, real Delta tables, the product's own dispatcher and joiner.
+
+Only three things are not the product's: the clock moves when it is told to, the registry's stores
+are in memory, and a crash is an exception that nobody catches. Faults belong to the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from photon import faults
+from photon.clock import ManualClock
+from photon.dispatcher.batch import Watching
+from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.state import DispatcherState
+from photon.local_runner import LocalRunner
+from photon.output import OutputTable, TableName
+from photon.pipeline import Pipeline, load_pipeline
+from photon.registry.address import RegistryAddress
+from photon.shift import ShiftResult, run_shift
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.work import BatchRunner
+
+NOON_US = 1_700_000_000_000_000
+
+PIPELINE = """
+name: searches
+datacenters:
+{datacenters}
+primary: {{files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}}
+foreign: {{files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}}
+{more}
+"""
+
+
+class World:
+    """One pipeline, its datacenters and their registry."""
+
+    def __init__(self, folder: Path, datacenters: Sequence[str] = ("east",), more: str = "") -> None:
+        self.folder = folder
+        lines = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in datacenters)
+        path = folder / "pipeline.yaml"
+        path.write_text(PIPELINE.format(datacenters=lines, more=more))
+        for name in datacenters:
+            for kind in ("queries", "clicks"):
+                (folder / "logs" / name / kind).mkdir(parents=True)
+        self.use(load_pipeline(path))
+
+    @classmethod
+    def of(cls, pipeline_file: Path) -> World:
+        """A world of a pipeline and logs that are there already."""
+        world = cls.__new__(cls)
+        world.folder = pipeline_file.parent
+        world.use(load_pipeline(pipeline_file))
+        return world
+
+    def use(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.clock = ManualClock(NOON_US)
+        self.store = MemoryAcceptor(self.clock)
+        self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
+        self.address = RegistryAddress(pipeline.name, (), "memory", pipeline.registry, "memory", False)
+
+    # -- logs
+
+    def log(self, datacenter: str, kind: str, *records: dict[str, Any] | str, file: str = "a.jsonl") -> None:
+        """Append records (or lines as they are) to a log file."""
+        with (self.folder / "logs" / datacenter / kind / file).open("a") as log:
+            for record in records:
+                log.write(record if isinstance(record, str) else json.dumps(record) + "\n")
+
+    def queries(
+        self, *ids: str, datacenter: str = "east", at_us: int = NOON_US, file: str = "a.jsonl"
+    ) -> None:
+        self.log(
+            datacenter,
+            "queries",
+            *({"query": i, "at": at_us, "text": f"text of {i}"} for i in ids),
+            file=file,
+        )
+
+    def clicks(
+        self,
+        *pairs: tuple[str, str | None],
+        datacenter: str = "east",
+        at_us: int = NOON_US,
+        file: str = "a.jsonl",
+    ) -> None:
+        """Clicks as (click id, query id)."""
+        self.log(datacenter, "clicks", *({"click": c, "query": q, "at": at_us} for c, q in pairs), file=file)
+
+    # -- running
+
+    def join(
+        self,
+        datacenter: str = "east",
+        mode: Mode = "until_idle",
+        watching: Watching | None = None,
+        runner: BatchRunner | None = None,
+    ) -> ShiftResult:
+        """One shift in this process."""
+        return run_shift(
+            self.pipeline,
+            datacenter,
+            mode,
+            watching=watching,
+            clock=self.clock,
+            runner=runner or LocalRunner(self.registry, self.clock),
+            registry=(self.address, self.registry),
+        )
+
+    def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
+        """One shift that dies at a fault point; whether it came to that."""
+        faults.arm(spec, faults.raise_simulated_crash)
+        try:
+            self.join(datacenter, mode)
+        except faults.SimulatedCrash:
+            return True
+        finally:
+            faults.disarm()
+        return False
+
+    # -- what came of it
+
+    def rows(self, table: TableName = "joined_events") -> list[dict[str, Any]]:
+        """The rows of all datacenters' tables."""
+        found: list[dict[str, Any]] = []
+        for place in self.pipeline.datacenters.values():
+            if OutputTable(place.lake, table).exists():
+                found += DeltaTable(str(place.lake / table)).to_pyarrow_table().to_pylist()
+        return found
+
+    def joined_ids(self) -> list[str]:
+        """The event ids of all joined rows, sorted; an id joined twice is there twice."""
+        return sorted(row["_event_id"] for row in self.rows())
+
+    def state(self, datacenter: str = "east") -> Path:
+        return self.pipeline.datacenters[datacenter].state
+
+    def read_state(self, datacenter: str = "east") -> DispatcherState:
+        return DispatcherState(self.state(datacenter), read_only=True)
+
+    def copy_state(self, datacenter: str = "east") -> Callable[[], None]:
+        """Copy the state folder; what is returned puts the copy back."""
+        copy = self.folder / f"copy-of-{datacenter}"
+        shutil.copytree(self.state(datacenter), copy)
+
+        def put_back() -> None:
+            shutil.rmtree(self.state(datacenter))
+            shutil.copytree(copy, self.state(datacenter))
+
+        return put_back
