@@ -41,11 +41,15 @@ from photon.registry.layout import ItemKey
 STATEMENTS_PER_REQUEST = 25
 KEYS_PER_READ = 100
 
+LOCAL_REGION = "local"
 _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
 
 
-def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int, local: bool) -> Any:
-    """A client that makes one attempt a request, none longer than `timeout`."""
+def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
+    """A client that makes one attempt a request, none longer than `timeout`.
+
+    In the region `local` no credentials are needed.
+    """
     config = Config(
         retries={"total_max_attempts": 1},
         connect_timeout=timeout.total_seconds(),
@@ -53,7 +57,11 @@ def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int,
         max_pool_connections=connections,
         tcp_keepalive=True,
     )
-    keys = {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY} if local else {}
+    keys = (
+        {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY}
+        if region == LOCAL_REGION
+        else {}
+    )
     # A session of its own: boto3's default one is not safe to share between threads while it is made.
     return boto3.session.Session().client(
         "dynamodb", endpoint_url=url, region_name=region, config=config, **keys

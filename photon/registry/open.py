@@ -5,19 +5,71 @@ What a registry does once it is open belongs in `photon.registry.proposer`.
 
 from __future__ import annotations
 
-from photon.registry.address import RegistryAddress
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from photon.clock import Clock, SystemClock
+from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
+from photon.registry.local_server import LocalServer
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register_store import RegisterStore
 
+# By process: a fork must not use its parent's connections and threads.
+_registries: dict[tuple[int, RegistryAddress], QuorumRegistry] = {}
+_servers: dict[tuple[int, Path], LocalServer] = {}
+_lock = threading.Lock()
 
-def open_registry(address: RegistryAddress) -> QuorumRegistry:
+
+def open_registry(address: RegistryAddress, clock: Clock | None = None) -> QuorumRegistry:
     """The registry at `address`; the same object for the same address within one process.
 
     Asks nobody: a registry that is down or gone says so when it is used (RegistryUnavailable, `Unknown`).
     """
-    raise NotImplementedError
+    with _lock:
+        key = (os.getpid(), address)
+        if key not in _registries:
+            settings = address.settings
+            acceptors = [
+                DynamoAcceptor(
+                    address.table, connection(endpoint, settings.request_timeout, settings.concurrency)
+                )
+                for endpoint in address.endpoints
+            ]
+            _registries[key] = QuorumRegistry(acceptors, settings, clock or SystemClock())
+        return _registries[key]
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:
     """The small register (epochs, horizon, boundaries) of the registry at `address`."""
-    raise NotImplementedError
+    return open_registry(address).register
+
+
+def close_registries() -> None:
+    """Close all that this process has opened; a local server that nobody else uses stops."""
+    with _lock:
+        for registry in _registries.values():
+            registry.close()
+        for server in _servers.values():
+            server.leave()
+        _registries.clear()
+        _servers.clear()
+
+
+def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], Any]:
+    """How to get a client of an endpoint: for a local one its server is started first, if need be."""
+
+    def connect() -> Any:
+        url = endpoint.url or _local_server(endpoint).ensure()
+        return dynamodb_client(url, endpoint.region, timeout, connections)
+
+    return connect
+
+
+def _local_server(endpoint: EndpointAddress) -> LocalServer:
+    assert endpoint.folder is not None, f"an endpoint has a URL or a folder: {endpoint!r}"
+    return _servers.setdefault((os.getpid(), endpoint.folder), LocalServer(endpoint.folder))

@@ -129,6 +129,7 @@ class QuorumRegistry:
             while left:
                 cleared, left = self._rounds.clear(left)
                 changed += cleared
+                deadline = self._deadline() if cleared else deadline
                 if left and not deadline.pause():
                     raise RegistryUnavailable(f"{len(left)} ids could not be cleared: {left[0].reason}")
         return changed
@@ -166,7 +167,10 @@ class QuorumRegistry:
         pending = contenders
         while pending:
             attempt(pending)
-            pending = [contender for contender in pending if contender.verdict is None]
+            left = [contender for contender in pending if contender.verdict is None]
+            if len(left) < len(pending):
+                deadline = self._deadline()  # it answers: a large call may take longer than the deadline
+            pending = left
             if pending and not deadline.pause():
                 return
 

@@ -53,6 +53,7 @@ class Register:
 
     pipeline: str
     settings_hash: str
+    shard_hash: str  # the name of the hash that spreads ids over shards
     members: Members
     configs: tuple[ShardConfig, ...]
     horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it

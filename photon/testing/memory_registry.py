@@ -31,7 +31,7 @@ from photon.registry.acceptor import (
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, Stored
-from photon.registry.layout import ItemKey
+from photon.registry.layout import SHARD_HASH, ItemKey
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, ShardConfig
 
@@ -60,6 +60,12 @@ class MemoryAcceptor:
         self._lock = threading.Lock()
         self._fault: Fault | None = None
         self._batches = 0
+
+    def another_way_in(self) -> MemoryAcceptor:
+        """The same endpoint, met by another client with faults of its own."""
+        other = MemoryAcceptor(self._clock)
+        other.items, other._lock = self.items, self._lock
+        return other
 
     def fail(self, fault: Fault, batches: int = 1) -> None:
         """Have the next `batches` requests (for `down`: all until `mend`) meet with this fault."""
@@ -173,6 +179,7 @@ def memory_registry(
         Register(
             pipeline="memory",
             settings_hash="memory",
+            shard_hash=SHARD_HASH,
             members=Members(1, tuple(f"memory-{number}" for number in range(len(members)))),
             configs=() if horizon_us is None else (ShardConfig(settings.shards),),
             horizon_us=horizon_us,

@@ -1,0 +1,83 @@
+"""Two registries as one might write them, each wrong in a way that the contract must catch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from photon.registry.acceptor import Accept, Done, Exists, Insert, NoReply
+from photon.registry.decisions import Stored, ballot
+from photon.registry.interface import (
+    Claim,
+    CommitOutcome,
+    EventKey,
+    Free,
+    Holder,
+    Joined,
+    LookupOutcome,
+    Lost,
+    Released,
+    ReleaseOutcome,
+    Won,
+)
+from photon.registry.layout import Held, decode_value, fast_value, holder_of, item_key
+from photon.testing.memory_registry import MemoryAcceptor
+
+
+class _Broken:
+    def __init__(self, acceptor: MemoryAcceptor) -> None:
+        self.acceptor = acceptor
+
+    def holder(self, key: EventKey) -> Holder | None:
+        (stored,) = self.acceptor.read([item_key(key, ())])
+        if not isinstance(stored, Stored) or stored.value is None:
+            return None
+        value = decode_value(stored.value)
+        return holder_of(value) if isinstance(value, Held) else None
+
+    def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
+        holders = [self.holder(key) for key in keys]
+        return [Free() if holder is None else Joined(holder) for holder in holders]
+
+    def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
+        return [Released() for _ in claims]
+
+    def clear(self, claims: Sequence[Claim]) -> int:
+        return 0
+
+
+class ReadsThenWrites(_Broken):
+    """Looks the ids up and then writes those that were free, without a condition."""
+
+    def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
+        holders = [self.holder(claim.key) for claim in claims]
+        time.sleep(0.001)  # the way to the server and back
+        outcomes: list[CommitOutcome] = []
+        for claim, holder in zip(claims, holders, strict=True):
+            if holder is None or holder.token == claim.token:
+                write = Accept(item_key(claim.key, ()), ballot(1, "0" * 16), fast_value(claim.token))
+                self.acceptor.accept([write])
+                outcomes.append(Won())
+            else:
+                outcomes.append(Lost(holder))
+        return outcomes
+
+
+class TakesLostAnswersForLosses(_Broken):
+    """Inserts, again after a time-out, and calls every duplicate a loss: as the SDK's own retries would."""
+
+    def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
+        return [self._commit(claim) for claim in claims]
+
+    def _commit(self, claim: Claim) -> CommitOutcome:
+        insert = Insert(item_key(claim.key, ()), fast_value(claim.token))
+        while True:
+            match self.acceptor.insert([insert])[0]:
+                case Done():
+                    return Won()
+                case Exists():
+                    holder = self.holder(claim.key)
+                    assert holder is not None
+                    return Lost(holder)
+                case NoReply():
+                    continue

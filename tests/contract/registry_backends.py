@@ -1,0 +1,163 @@
+"""Backends that the registry's contract is tried on, with the same faults on each."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+
+from photon.clock import Clock, ManualClock
+from photon.pipeline import Registry
+from photon.registry.acceptor import Acceptor
+from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.layout import SHARD_HASH
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.register import Members, Register, ShardConfig
+from photon.testing.memory_registry import MemoryAcceptor
+
+START_US = 1_700_000_000_000_000
+DAY_US = 86_400_000_000
+
+
+class Faults(Protocol):
+    """What a test can do to one client's way to the endpoint: see `MemoryAcceptor`."""
+
+    def fail(self, fault: Any, batches: int = 1) -> None: ...
+
+    def mend(self) -> None: ...
+
+
+class Backend:
+    """One registry, and ways to meet it. Waiting is on a clock that only the test moves."""
+
+    def __init__(self, new_acceptor: Callable[[], tuple[Acceptor, Faults]], timed: bool) -> None:
+        self._new_acceptor = new_acceptor
+        self.clock = ManualClock(START_US)
+        self.acceptor, _ = new_acceptor()
+        self._clients: list[QuorumRegistry] = []
+        self.client().register.create(
+            Register(
+                pipeline="contract",
+                settings_hash="contract",
+                shard_hash=SHARD_HASH,
+                members=Members(1, ("first",)),
+                configs=(ShardConfig(16),) if timed else (),
+                horizon_us=START_US + 2 * DAY_US if timed else None,
+            )
+        )
+
+    def client(self, clock: Clock | None = None) -> QuorumRegistry:
+        """A client of the registry, as another process would have it."""
+        return self.faulty_client(clock)[0]
+
+    def faulty_client(self, clock: Clock | None = None) -> tuple[QuorumRegistry, Faults]:
+        """A client and the faults on its way to the endpoint."""
+        acceptor, faults = self._new_acceptor()
+        settings = Registry(deadline=timedelta(seconds=5), horizon_step=timedelta(days=1))
+        registry = QuorumRegistry([acceptor], settings, clock or self.clock)
+        self._clients.append(registry)
+        return registry, faults
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def memory_backend(timed: bool) -> Backend:
+    store = MemoryAcceptor(ManualClock())
+
+    def another() -> tuple[Acceptor, Faults]:
+        way_in = store.another_way_in()
+        return way_in, way_in
+
+    return Backend(another, timed)
+
+
+def dynamodb_backend(client: Any, timed: bool) -> Backend:
+    """A new table at the server of `client`."""
+    table = f"contract-{uuid.uuid4().hex}"
+    client.create_table(
+        TableName=table,
+        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
+        AttributeDefinitions=[
+            {"AttributeName": "p", "AttributeType": "S"},
+            {"AttributeName": "s", "AttributeType": "S"},
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+    def another() -> tuple[Acceptor, Faults]:
+        faulty = FaultyClient(client)
+        return DynamoAcceptor(table, lambda: faulty), faulty
+
+    return Backend(another, timed)
+
+
+class FaultyClient:
+    """A boto3 client that loses requests or answers, or has half of a batch left undone."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._fault: str | None = None
+        self._batches = 0
+
+    def fail(self, fault: Any, batches: int = 1) -> None:
+        with self._lock:
+            self._fault, self._batches = fault, batches
+
+    def mend(self) -> None:
+        with self._lock:
+            self._fault = None
+
+    def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
+        if self._fault == "unprocessed" and self._next_fault():
+            return self._throttle_half(Statements)
+        return self._serve(lambda: self._client.batch_execute_statement(Statements=Statements))
+
+    def batch_get_item(self, RequestItems: Any) -> Any:
+        if self._fault == "unprocessed" and self._next_fault():
+            return self._leave_half(RequestItems)
+        return self._serve(lambda: self._client.batch_get_item(RequestItems=RequestItems))
+
+    def _serve(self, call: Callable[[], Any]) -> Any:
+        fault = self._next_fault()
+        if fault == "down":
+            raise EndpointConnectionError(endpoint_url="http://down")
+        if fault == "lost_request":
+            raise ReadTimeoutError(endpoint_url="http://slow")
+        if fault == "throttled":
+            error = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+            raise ClientError(error, "BatchExecuteStatement")
+        response = call()
+        if fault == "lost_answer":
+            raise ReadTimeoutError(endpoint_url="http://slow")
+        return response
+
+    def _next_fault(self) -> str | None:
+        with self._lock:
+            fault = self._fault
+            if fault is not None and fault != "down":
+                self._batches -= 1
+                if self._batches == 0:
+                    self._fault = None
+            return fault
+
+    def _throttle_half(self, statements: Sequence[Any]) -> Any:
+        done = statements[1::2]
+        answers = iter(self._client.batch_execute_statement(Statements=done)["Responses"] if done else [])
+        throttled = {"Error": {"Code": "ThrottlingError", "Message": "slow down"}}
+        return {"Responses": [next(answers) if i % 2 else throttled for i in range(len(statements))]}
+
+    def _leave_half(self, request: Any) -> Any:
+        ((table, wanted),) = request.items()
+        done, left = wanted["Keys"][1::2], wanted["Keys"][::2]
+        found: list[Any] = []
+        if done:
+            response = self._client.batch_get_item(RequestItems={table: {**wanted, "Keys": done}})
+            found = response["Responses"].get(table, [])
+        return {"Responses": {table: found}, "UnprocessedKeys": {table: {**wanted, "Keys": left}}}
