@@ -232,7 +232,7 @@ class Verification(Strict):
     """How the join is verified."""
 
     examples: int = Field(default=10, ge=1)  # of each kind of finding, in a report
-    piece: Size = 32 * 2**20  # a task reads a log file in pieces of this size
+    piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
 
 
 class Pipeline(Strict):
