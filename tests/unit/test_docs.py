@@ -1,0 +1,160 @@
+"""The documents say what the code says: keys and defaults, commands, fault points, files and links."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pytest
+from pydantic import BaseModel
+
+from photon.cli.main import COMMANDS
+from photon.faults import FAULT_POINTS
+from photon.pipeline import Pipeline, load_pipeline, parse_duration, parse_size
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")],
+    key=str,
+)
+PIPELINE_FILE = (ROOT / "docs" / "pipeline-file.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def names(documents: list[Path]) -> list[str]:
+    return [str(document.relative_to(ROOT)) for document in documents]
+
+
+def models_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The models within an annotation; with `.NAME` where they are the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield "", annotation
+        return
+    suffix = ".NAME" if getattr(annotation, "__origin__", None) is dict else ""
+    for part in get_args(annotation):
+        yield from ((suffix + inner, model) for inner, model in models_in(part))
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of the pipeline file as `a.b.c`, with its default."""
+    for name, field in model.model_fields.items():
+        if field.exclude:  # not from the file
+            continue
+        key = prefix + name
+        yield key, field.get_default(call_default_factory=True)
+        for suffix, inner in models_in(field.annotation):
+            yield from keys_of(inner, key + suffix + ".")
+
+
+KEYS = dict(keys_of(Pipeline))
+
+
+def documented_defaults() -> dict[str, str]:
+    """The second cell of each row of the tables, by each key in the first."""
+    rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", PIPELINE_FILE, flags=re.MULTILINE)
+    return {key: default.strip("`") for cell, default in rows for key in re.findall(r"`(.+?)`", cell)}
+
+
+DOCUMENTED = documented_defaults()
+
+
+def test_every_key_of_the_pipeline_file_is_documented_and_no_other() -> None:
+    assert set(DOCUMENTED) == set(KEYS)
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, default in KEYS.items() if isinstance(default, timedelta | int | str)]
+)
+def test_a_documented_default_is_that_of_the_code(key: str) -> None:
+    default, documented = KEYS[key], DOCUMENTED[key]
+    if isinstance(default, timedelta):
+        assert parse_duration(documented) == default
+    elif isinstance(default, bool):
+        assert documented == str(default).lower()
+    elif isinstance(default, int):
+        assert parse_size(int(documented) if documented.isdigit() else documented) == default
+    else:
+        assert documented == default
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/pipeline-file.md"])
+def test_a_pipeline_file_that_is_shown_is_accepted(document: str, tmp_path: Path) -> None:
+    blocks = re.findall(
+        r"^ *```yaml\n(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL | re.MULTILINE
+    )
+    assert blocks
+    for block in blocks:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(textwrap.dedent(block))
+        assert load_pipeline(path).datacenters
+
+
+def test_the_adapters_that_are_shown_work() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    shown: dict[str, Any] = {}
+    exec(block, shown)
+    foreign, primary = pa.table({"position": [2]}), pa.table({"text": ["garden"]})
+    both = {"query": ["garden"], "position": [2]}
+    assert shown["my_adapter"].combine(foreign, primary).table.to_pydict() == both
+    assert shown["MyArrowAdapter"]().combine(foreign, primary).to_pydict() == both
+
+
+@pytest.mark.parametrize("document", names(DOCUMENTS))
+def test_every_relative_link_leads_somewhere(document: str) -> None:
+    path = ROOT / document
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    relative = [target for target in targets if "://" not in target]
+    assert [target for target in relative if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", names(DOCUMENTS))
+def test_every_source_file_that_a_document_names_exists(document: str) -> None:
+    pattern = r"`((?:photon|jobs|tests|bench|examples|infra|docs|orchestration)/[\w/.-]*\w\.\w+)`"
+    named = set(re.findall(pattern, (ROOT / document).read_text()))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+@pytest.mark.parametrize("document", names(DOCUMENTS))
+def test_every_command_that_a_document_shows_exists(document: str) -> None:
+    text = (ROOT / document).read_text()
+    code = "\n".join(re.findall(r"`[^`\n]+`|^    .+$", text, flags=re.MULTILINE)).replace("`", "")
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    made = [words.split("#")[0].split() for words in re.findall(r"^ *make (.+)$", code, flags=re.MULTILINE)]
+    assert {word for words in made for word in words if "=" not in word} <= targets
+    assert set(re.findall(r"^ *(?:\.venv/bin/)?photon ([a-z]+)", code, flags=re.MULTILINE)) <= set(COMMANDS)
+
+
+def test_the_readme_shows_every_command_and_every_make_target_that_is_helped() -> None:
+    assert [name for name in COMMANDS if f"photon {name}" not in README] == []
+    helped = re.findall(r'@echo "make ([a-z-]+)', (ROOT / "Makefile").read_text())
+    assert [target for target in helped if not re.search(rf"\bmake {target}\b(?!-)", README)] == []
+
+
+def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert [point for point in FAULT_POINTS if f"`{point}`" not in text] == []
+
+
+def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
+    source = (ROOT / "photon" / "cli" / "output.py").read_text()
+    expected = source[source.index("def expected_errors") :]
+    errors = set(re.findall(r"\b([A-Z]\w+)\b", " ".join(re.findall(r" import (.*)", expected))))
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    assert errors
+    assert sorted(error for error in errors if f"`{error}`" not in operations) == []
+
+
+def test_decision_records_are_numbered_without_a_gap_and_have_all_parts() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    parts = ("## Decision", "## Reasons", "## Rejected", "## Consequences")
+    for record in records:
+        text = record.read_text()
+        assert [part for part in parts if part not in text] == [], record.name
