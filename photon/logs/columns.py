@@ -56,7 +56,7 @@ def parse_columns(
         for row in misfits:
             text = texts[row].as_py()
             failures.setdefault(row, f"column {name!r}: {_shorten(text)} is not a value of type {declared}")
-    return ParsedColumns(_blank_rows(pa.table(typed), failures), failures)
+    return ParsedColumns(_table(typed, len(raws), failures), failures)
 
 
 def _csv_columns(
@@ -65,7 +65,8 @@ def _csv_columns(
     tsv = log.format == "tsv"
     names = _unique(header_names(header, tsv))
     if len(names) > limits.columns:
-        return {}, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
+        nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(raws), pa.string()))
+        return nothing, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
     texts = read_csv_lines(pa.array(raws, pa.binary()), len(names), range(len(names)), tsv)
     return dict(zip(names, texts.columns, strict=True)), dict(texts.failures)
 
@@ -147,9 +148,9 @@ def _shorten(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "...")
 
 
-def _blank_rows(table: pa.Table, failures: Mapping[int, str]) -> pa.Table:
-    """The table with nulls alone in the rows that failed."""
-    if not failures:
-        return table
-    rows = pa.array([None if row in failures else row for row in range(table.num_rows)], pa.int64())
-    return table.take(rows)
+def _table(columns: Mapping[str, pa.Array], row_count: int, failures: Mapping[int, str]) -> pa.Table:
+    """The columns as a table, with nulls alone in the rows that failed."""
+    if not columns:  # a table knows its length without any
+        return pa.table({"": pa.nulls(row_count)}).select([])
+    rows = pa.array([None if row in failures else row for row in range(row_count)], pa.int64())
+    return pa.table(dict(columns)).take(rows) if failures else pa.table(dict(columns))

@@ -19,7 +19,6 @@ from photon.logs.lines import BLANK, LineTexts, concat_texts, join_lines
 
 _SMALLEST_BLOCK = 64  # below it, one by one is as quick as another attempt on half of it
 _DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
-_LONG_NUMBER = r"[0-9.]{36}"  # pyarrow 26 takes 39 digits and more for some other number, without an error
 _TOO_DEEP = f"not valid JSON: nested more than {_DEEPEST} levels deep"
 _QUICK_DECIMAL = pa.decimal128(38, 9)
 
@@ -139,9 +138,6 @@ def _read_block(raws: pa.Array, names: Sequence[str], valued: Collection[str]) -
     schema = _guess_schema(raws[0].as_py(), names, valued)
     if schema is None:
         return None
-    has_decimals = any(map(pa.types.is_decimal, schema.types))
-    if has_decimals and pc.any(pc.match_substring_regex(raws, _LONG_NUMBER)).as_py():
-        return None
     try:
         table = pyarrow_json.read_json(
             pa.BufferReader(data),
@@ -157,10 +153,9 @@ def _read_block(raws: pa.Array, names: Sequence[str], valued: Collection[str]) -
 
 
 def _is_plain(raws: pa.Array, data: bytes) -> bool:
-    """Each line in braces, not deeply nested, and none of the words for numbers on which parsers differ."""
+    """Each line in braces, not deeply nested, without what parsers see differently."""
     return bool(
-        b"NaN" not in data
-        and b"Inf" not in data
+        b"Inf" not in data  # a number to pyarrow, to Python only as Infinity
         and pc.all(pc.starts_with(raws, b"{")).as_py()
         and pc.all(pc.ends_with(raws, b"}")).as_py()
         and (_is_flat(raws, data) or _most(raws, b"[") + _most(raws, b"{") <= _DEEPEST)

@@ -46,7 +46,13 @@ def test_a_time_beyond_the_years_1_to_9999_is_null(text):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("0" * 5000 + "7", 7), ("7." + "0" * 5000, 7), ("-7." + "0" * 5000 + "1", -8), ("7" * 5000, None)],
+    [
+        ("0" * 5000 + "7", 7),
+        (str(2**128 + 7), None),
+        ("7." + "0" * 5000, 7),
+        ("-7." + "0" * 5000 + "1", -8),
+        ("7" * 5000, None),
+    ],
 )
 def test_no_number_is_too_long_to_be_told(text, expected):
     assert parse_times(pa.array([text]), "us").to_pylist() == [expected]
