@@ -1,0 +1,139 @@
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pytest
+
+from photon.logs.columns import ParsedColumns, parse_columns
+from photon.pipeline import ForeignLog, Limits
+
+
+def parse(raws: list[bytes], header: bytes = b"", most_columns: int = 1000, **log: object) -> ParsedColumns:
+    settings = {
+        "files": "*",
+        "format": "csv" if header else "jsonl",
+        "id": "id",
+        "key": "key",
+        "time": "ts",
+        **log,
+    }
+    return parse_columns(raws, header, ForeignLog(**settings), Limits(columns=most_columns))
+
+
+TYPES = {
+    "i": "int64",
+    "f": "float64",
+    "b": "bool",
+    "t": "timestamp_us",
+    "d": "date",
+    "x": "binary",
+    "s": "string",
+}
+
+
+def test_undeclared_columns_are_text_as_it_stands():
+    parsed = parse([b"1,NA,,007", b'"a,b",null, ,1e3'], b"id,a,b,c")
+    assert parsed.table.to_pylist() == [
+        {"id": "1", "a": "NA", "b": "", "c": "007"},
+        {"id": "a,b", "a": "null", "b": " ", "c": "1e3"},
+    ]
+    assert parsed.failures == {}
+
+
+def test_declared_columns_have_their_type():
+    row = b"-5,1.5,true,2024-02-29T12:00:00.5Z,2024-02-29,abc,text"
+    parsed = parse([row], b"i,f,b,t,d,x,s", columns=TYPES)
+    assert parsed.table.to_pylist() == [
+        {
+            "i": -5,
+            "f": 1.5,
+            "b": True,
+            "t": datetime(2024, 2, 29, 12, 0, 0, 500_000, UTC),
+            "d": date(2024, 2, 29),
+            "x": b"abc",
+            "s": "text",
+        }
+    ]
+
+
+def test_a_timestamp_may_be_a_number_of_the_logs_unit():
+    parsed = parse([b"1500", b"1970-01-01T00:00:01"], b"t", columns={"t": "timestamp_us"}, time_unit="ms")
+    assert [time.timestamp() for time in parsed.table["t"].to_pylist()] == [1.5, 1.0]
+
+
+def test_an_empty_text_of_a_declared_type_is_null_but_stays_text_and_binary():
+    parsed = parse([b",,,,,,"], b"i,f,b,t,d,x,s", columns=TYPES)
+    assert parsed.table.to_pylist() == [
+        {"i": None, "f": None, "b": None, "t": None, "d": None, "x": b"", "s": ""}
+    ]
+    assert parsed.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "type"),
+    [
+        ("i", "abc", "int64"),
+        ("i", "1.5", "int64"),
+        ("i", "9223372036854775808", "int64"),
+        ("f", "1,5", "float64"),
+        ("b", "maybe", "bool"),
+        ("t", "yesterday", "timestamp_us"),
+        ("d", "2023-02-29", "date"),
+    ],
+)
+def test_a_value_that_does_not_fit_fails_its_row_alone(column, text, type):
+    parsed = parse([b"", f'"{text}"'.encode(), b""], column.encode(), columns={column: type})
+    assert parsed.failures == {1: f"column {column!r}: {text!r} is not a value of type {type}"}
+    assert parsed.table.num_rows == 3
+
+
+def test_a_row_that_failed_is_null_in_every_column():
+    parsed = parse([b"a,1", b"b,x", b"c"], b"id,i", columns={"i": "int64"})
+    assert parsed.table.to_pylist() == [{"id": "a", "i": 1}, {"id": None, "i": None}, {"id": None, "i": None}]
+    assert parsed.failures[2] == "expected 2 columns, got 1"
+
+
+def test_header_names_that_come_again_get_a_number_also_in_other_case():
+    assert parse([b"1,2,3,4"], b"id,a,ID,a_2").table.column_names == ["id", "a", "ID_2", "a_2"]
+    assert parse([b"1,2,3"], b"a,a,a_2").table.column_names == ["a", "a_2", "a_2_2"]
+
+
+def test_columns_of_json_are_all_keys_and_missing_ones_are_null():
+    parsed = parse([b'{"a": "x", "b": 1.50}', b'{"c": true, "a": null}'], columns={"d": "int64"})
+    assert parsed.table.to_pylist() == [
+        {"a": "x", "b": "1.50", "c": None, "d": None},
+        {"a": None, "b": None, "c": "true", "d": None},
+    ]
+
+
+def test_nested_json_is_compact_text_with_its_numbers_as_they_were():
+    parsed = parse(['{"a": {"x": [1.0, -0, "ü\\n", null, true], "y": {}}, "b": "[1]"}'.encode()])
+    assert parsed.table.to_pylist() == [{"a": '{"x":[1.0,-0,"ü\\n",null,true],"y":{}}', "b": "[1]"}]
+
+
+def test_keys_of_json_that_differ_in_case_alone_are_one_column():
+    parsed = parse([b'{"Amount": "1"}', b'{"amount": "2"}'], columns={"amount": "int64"})
+    assert parsed.table.to_pylist() == [{"amount": 1}, {"amount": 2}]
+
+
+def test_more_columns_than_the_limit_fail():
+    parsed = parse([b'{"a": 1, "b": 2, "c": 3}', b'{"a": 1}'], most_columns=2)
+    assert parsed.failures == {0: "3 columns, more than 2 (limits.columns)"}
+    assert parsed.table.to_pylist() == [{"a": None}, {"a": "1"}]
+    parsed = parse([b"1,2,3"], b"a,b,c", most_columns=2)
+    assert parsed.failures == {0: "3 columns, more than 2 (limits.columns)"}
+    assert parsed.table.num_rows == 1
+
+
+def test_there_is_a_row_for_each_line_even_without_any_column():
+    parsed = parse([b"oops", b"oops"])
+    assert parsed.table.num_rows == 2
+    assert sorted(parsed.failures) == [0, 1]
+    assert parse([]).table.num_rows == 0
+
+
+def test_typed_columns_of_many_rows_keep_the_good_values_beside_the_bad():
+    raws = [str(i).encode() if i % 7 else b"bad" for i in range(500)]
+    parsed = parse(raws, b"i", columns={"i": "int64"})
+    assert set(parsed.failures) == set(range(0, 500, 7))
+    assert parsed.table["i"].to_pylist() == [i if i % 7 else None for i in range(500)]
+    assert parsed.table.schema.field("i").type == pa.int64()
