@@ -142,7 +142,9 @@ def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> Out
         case "free" | "beyond horizon" if fresh.outcome == "no primary":
             return "unjoinable"
         case "beyond horizon":
-            return Missing("its time lies beyond the registry's horizon, and it neither waits nor is recorded")
+            return Missing(
+                "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
+            )
     if waits_somewhere:
         return "pending"
     reason = f"; the adapter now fails on it: {fresh.reason}" if fresh.outcome == "fails" else ""

@@ -39,7 +39,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "duplicate_rows": Meaning(
         "ids with more than one row over all tables that count",
-        "keep the files of both tables for analysis and read with the duplicates left out: the promise of one "
+        "keep the files of both tables for analysis and read without the duplicates: the promise of one "
         "row an id is broken; look at both rows with photon trace",
     ),
     "row_without_event": Meaning(

@@ -69,5 +69,6 @@ def _waiting(state: DispatcherState) -> pa.Table:
     columns = list(zip(*state.waiting_events(), strict=True)) or [(), (), (), ()]
     files, offsets, ids, statuses = columns
     given_up = [status == "unjoinable" for status in statuses]
-    arrays = [pa.array(values, f.type) for values, f in zip((files, offsets, ids, given_up), WAITING_COLUMNS)]
+    values = (files, offsets, ids, given_up)
+    arrays = [pa.array(column, f.type) for column, f in zip(values, WAITING_COLUMNS, strict=True)]
     return pa.table(arrays, schema=WAITING_COLUMNS)

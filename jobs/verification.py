@@ -1,0 +1,263 @@
+"""Verification as a Spark program: every foreign record classified from raw logs and tables.
+
+Runs the queries of `jobs.verification_queries` and makes a report of what comes back: counts, and a few
+examples of what is wrong. Records stay in Spark. What facts mean is decided in `photon.verification`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.session import build_session, stop_session
+from jobs.verification_queries import (
+    LOST,
+    OPEN,
+    PLACE,
+    classified,
+    compared,
+    foreign_records,
+    primary_records,
+    rows_that_count,
+    settled,
+    wanted_primaries,
+    with_event,
+)
+from photon.logs.files import Side
+from photon.pipeline import Pipeline
+from photon.registry.interface import RegistryUnavailable
+from photon.verification import Fact
+from photon.verification_report import (
+    DatacenterReport,
+    Example,
+    Finding,
+    FindingKind,
+    Unverified,
+    VerificationReport,
+)
+from photon.verification_scope import Scope, open_scope
+from photon.verification_tasks import BATCH_ROWS, TaskScope
+
+Progress = Callable[[str], None]
+
+
+def verify(
+    pipeline: Pipeline,
+    datacenters: Sequence[str],
+    progress: Progress = lambda text: None,
+    session: SparkSession | None = None,
+) -> VerificationReport:
+    """Verify the windows of `datacenters` against the tables of all; in a session of its own, if need be.
+
+    RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable: then nothing is known.
+    """
+    scope = open_scope(pipeline, datacenters)
+    progress("starting Spark")
+    used = session or build_session(f"photon verify {pipeline.name}")
+    used.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
+    verification = Verification(used, scope, progress)
+    try:
+        return verification.report()
+    finally:
+        verification.forget()
+        if session is None:
+            stop_session(used)
+
+
+@dataclass(frozen=True)
+class LostFile:
+    """A log file that can't be read again, and its number."""
+
+    datacenter: str
+    number: int
+    file: Unverified
+
+
+class Verification:
+    """One verification under way. What several queries need is kept until `forget`."""
+
+    def __init__(self, session: SparkSession, scope: Scope, progress: Progress) -> None:
+        self._session = session
+        self._scope = scope
+        self._progress = progress
+        self._examples = scope.pipeline.verification.examples
+        self._kept: list[DataFrame] = []
+        self._findings: dict[str, list[Finding]] = {name: [] for name in scope.selected}
+
+    def forget(self) -> None:
+        """Free what was kept."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def report(self) -> VerificationReport:
+        """Run everything."""
+        session, scope, tasks = self._session, self._scope, self._task_scope()
+        time_in_id = scope.pipeline.foreign.time_in_id
+        self._progress("reading the foreign logs and classifying their records")
+        read = foreign_records(session, scope, tasks)
+        if time_in_id:
+            read = self._keep(read)
+        rows = self._keep(with_event(rows_that_count(session, scope), read, time_in_id))
+        records = self._keep(classified(session, scope, read, rows))
+        classes = _counts(records.where(F.col("class") != LOST), "class")
+        lost = _lost_files(records.where(F.col("class") == LOST), "foreign")
+
+        self._progress("looking for the primary events of what is joined, unjoinable or open")
+        primaries = self._keep(wanted_primaries(primary_records(session, scope, tasks), records))
+        lost += _lost_files(primaries.where("lost_path is not null"), "primary")
+
+        self._progress("deciding on records that no table has")
+        decided = self._keep(settled(session, scope, records, primaries, tasks))
+        _require_registry(decided)
+        classes += _counts(decided.where("facts = 0"), "outcome")
+        self._find_unsettled(decided)
+
+        self._progress("comparing rows with joins made afresh")
+        verdicts = self._keep(compared(session, scope, records, primaries, tasks))
+        not_compared = self._find_differences(verdicts, lost)
+        self._find_rows_without_event(records, rows, lost)
+        self._find_duplicate_rows(rows)
+        if time_in_id:
+            self._find_same_ids(records)
+        by_datacenter = rows.groupBy("datacenter").count().collect()
+        row_counts = Counter({row["datacenter"]: row["count"] for row in by_datacenter})
+        rows_compared = _sums(_counts(verdicts, "verdict"))
+        reports = {
+            name: DatacenterReport(
+                classes={c: n for (where, c), n in classes.items() if where == name and c != OPEN},
+                findings=tuple(self._findings[name]),
+                unverified=tuple(item.file for item in lost if item.datacenter == name),
+                rows=row_counts[name],
+                rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
+                notes=tuple(scope.notes(name)),
+            )
+            for name in scope.selected
+        }
+        return VerificationReport(reports, rows=row_counts.total())
+
+    def _task_scope(self) -> TaskScope:
+        scope = self._scope
+        windows = scope.windows.items()
+        tables = scope.tables.items()
+        return TaskScope(
+            pipeline=scope.pipeline,
+            address=scope.address,
+            epochs=scope.epochs,
+            headers={(name, n): t.file.header for name, window in windows for n, t in window.files.items()},
+            row_schemas={name: at.schema for (name, table), at in tables if table == "joined_events"},
+            requeued={name: window.requeued for name, window in windows},
+        )
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        # On disk too: records may be more than memory.
+        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    # -- findings
+
+    def _find(self, kind: FindingKind, cases: DataFrame) -> None:
+        """Report cases: rows with datacenter, event_id, where, detail."""
+        for row in cases.groupBy("datacenter").count().collect():
+            datacenter = row["datacenter"]
+            if datacenter not in self._findings:
+                continue
+            some = cases.where(F.col("datacenter") == datacenter).orderBy("event_id", "where")
+            examples = tuple(_example(case) for case in some.limit(self._examples).collect())
+            self._findings[datacenter].append(Finding(kind, row["count"], examples))
+
+    def _find_unsettled(self, decided: DataFrame) -> None:
+        where = F.format_string("%d:%d", "file", "offset").alias("where")
+        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "facts")
+        self._find("missing", cases.where("outcome = 'missing'"))
+        joinable = cases.where("outcome = 'joinable'")
+        given_up = F.col("facts").bitwiseAND(F.lit(int(Fact.GIVEN_UP))) != 0
+        self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up))
+        self._find("unjoinable_but_joinable", joinable.where(~given_up))
+
+    def _find_differences(self, verdicts: DataFrame, lost: Sequence[LostFile]) -> Counter[str]:
+        """Report rows that differ; how many could not be compared, because their primary is gone."""
+        gone = [(item.datacenter, item.number) for item in lost]
+        can_not = F.lit(False)
+        for datacenter, number in gone:
+            can_not |= (F.col("datacenter") == datacenter) & (F.col("primary_file") == number)
+        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | can_not)
+        where = F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
+        cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
+        self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
+        return _sums(_counts(verdicts.where(can_not), "verdict"))
+
+    def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, lost: Sequence[LostFile]) -> None:
+        """Report rows at whose place in the raw logs their event is not; where that place can be read."""
+        expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
+        for item in lost:
+            expected = expected.where(
+                ~((F.col("datacenter") == item.datacenter) & (F.col("file") == item.number))
+            )
+        present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
+        without = expected.join(present, [*PLACE, "event_id"], "left_anti")
+        where = F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
+        detail = F.lit("no record of this id begins there").alias("detail")
+        self._find("row_without_event", without.select("datacenter", "event_id", where, detail))
+
+    def _find_duplicate_rows(self, rows: DataFrame) -> None:
+        """Report events with several rows, each in the first selected datacenter that has one."""
+        mine = F.col("datacenter").isin(list(self._scope.selected))
+        place = F.concat("datacenter", F.lit(" batch "), "batch", F.lit(" occurrence "), "occurrence")
+        grouped = rows.groupBy("event").agg(
+            F.count("*").alias("rows"),
+            F.min(F.when(mine, F.col("datacenter"))).alias("datacenter"),
+            F.first("event_id").alias("event_id"),
+            F.concat_ws("; ", F.sort_array(F.collect_list(place))).alias("where"),
+        )
+        detail = F.concat("rows", F.lit(" rows")).alias("detail")
+        cases = grouped.where("rows > 1").select("datacenter", "event_id", "where", detail)
+        self._find("duplicate_rows", cases.where(F.col("datacenter").isNotNull()))
+
+    def _find_same_ids(self, records: DataFrame) -> None:
+        known = records.where(F.col("event_id").isNotNull())
+        events = F.count_distinct("event")
+        times = F.concat_ws(", ", F.sort_array(F.collect_set(F.col("time_us").cast("string"))))
+        grouped = known.groupBy("datacenter", "event_id").agg(events.alias("events"), times.alias("times"))
+        detail = F.concat(F.lit("times in microseconds: "), "times").alias("detail")
+        where = F.lit("raw logs").alias("where")
+        cases = grouped.where("events > 1").select("datacenter", "event_id", where, detail)
+        self._find("same_id_two_times", cases)
+
+
+def _counts(frame: DataFrame, column: str) -> Counter[tuple[str, str]]:
+    """How many rows there are, by datacenter and the value of a column."""
+    counted = frame.groupBy("datacenter", column).count().collect()
+    return Counter({(row["datacenter"], row[column]): row["count"] for row in counted})
+
+
+def _sums(counts: Counter[tuple[str, str]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for (datacenter, _), count in counts.items():
+        sums[datacenter] += count
+    return sums
+
+
+def _lost_files(lost: DataFrame, side: Side) -> list[LostFile]:
+    grouped = lost.groupBy("datacenter", "file", F.col("lost_path").alias("path")).agg(
+        F.sum("lost_bytes").alias("bytes"), F.first("lost_reason").alias("reason")
+    )
+    return [
+        LostFile(row["datacenter"], row["file"], Unverified(row["path"], side, row["bytes"], row["reason"]))
+        for row in grouped.orderBy("datacenter", "path").collect()
+    ]
+
+
+def _require_registry(decided: DataFrame) -> None:
+    """RegistryUnavailable if it did not answer for some: they might be too old, or held."""
+    row = decided.where("outcome = 'unavailable'").select("detail").first()
+    if row is not None:
+        raise RegistryUnavailable(row["detail"])
+
+
+def _example(case: Row) -> Example:
+    return Example(case["event_id"], case["where"], case["detail"])

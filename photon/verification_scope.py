@@ -1,0 +1,108 @@
+"""What one verification looks at, fixed before it begins: windows, versions of tables, epochs.
+
+Reads states, tables' logs and the registry's register; no log file and no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from photon.dispatcher.window import Window, read_window
+from photon.logs.files import Side
+from photon.logs.rereading import Stretch, stretches_of
+from photon.output import TABLE_COLUMNS, OutputTable, TableName, app_id
+from photon.pipeline import Pipeline
+from photon.registry.address import RegistryAddress
+from photon.registry.init import find_registry
+from photon.registry.open import open_register
+from photon.registry.register import EpochRecord
+from photon.verification import EpochStanding
+
+
+@dataclass(frozen=True)
+class TableAt:
+    """One Delta table at one version."""
+
+    folder: Path
+    version: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The scope of a verification. `selected` are the datacenters whose records are classified."""
+
+    pipeline: Pipeline
+    selected: Sequence[str]
+    address: RegistryAddress
+    windows: Mapping[str, Window]
+    tables: Mapping[tuple[str, TableName], TableAt]  # without those that do not exist
+    epochs: Mapping[str, EpochStanding]
+
+    @property
+    def retired(self) -> list[str]:
+        """Epochs whose rows do not count (protocol E2)."""
+        return [epoch for epoch, standing in self.epochs.items() if standing.state == "retired"]
+
+    @property
+    def has_earlier_epochs(self) -> bool:
+        """Whether any table may have rows of an epoch whose file numbers mean nothing any more."""
+        current = {window.epoch for window in self.windows.values()}
+        return any(epoch not in current for epoch in self.epochs)
+
+    @property
+    def to_classify(self) -> list[str]:
+        """The datacenters whose foreign logs are read.
+
+        Where ids carry their time, a row's time is that of its record, so all of them are.
+        """
+        return list(self.windows) if self.pipeline.foreign.time_in_id else list(self.selected)
+
+    def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
+        """What is read again of one log."""
+        piece_bytes = self.pipeline.verification.piece
+        files = self.windows[datacenter].of(side)
+        return [stretch for tracked in files for stretch in stretches_of(tracked, piece_bytes)]
+
+    def notes(self, datacenter: str) -> list[str]:
+        """What stands in the way of verifying a datacenter, in words."""
+        notes = [self.windows[datacenter].problem] if self.windows[datacenter].problem else []
+        known = any(epoch.datacenter == datacenter for epoch in self.epochs.values())
+        if known and (datacenter, "joined_events") not in self.tables:
+            lake = self.pipeline.datacenters[datacenter].lake
+            notes.append(
+                f"{lake}: no table of joined events, although this datacenter has joined: restore it"
+            )
+        return notes
+
+
+def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
+    """The scope as things stand. Windows first: what they say is done is then in the tables.
+
+    RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable.
+    """
+    windows = {name: read_window(place.state) for name, place in pipeline.datacenters.items()}
+    address = find_registry(pipeline)
+    tables: dict[tuple[str, TableName], TableAt] = {}
+    handles = {}
+    for datacenter, place in pipeline.datacenters.items():
+        for name in TABLE_COLUMNS:
+            table = OutputTable(place.lake, name)
+            if table.exists():
+                handle = handles[datacenter, name] = table.load()
+                schema = pa.schema(handle.schema().to_arrow())
+                tables[datacenter, name] = TableAt(table.folder, handle.version(), schema)
+    epochs = open_register(address).read().epochs
+
+    def standing(epoch: str, record: EpochRecord) -> EpochStanding:
+        handle = handles.get((record.datacenter, "joined_events"))
+        app = app_id(record.datacenter, epoch)
+        version = (handle.transaction_version(app) or 0) if handle is not None else 0
+        return EpochStanding(record.datacenter, record.state, version)
+
+    standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
+    return Scope(pipeline, tuple(selected), address, windows, tables, standings)
