@@ -73,10 +73,7 @@ def _endpoint(pipeline: Pipeline) -> EndpointAddress:
     endpoints = pipeline.registry.endpoints
     if endpoints == "local":
         return EndpointAddress(None, pipeline.registry_folder)
-    if len(endpoints) != 1:
-        raise RegistryMismatch(
-            f"{pipeline.file}: registry.endpoints names {len(endpoints)} endpoints; this version serves one."
-        )
+    assert len(endpoints) == 1, "the pipeline file is refused with more endpoints than are served"
     return EndpointAddress(endpoints[0].url, None, endpoints[0].region)
 
 

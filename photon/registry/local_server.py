@@ -41,6 +41,7 @@ PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ag
 LOG_TAIL_BYTES = 600
 
 _PR_SET_PDEATHSIG = 1
+_LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +233,8 @@ def _start_java(folder: Path) -> subprocess.Popen[bytes] | None:
         )
         deadline = time.monotonic() + START_SECONDS
         while java.poll() is None and time.monotonic() < deadline:
-            # Whoever else took the port may answer too: ours must be alive after the answer.
-            if answers(url) and java.poll() is None:
+            # Another one that took the port meanwhile may answer too.
+            if answers(url) and _listens(java.pid, port):
                 _write_running(folder, Running(url, java.pid, os.getpid()))
                 return java
             time.sleep(WAIT_POLL_SECONDS)
@@ -262,6 +263,24 @@ def _die_with_parent() -> None:
     """Have the kernel end the server when its supervisor is gone, however that went (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether it is this process that listens on the port (asked of Linux; elsewhere taken for granted)."""
+    if sys.platform != "linux":
+        return True
+    sockets: set[str] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
+        sockets |= {f"socket:[{row[9]}]" for row in rows if row[3] == _LISTEN and _port_of(row[1]) == port}
+    try:
+        return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False  # it ended, or closed a file, just now
+
+
+def _port_of(address: str) -> int:
+    return int(address.split(":")[1], 16)
 
 
 def _free_port() -> int:

@@ -72,6 +72,9 @@ class RegisterStore:
 
     def create(self, register: Register) -> Register:
         """Store the first register; if there is one already, that one stays and is returned."""
+        there = self.read_once()
+        if isinstance(there, Register):
+            return there
         return self._propose(lambda current: current or register)
 
     def change(self, change: Callable[[Register], Register]) -> Register:
@@ -106,7 +109,7 @@ class RegisterStore:
 
     def _propose(self, change: Change) -> Register:
         deadline = Deadline(self._clock, self._deadline_seconds)
-        counter = 1
+        counter = self._next_counter()
         while True:
             answer = self._round(change, ballot(counter, self._proposer))
             if isinstance(answer, Register):
@@ -119,6 +122,11 @@ class RegisterStore:
                 reason = answer.reason
             if not deadline.pause():
                 raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
+
+    def _next_counter(self) -> int:
+        """A counter above every ballot so far: a lower one would cost a round and a pause."""
+        (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+        return next_counter(reply for reply in replies if isinstance(reply, Stored))
 
     def _round(self, change: Change, own: str) -> Register | NoReply | int:
         """One classic round: the new register, or how many too few replied, or the counter to go above."""

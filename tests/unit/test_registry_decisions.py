@@ -1,0 +1,250 @@
+"""What replies mean, for 1, 3 and 5 endpoints: the table of protocol B, rule by rule."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+
+from photon.registry.decisions import (
+    ABSENT,
+    Inserted,
+    NeedsBallot,
+    OtherHolds,
+    Stored,
+    TokenReleased,
+    TokenWins,
+    TooFewReplies,
+    ballot,
+    chosen_value,
+    decide_fast,
+    decide_lookup,
+    fast_quorum,
+    majority,
+    next_counter,
+    outcome_of_commit,
+    recover,
+    value_to_commit,
+    value_to_release,
+)
+from photon.registry.interface import Holder
+from photon.registry.layout import Cleared, Held, Tombstone, encode_value, fast_value
+
+OWN, OTHER = "east:e:1#p:1:0", "west:e:1#p:1:0"
+A, B = fast_value(OWN), fast_value(OTHER)
+CLEARED = encode_value(Cleared("west"))
+FIRST, SECOND = ballot(1, "0" * 16), ballot(2, "0" * 16)
+
+
+def fast(value: str) -> Stored:
+    return Stored(value)
+
+
+def classic(value: str, at: str) -> Stored:
+    return Stored(value, accepted=at, promised=at)
+
+
+# -- quorums and ballots
+
+
+@pytest.mark.parametrize(("n", "q", "f"), [(1, 1, 1), (3, 2, 3), (5, 3, 4)])
+def test_quorums_are_those_of_the_protocol(n: int, q: int, f: int) -> None:
+    assert (majority(n), fast_quorum(n)) == (q, f)
+
+
+def test_a_ballot_sorts_by_its_counter_and_any_ballot_is_above_the_fast_round() -> None:
+    assert "" < ballot(9, "f" * 16) < ballot(10, "0" * 16) < ballot(10, "0" * 15 + "1")
+
+
+def test_the_next_ballot_is_above_all_that_were_promised_or_accepted() -> None:
+    seen = [ABSENT, classic(A, ballot(4, "a" * 16)), Stored(promised=ballot(7, "b" * 16))]
+    assert (next_counter(seen), next_counter([])) == (8, 1)
+
+
+# -- fast round (B2, B3)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_a_fast_quorum_of_inserts_wins_and_one_less_does_not(n: int) -> None:
+    f = fast_quorum(n)
+    assert decide_fast(OWN, [Inserted()] * f, n) == TokenWins()
+    assert decide_fast(OWN, [Inserted()] * (f - 1), n) != TokenWins()
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_an_own_copy_at_ballot_0_counts_as_an_insert(n: int) -> None:
+    replies = [fast(A), *[Inserted()] * (fast_quorum(n) - 1)]
+    assert decide_fast(OWN, replies, n) == TokenWins()
+
+
+def test_an_own_copy_under_a_ballot_is_left_to_a_classic_round() -> None:
+    assert decide_fast(OWN, [classic(A, FIRST)], 1) == NeedsBallot()
+
+
+def test_another_value_that_is_not_chosen_is_no_loss() -> None:
+    assert decide_fast(OWN, [fast(B), fast(B), Inserted()], 3) == NeedsBallot()
+
+
+def test_another_value_at_a_fast_quorum_is_a_loss() -> None:
+    assert decide_fast(OWN, [fast(B)] * 4, 5) == OtherHolds(Holder("west", OTHER))
+
+
+def test_another_value_at_a_majority_with_one_ballot_is_a_loss() -> None:
+    replies = [classic(B, FIRST), classic(B, FIRST), Inserted()]
+    assert decide_fast(OWN, replies, 3) == OtherHolds(Holder("west", OTHER))
+
+
+def test_another_value_at_different_ballots_is_not_known_to_be_chosen() -> None:
+    replies = [classic(B, FIRST), classic(B, SECOND), fast(B)]
+    assert decide_fast(OWN, replies, 3) == NeedsBallot()
+
+
+def test_one_cleared_copy_is_a_loss() -> None:
+    assert decide_fast(OWN, [fast(CLEARED), fast(B), Inserted()], 3) == OtherHolds(Holder("west", None))
+
+
+def test_a_tombstone_of_another_token_is_no_loss() -> None:
+    tombstone = encode_value(Tombstone((OTHER,)))
+    assert decide_fast(OWN, [classic(tombstone, FIRST)], 1) == NeedsBallot()
+
+
+def test_a_tombstone_of_ones_own_token_is_the_end_of_it() -> None:
+    tombstone = encode_value(Tombstone((OTHER, OWN)))
+    assert decide_fast(OWN, [classic(tombstone, FIRST)], 1) == TokenReleased()
+
+
+def test_a_promise_without_a_value_is_left_to_a_classic_round() -> None:
+    assert decide_fast(OWN, [Stored(promised=FIRST)], 1) == NeedsBallot()
+
+
+@pytest.mark.parametrize(("n", "answered"), [(1, 0), (3, 1), (5, 2)])
+def test_fewer_than_a_majority_of_answers_say_nothing(n: int, answered: int) -> None:
+    assert decide_fast(OWN, [Inserted()] * answered, n) == TooFewReplies()
+
+
+# -- lookup (B3, B8)
+
+
+@pytest.mark.parametrize(
+    ("replies", "n", "holder"),
+    [
+        ([ABSENT], 1, None),
+        ([fast(B)], 1, Holder("west", OTHER)),
+        ([classic(B, FIRST)], 1, Holder("west", OTHER)),
+        ([fast(CLEARED)], 1, Holder("west", None)),
+        ([classic(encode_value(Tombstone((OTHER,))), FIRST)], 1, None),
+        ([Stored(promised=FIRST)], 1, None),
+        ([fast(B), fast(B), ABSENT], 3, None),
+        ([fast(B), fast(B)], 3, None),
+        ([classic(B, FIRST), classic(B, FIRST)], 3, Holder("west", OTHER)),
+        ([], 1, TooFewReplies()),
+        ([fast(B)], 3, TooFewReplies()),
+    ],
+)
+def test_a_lookup_names_a_holder_only_if_he_is_chosen(
+    replies: list[Stored], n: int, holder: Holder | TooFewReplies | None
+) -> None:
+    assert decide_lookup(replies, n) == holder
+
+
+# -- recovery (B4, B6), exhaustively
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_any_majority_recovers_what_a_fast_round_has_chosen(n: int) -> None:
+    for stored in product([ABSENT, fast(A), fast(B)], repeat=n):
+        chosen = [value for value in (A, B) if stored.count(fast(value)) >= fast_quorum(n)]
+        for size in range(majority(n), n + 1):
+            for replies in combinations(stored, size):
+                if chosen:
+                    assert recover(replies, n) == chosen[0], (stored, replies)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_at_most_one_value_can_have_been_chosen_by_a_fast_round(n: int) -> None:
+    # Two values above the threshold would have no right answer.
+    for replies in range(majority(n), n + 1):
+        assert 2 * (replies + fast_quorum(n) - n) > replies
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_any_majority_recovers_what_a_classic_round_has_chosen(n: int) -> None:
+    possible = [ABSENT, fast(A), fast(B), classic(B, FIRST), classic(A, SECOND)]
+    for stored in product(possible, repeat=n):
+        if stored.count(classic(A, SECOND)) < majority(n):
+            continue
+        for replies in combinations(stored, majority(n)):
+            assert recover(replies, n) == A, (stored, replies)
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_chosen_value_that_some_endpoints_have_cleared_is_recovered_as_cleared_or_held(n: int) -> None:
+    for stored in product([ABSENT, fast(B), fast(CLEARED), fast(A)], repeat=n):
+        copies = stored.count(fast(B)) + stored.count(fast(CLEARED))
+        if copies < fast_quorum(n):
+            continue
+        for size in range(majority(n), n + 1):
+            for replies in combinations(stored, size):
+                expected = CLEARED if fast(CLEARED) in replies else B
+                assert recover(replies, n) == expected, (stored, replies)
+
+
+def test_a_value_counts_over_the_real_number_of_replies() -> None:
+    # 3 of 4 replies may be a fast quorum of 4 of 5; 3 of 5 can't be.
+    assert recover([fast(A)] * 3 + [fast(B)], 5) == A
+    assert recover([fast(A)] * 3 + [fast(B)] * 2, 5) is None
+
+
+def test_the_highest_ballot_beats_any_number_of_older_copies() -> None:
+    assert recover([classic(A, SECOND), classic(B, FIRST), classic(B, FIRST)], 5) == A
+
+
+def test_the_cleared_copy_beats_the_token_at_the_same_ballot() -> None:
+    assert recover([classic(B, FIRST), classic(CLEARED, FIRST)], 3) == CLEARED
+
+
+def test_what_is_proven_chosen_is_what_any_majority_recovers() -> None:
+    possible = [ABSENT, fast(A), fast(B), classic(A, FIRST)]
+    for stored in product(possible, repeat=3):
+        value = chosen_value(stored, 3)
+        if value is not None:
+            for replies in combinations(stored, 2):
+                assert recover(replies, 3) == value, (stored, replies)
+
+
+# -- what is proposed (B5)
+
+
+def test_a_commit_takes_a_free_id_and_one_that_another_token_left() -> None:
+    assert value_to_commit(None, OWN) == Held(OWN)
+    assert value_to_commit(encode_value(Tombstone((OTHER,))), OWN) == Held(OWN, (OTHER,))
+
+
+@pytest.mark.parametrize("value", [Held(OTHER), Held(OWN), Cleared("west"), Tombstone((OWN,))])
+def test_a_commit_leaves_every_other_value_as_it_is(value: Held | Cleared | Tombstone) -> None:
+    assert value_to_commit(encode_value(value), OWN) == value
+
+
+@pytest.mark.parametrize(
+    ("current", "proposed"),
+    [
+        (None, Tombstone((OWN,))),
+        (Held(OWN), Tombstone((OWN,))),
+        (Held(OWN, (OTHER,)), Tombstone((OTHER, OWN))),
+        (Tombstone((OTHER,)), Tombstone((OTHER, OWN))),
+        (Tombstone((OWN, OTHER)), Tombstone((OTHER, OWN))),
+        (Held(OTHER), Held(OTHER)),
+        (Cleared("east"), Cleared("east")),
+    ],
+)
+def test_a_release_leaves_a_tombstone_that_remembers_every_released_token(
+    current: Held | Cleared | Tombstone | None, proposed: Held | Cleared | Tombstone
+) -> None:
+    assert value_to_release(encode_value(current) if current else None, OWN) == proposed
+
+
+def test_a_chosen_value_says_who_won() -> None:
+    assert outcome_of_commit(Held(OWN), OWN) == TokenWins()
+    assert outcome_of_commit(Held(OTHER), OWN) == OtherHolds(Holder("west", OTHER))
+    assert outcome_of_commit(Cleared("east"), OWN) == OtherHolds(Holder("east", None))
+    assert outcome_of_commit(Tombstone((OWN,)), OWN) == TokenReleased()

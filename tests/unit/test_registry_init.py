@@ -1,0 +1,182 @@
+"""Making and finding registries, and what is refused; on DynamoDB Local, started on demand."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.clock import SystemClock
+from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.registry.address import RegistryAddress
+from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
+from photon.registry.init import DIRECTORY, RegistryMissing, find_registry, init_registry
+from photon.registry.interface import (
+    Claim,
+    EventKey,
+    Lost,
+    RegistryMismatch,
+    RegistryUnavailable,
+    Unknown,
+    Won,
+)
+from photon.registry.layout import ItemKey
+from photon.registry.local_server import local_server
+from photon.registry.open import close_registries, open_register, open_registry
+
+EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+QUICK = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with local_server(tmp_path_factory.mktemp("dynamodb")) as started:
+        yield started
+
+
+@pytest.fixture
+def client(url: str) -> Any:
+    made = dynamodb_client(url, "local", timedelta(seconds=10), 4)
+    yield made
+    for table in made.list_tables()["TableNames"]:
+        made.delete_table(TableName=table)
+
+
+@pytest.fixture(autouse=True)
+def everything_closed() -> Iterator[None]:
+    yield
+    close_registries()
+
+
+def pipeline(url: str, name: str = "events", time_in_id: bool = False) -> Pipeline:
+    foreign = ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t", time_in_id=time_in_id)
+    return Pipeline(
+        name=name,
+        file=Path("/nowhere/events.yaml"),
+        datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
+        foreign=foreign,
+        registry=Registry(endpoints=(Endpoint(url=url),), deadline=QUICK),
+    )
+
+
+def is_there(client: Any, address: RegistryAddress) -> bool:
+    return address.table in client.list_tables()["TableNames"]
+
+
+@pytest.mark.server
+def test_a_registry_that_was_never_made_is_missing_and_not_made_by_looking(url: str, client: Any) -> None:
+    with pytest.raises(RegistryMissing, match=r"photon registry init /nowhere/events\.yaml"):
+        find_registry(pipeline(url))
+    assert client.list_tables()["TableNames"] == []
+
+
+@pytest.mark.server
+def test_a_registry_that_was_made_is_found(url: str, client: Any) -> None:
+    made = init_registry(pipeline(url), SystemClock())
+    assert find_registry(pipeline(url)) == made
+    assert is_there(client, made)
+
+
+@pytest.mark.server
+def test_making_it_again_returns_the_same_one(url: str, client: Any) -> None:
+    made = init_registry(pipeline(url), SystemClock())
+    assert init_registry(pipeline(url), SystemClock()) == made
+
+
+@pytest.mark.server
+def test_of_many_inits_at_once_one_wins_and_leaves_no_table_of_the_others(url: str, client: Any) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        made = set(pool.map(lambda _: init_registry(pipeline(url), SystemClock()), range(6)))
+    (address,) = made
+    assert sorted(client.list_tables()["TableNames"]) == sorted([address.table, DIRECTORY])
+
+
+@pytest.mark.server
+def test_each_pipeline_has_a_table_of_its_own(url: str, client: Any) -> None:
+    one, other = (init_registry(pipeline(url, name), SystemClock()) for name in ("one", "one-more"))
+    assert one.table != other.table
+    assert find_registry(pipeline(url, "one")) == one
+
+
+@pytest.mark.server
+def test_other_settings_of_ids_are_refused_with_the_remedy(url: str, client: Any) -> None:
+    init_registry(pipeline(url), SystemClock())
+    for attempt in (find_registry, lambda p: init_registry(p, SystemClock())):
+        with pytest.raises(RegistryMismatch, match="Put those settings back"):
+            attempt(pipeline(url, time_in_id=True))
+
+
+@pytest.mark.server
+def test_a_register_of_another_pipeline_is_refused(url: str, client: Any) -> None:
+    address = init_registry(pipeline(url), SystemClock())
+    entry = {"p": {"S": "pipeline"}, "s": {"S": "other"}, "t": {"S": address.table}}
+    client.put_item(TableName=DIRECTORY, Item=entry)
+    with pytest.raises(RegistryMismatch, match="belongs to the pipeline events"):
+        find_registry(pipeline(url, "other"))
+
+
+@pytest.mark.server
+def test_a_table_that_is_gone_is_an_endpoint_that_is_down(url: str, client: Any) -> None:
+    address = init_registry(pipeline(url), SystemClock())
+    registry = open_registry(address)
+    registry.commit([Claim(EventKey("a"), EAST)])
+    client.delete_table(TableName=address.table)
+    assert isinstance(registry.commit([Claim(EventKey("a"), EAST)])[0], Unknown)
+    with pytest.raises(RegistryUnavailable):
+        find_registry(pipeline(url))
+    assert not is_there(client, address)
+
+
+@pytest.mark.server
+def test_an_endpoint_that_refuses_connections_is_unavailable() -> None:
+    with pytest.raises(RegistryUnavailable):
+        find_registry(pipeline("http://127.0.0.1:1"))
+
+
+@pytest.mark.server
+def test_ids_that_carry_their_time_have_a_horizon_ahead_of_now(url: str, client: Any) -> None:
+    clock = SystemClock()
+    register = open_register(init_registry(pipeline(url, time_in_id=True), clock)).read()
+    assert register.horizon_us is not None
+    assert register.horizon_us > clock.now_us()
+    assert [config.shards for config in register.configs] == [16]
+
+
+def register_in_a_process(pickled: bytes, results: Any) -> None:
+    registry = open_registry(pickle.loads(pickled))
+    results.put(registry.commit([Claim(EventKey("a"), WEST)])[0])
+    close_registries()
+
+
+@pytest.mark.server
+def test_another_process_opens_the_registry_from_its_pickled_address(url: str, client: Any) -> None:
+    address = init_registry(pipeline(url), SystemClock())
+    assert open_registry(address).commit([Claim(EventKey("a"), EAST)]) == [Won()]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=register_in_a_process, args=(pickle.dumps(address), results))
+    process.start()
+    outcome = results.get(timeout=60)
+    process.join()
+    assert isinstance(outcome, Lost)
+    assert outcome.holder.token == EAST
+
+
+@pytest.mark.server
+def test_a_key_that_the_endpoint_refuses_does_not_hold_up_the_others(url: str, client: Any) -> None:
+    from photon.registry.acceptor import Done, Insert, NoReply
+
+    address = init_registry(pipeline(url), SystemClock())
+    acceptor = DynamoAcceptor(address.table, lambda: client)
+    too_long, fine = Insert(ItemKey("p", "k" * 3_000), EAST), Insert(ItemKey("p", "k"), EAST)
+    refused, done = acceptor.insert([too_long, fine])
+    assert isinstance(refused, NoReply)
+    assert "ValidationError" in refused.reason
+    assert done == Done()

@@ -1,0 +1,182 @@
+"""DynamoDB Local on demand: started once, shared, restarted when it died, never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from photon.fetch import JavaMissing
+from photon.registry import local_server as module
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.local_server import LocalServer, Running, answers, local_server, running_server
+
+HOLD_FOR_EVER = """
+import sys, time
+from pathlib import Path
+from photon.registry.local_server import LocalServer
+server = LocalServer(Path(sys.argv[1]))
+print(server.ensure(), flush=True)
+time.sleep(600)
+"""
+
+
+def soon(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether something becomes true: other processes are watched, which no clock of ours moves."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def running(folder: Path) -> Running:
+    found = running_server(folder)
+    assert found is not None
+    return found
+
+
+def user(folder: Path) -> subprocess.Popen[str]:
+    """Another process that uses the server, once it has it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD_FOR_EVER, str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("http://")
+    return process
+
+
+@pytest.mark.server
+def test_a_server_stops_when_its_last_user_leaves(tmp_path: Path) -> None:
+    with local_server(tmp_path) as url:
+        pid = running(tmp_path).java_pid
+        assert answers(url)
+    assert soon(lambda: not is_alive(pid))
+    assert soon(lambda: not (tmp_path / "server.json").exists())
+
+
+@pytest.mark.server
+def test_a_server_stops_when_its_users_were_killed(tmp_path: Path) -> None:
+    process = user(tmp_path)
+    found = running(tmp_path)
+    process.kill()
+    process.wait()
+    assert soon(lambda: not is_alive(found.java_pid) and not is_alive(found.supervisor_pid))
+
+
+@pytest.mark.server
+def test_a_server_stays_for_the_users_that_are_left(tmp_path: Path) -> None:
+    with local_server(tmp_path) as url:
+        process = user(tmp_path)
+        assert running(tmp_path).url == url
+        process.kill()
+        process.wait()
+        time.sleep(3 * module.USERS_POLL_SECONDS)  # the supervisor has looked, more than once
+        assert answers(url)
+
+
+@pytest.mark.server
+def test_many_users_at_once_share_one_server(tmp_path: Path) -> None:
+    servers = [LocalServer(tmp_path) for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        urls = set(pool.map(LocalServer.ensure, servers))
+    assert len(urls) == 1
+    for server in servers:
+        server.leave()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("victim", ["java_pid", "supervisor_pid"])
+def test_a_server_that_was_killed_is_started_again(tmp_path: Path, victim: str) -> None:
+    server = LocalServer(tmp_path)
+    server.ensure()
+    before = running(tmp_path)
+    os.kill(getattr(before, victim), signal.SIGKILL)
+    assert soon(lambda: not is_alive(before.java_pid))
+    assert answers(server.ensure())
+    assert running(tmp_path).java_pid != before.java_pid
+    server.leave()
+
+
+@pytest.mark.server
+def test_a_stale_note_of_a_dead_server_is_not_believed(tmp_path: Path) -> None:
+    note = {"url": "http://127.0.0.1:1", "java_pid": 1, "supervisor_pid": 1}
+    (tmp_path / "server.json").write_text(json.dumps(note))
+    with local_server(tmp_path) as url:
+        assert url != note["url"]
+        assert answers(url)
+
+
+@pytest.mark.server
+def test_a_note_cut_short_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text('{"url": "http')
+    with local_server(tmp_path) as url:
+        assert answers(url)
+
+
+@pytest.mark.server
+def test_a_port_that_was_taken_meanwhile_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with local_server(tmp_path / "one") as url:
+        taken = int(url.rsplit(":", 1)[1])
+        ports = iter([taken, module._free_port()])
+        monkeypatch.setattr(module, "_free_port", lambda: next(ports))
+        (tmp_path / "two").mkdir()
+        java = module._start_java(tmp_path / "two")
+        assert java is not None
+        try:
+            assert json.loads((tmp_path / "two" / "server.json").read_text())["url"] != url
+        finally:
+            module._stop(java)
+
+
+def test_without_java_the_reason_and_the_remedy_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_java() -> str:
+        raise JavaMissing("There is no java on PATH. Install Java 17.")
+
+    monkeypatch.setattr(module, "java_command", no_java)
+    monkeypatch.setattr(module, "dynamodb_local_dir", lambda: tmp_path)
+    with pytest.raises(RegistryUnavailable, match="Install Java 17"), local_server(tmp_path):
+        pass
+
+
+def test_without_dynamodb_local_set_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "dynamodb_local_dir", lambda: tmp_path / "nothing")
+    with pytest.raises(RegistryUnavailable, match="make setup"), local_server(tmp_path):
+        pass
+
+
+def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RegistryUnavailable, match="make it writable"), local_server(tmp_path / "file" / "f"):
+        pass
+
+
+@pytest.mark.server
+def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module.java_command()  # which it finds: only the server's own start is to fail
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")
+    with (
+        pytest.raises(RegistryUnavailable, match=r"server\.log.*NoSuchOption|server\.log.*does not run"),
+        local_server(tmp_path),
+    ):
+        pass

@@ -1,0 +1,180 @@
+"""The rounds over three and five endpoints in memory, with messages lost and a minority down."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.pipeline import Registry
+from photon.registry.interface import (
+    Claim,
+    CommitOutcome,
+    EventKey,
+    Free,
+    Joined,
+    Lost,
+    Released,
+    TooOld,
+    Unknown,
+    Won,
+)
+from photon.registry.proposer import QuorumRegistry, outcome_of_follower
+from photon.registry.register import Members, RegisterTooNew, decode_register
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+
+EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+KEY = EventKey("a")
+SETTINGS = Registry(deadline=timedelta(seconds=5))
+
+
+def endpoints(n: int) -> list[MemoryAcceptor]:
+    return [MemoryAcceptor(ManualClock()) for _ in range(n)]
+
+
+def client(acceptors: list[MemoryAcceptor]) -> QuorumRegistry:
+    return memory_registry(*acceptors, clock=ManualClock(), settings=SETTINGS)
+
+
+@pytest.mark.parametrize(("n", "down"), [(3, 1), (5, 1), (5, 2)])
+def test_a_minority_that_is_down_stops_nobody(n: int, down: int) -> None:
+    acceptors = endpoints(n)
+    registry = client(acceptors)
+    for acceptor in acceptors[:down]:
+        acceptor.fail("down")
+    assert registry.commit([Claim(KEY, EAST)]) == [Won()]
+    assert isinstance(registry.commit([Claim(KEY, WEST)])[0], Lost)
+    assert isinstance(registry.lookup([KEY])[0], Joined)
+
+
+@pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
+def test_without_a_majority_the_outcome_is_unknown(n: int, down: int) -> None:
+    acceptors = endpoints(n)
+    registry = client(acceptors)
+    for acceptor in acceptors[:down]:
+        acceptor.fail("down")
+    assert isinstance(registry.commit([Claim(KEY, EAST)])[0], Unknown)
+
+
+def test_a_value_that_one_endpoint_missed_is_still_the_winner_without_another_one() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    acceptors[0].fail("down")
+    registry.commit([Claim(KEY, EAST)])
+    acceptors[0].mend()
+    acceptors[2].fail("down")
+    assert isinstance(registry.commit([Claim(KEY, WEST)])[0], Lost)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_lost_messages_each_id_has_at_most_one_winner(n: int, seed: int) -> None:
+    print(f"seed {seed}")
+    stores = endpoints(n)
+    client(stores)
+    ids = [EventKey(f"id-{i}") for i in range(40)]
+
+    def race(number: int) -> list[CommitOutcome]:
+        chance = random.Random(100 * seed + number)
+        ways_in = [store.another_way_in() for store in stores]
+        registry = QuorumRegistry(ways_in, SETTINGS, ManualClock())
+        token = f"{('east', 'west')[number % 2]}:e:{number}#p:1:0"
+        outcomes: list[CommitOutcome] = []
+        for key in ids:
+            chance.choice(ways_in).fail(chance.choice(["lost_request", "lost_answer", "unprocessed"]))
+            outcomes += registry.commit([Claim(key, token)])
+        registry.close()
+        return outcomes
+
+    with ThreadPoolExecutor(6) as pool:
+        columns = list(zip(*pool.map(race, range(6)), strict=True))
+    winners = [sum(outcome == Won() for outcome in column) for column in columns]
+    assert max(winners) == 1
+    decided = [column for column in columns if not any(isinstance(o, Unknown) for o in column)]
+    assert decided
+    assert all(sum(outcome == Won() for outcome in column) == 1 for column in decided)
+
+
+def test_replies_from_before_a_change_of_members_do_not_count() -> None:
+    (acceptor,) = acceptors = endpoints(1)
+    registry = client(acceptors)
+    other = client([acceptor.another_way_in()])
+    registry.lookup([KEY])
+
+    def change_members(kind: str, batch: object) -> None:
+        if kind == "insert":
+            other.register.change(lambda register: replace(register, members=Members(2, ("second",))))
+
+    acceptor.on_request = change_members
+    # The win is not taken from the fast round's replies, but from a round under the new members.
+    assert registry.commit([Claim(KEY, EAST)]) == [Won()]
+    (stored,) = [s for key, s in acceptor.items.items() if key.s == "ia"]
+    assert stored.accepted != ""
+
+
+def test_a_check_that_gets_no_answer_confirms_nothing() -> None:
+    (acceptor,) = acceptors = endpoints(1)
+    registry = client(acceptors)
+    registry.lookup([KEY])
+    acceptor.on_request = lambda kind, batch: acceptor.fail("down") if kind == "read" else acceptor.mend()
+    assert isinstance(registry.commit([Claim(KEY, EAST)])[0], Unknown)
+
+
+def test_a_crash_amid_registering_leaves_ids_that_the_same_plan_wins_on_its_re_run() -> None:
+    acceptors = endpoints(1)
+    claims = [Claim(EventKey(f"id-{i}"), EAST) for i in range(100)]
+    crashed = client(acceptors)
+    crashed.lookup([KEY])
+    arm("task.amid_register:2", crash=raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            crashed.commit(claims)
+    finally:
+        disarm()
+    assert client(acceptors).commit(claims) == [Won()] * 100
+
+
+def test_a_slow_endpoint_is_waited_for_while_it_gets_on() -> None:
+    clock = ManualClock()
+    acceptor = MemoryAcceptor(clock)
+    registry = memory_registry(acceptor, clock=clock, settings=SETTINGS)
+    acceptor.slow_seconds = 4.0
+    assert registry.commit([Claim(EventKey(f"id-{i}"), EAST) for i in range(100)]) == [Won()] * 100
+
+
+@pytest.mark.parametrize(
+    ("outcome", "follower", "expected"),
+    [
+        (Won(), EAST, Won()),
+        (Released(), WEST, None),
+        (Released(), EAST, Released()),
+        (TooOld(), WEST, TooOld()),
+        (Unknown("why"), WEST, Unknown("why")),
+    ],
+)
+def test_a_second_claim_for_an_id_follows_from_the_first(
+    outcome: CommitOutcome, follower: str, expected: CommitOutcome | None
+) -> None:
+    assert outcome_of_follower(EAST, outcome, follower) == expected
+
+
+def test_a_register_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(RegisterTooNew, match="upgrade"):
+        decode_register('{"format": 99}')
+
+
+def test_a_released_id_is_free_at_every_majority() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    registry.commit([Claim(KEY, EAST)])
+    acceptors[1].fail("down")
+    registry.release([Claim(KEY, EAST)])
+    acceptors[1].mend()
+    acceptors[0].fail("down")
+    assert registry.lookup([KEY]) == [Free()]
+    assert registry.commit([Claim(KEY, EAST)]) == [Released()]

@@ -1,0 +1,130 @@
+"""The small register: read by everybody, changed by one at a time, never backwards."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.pipeline import Registry
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.register import (
+    EpochRecord,
+    Members,
+    Register,
+    ShardConfig,
+    decode_register,
+    encode_register,
+    with_epoch_state,
+    with_horizon,
+)
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+
+DAY_US = 86_400_000_000
+SETTINGS = Registry(deadline=timedelta(seconds=5), horizon_step=timedelta(days=1))
+REGISTER = Register(
+    pipeline="p",
+    settings_hash="s",
+    shard_hash="h",
+    members=Members(1, ("first",)),
+    configs=(ShardConfig(16, None, 5), ShardConfig(32, 5, None)),
+    horizon_us=10,
+    boundaries_us={"0-00001": -3},
+    epochs={"e1": EpochRecord("east", "live", "table", 4)},
+)
+
+
+def test_a_register_is_read_as_it_was_written() -> None:
+    assert decode_register(encode_register(REGISTER)) == REGISTER
+
+
+def test_an_epoch_is_revoked_then_retired_and_never_live_again() -> None:
+    retired = with_epoch_state(with_epoch_state(REGISTER, "e1", "revoked", 7), "e1", "retired", 8)
+    assert retired.epochs["e1"] == EpochRecord("east", "retired", "table", 8)
+    assert with_epoch_state(retired, "e1", "revoked", 9) == retired
+
+
+def test_an_unknown_epoch_is_named() -> None:
+    with pytest.raises(KeyError, match="e9"):
+        with_epoch_state(REGISTER, "e9", "revoked", 7)
+
+
+def test_the_horizon_moves_in_steps_and_never_back() -> None:
+    ahead = with_horizon(REGISTER, now_us=100, step_us=50)
+    assert ahead.horizon_us == 200
+    assert with_horizon(ahead, now_us=140, step_us=50) == ahead
+    assert with_horizon(ahead, now_us=10, step_us=50) == ahead
+
+
+def test_without_times_in_ids_there_is_no_horizon_to_move() -> None:
+    timeless = replace(REGISTER, horizon_us=None)
+    assert with_horizon(timeless, now_us=100, step_us=50) == timeless
+
+
+def test_changes_of_many_clients_at_once_are_all_kept() -> None:
+    acceptor = MemoryAcceptor(ManualClock())
+    memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS)
+
+    def add(number: int) -> None:
+        patient = Registry(deadline=timedelta(seconds=60))  # all eight outbid one another
+        registry = memory_registry(acceptor.another_way_in(), settings=patient)
+        registry.register.add_epoch(f"e{number}", "east", f"table-{number}", now_us=number)
+        registry.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(24)))
+    register = memory_registry(acceptor, clock=ManualClock()).register.read()
+    assert set(register.epochs) == {f"e{number}" for number in range(24)}
+
+
+def test_an_epoch_is_added_once_however_often_it_is_said() -> None:
+    store = memory_registry(clock=ManualClock()).register
+    first = store.add_epoch("e1", "east", "table", now_us=1)
+    assert store.add_epoch("e1", "east", "table", now_us=2) == first
+
+
+def test_an_epoch_does_not_change_its_datacenter_or_table() -> None:
+    store = memory_registry(clock=ManualClock()).register
+    store.add_epoch("e1", "east", "table", now_us=1)
+    with pytest.raises(ValueError, match="already that of datacenter east"):
+        store.add_epoch("e1", "west", "table", now_us=2)
+
+
+@pytest.mark.parametrize("fault", ["lost_request", "lost_answer"])
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_change_whose_answer_got_lost_is_made_once_it_is_known(fault: str, batches: int) -> None:
+    acceptor = MemoryAcceptor(ManualClock())
+    store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
+    acceptor.fail(fault, batches)  # type: ignore[arg-type]
+    store.add_epoch("e1", "east", "table", now_us=1)
+    assert store.read().epochs["e1"] == EpochRecord("east", "live", "table", 1)
+
+
+def test_a_register_that_does_not_answer_is_unavailable() -> None:
+    acceptor = MemoryAcceptor(ManualClock())
+    store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
+    acceptor.fail("down")
+    with pytest.raises(RegistryUnavailable, match="connection refused"):
+        store.read()
+    with pytest.raises(RegistryUnavailable, match="connection refused"):
+        store.revoke_epoch("e1", now_us=1)
+
+
+def test_revoking_and_retiring_are_recorded_with_their_time() -> None:
+    store = memory_registry(clock=ManualClock()).register
+    store.add_epoch("e1", "east", "table", now_us=1)
+    store.revoke_epoch("e1", now_us=2)
+    assert store.read().epochs["e1"] == EpochRecord("east", "revoked", "table", 2)
+    store.retire_epoch("e1", now_us=3)
+    assert store.read().epochs["e1"] == EpochRecord("east", "retired", "table", 3)
+
+
+def test_clients_keep_the_horizon_ahead_of_their_clock() -> None:
+    clock = ManualClock(0)
+    store = memory_registry(clock=clock, settings=SETTINGS, horizon_us=DAY_US).register
+    assert store.advance_horizon(clock.now_us()).horizon_us == DAY_US
+    clock.advance(1)
+    assert store.advance_horizon(clock.now_us()).horizon_us == clock.now_us() + 2 * DAY_US
