@@ -26,25 +26,36 @@ class SparkRunner:
         self._session = build_session(name)
 
     def run(self, order: WorkOrder) -> list[TaskOutcome]:
-        """One job: a stage of index units, then, behind a shuffle, a stage of join units.
+        """One job. A small live batch is one task: its index unit, then its join unit.
 
-        The shuffle carries nothing but the index units' results: it is the barrier that makes every
-        primary event of the batch findable before the first lookup.
+        That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
         context = self._session.sparkContext
         index: list[Any] = list(order.index_units)
         join: list[Any] = list(order.join_units)
         try:
-            if not index or not join:
-                kind, units = ("index", index) if index else ("join", join)
-                run = _runner_of(order)
-                outcomes = context.parallelize(units, max(len(units), 1)).map(lambda unit: run(kind, unit))
-                return list(outcomes.collect()) if units else []
-            return self._run_both(order)
+            if index and join and len(index) + len(join) > 2:
+                return self._run_two_stages(order)
+            if len(index) == len(join) == 1:
+                tasks = [[("index", index[0]), ("join", join[0])]]
+            else:
+                tasks = [[("index", unit)] for unit in index] + [[("join", unit)] for unit in join]
+            if not tasks:
+                return []
+            run = _runner_of(order)
+            outcomes = context.parallelize(tasks, len(tasks)).flatMap(
+                lambda steps: [run(kind, unit) for kind, unit in steps]
+            )
+            return list(outcomes.collect())
         except (Py4JJavaError, PySparkException) as error:
             raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
 
-    def _run_both(self, order: WorkOrder) -> list[TaskOutcome]:
+    def _run_two_stages(self, order: WorkOrder) -> list[TaskOutcome]:
+        """A stage of index units, then, behind a shuffle, a stage of join units.
+
+        The shuffle carries nothing but the index units' results: it is the barrier that makes every
+        primary event of the batch findable before the first lookup.
+        """
         context = self._session.sparkContext
         run = _runner_of(order)
         index, join = list(order.index_units), list(order.join_units)

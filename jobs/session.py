@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from photon.fetch import spark_jars_dir
 
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 LOCAL_MASTER = "local[2,4]"  # two tasks at once; a task whose worker died is tried four times in all
 
 
@@ -23,6 +25,8 @@ def build_session(
     """A warm Spark session with Delta Lake. One a process: stop it with `stop_session`."""
     # Workers must run the driver's own Python, whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Before it is asked, Spark looks up the host's name and complains of what it finds.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = f"{spark_jars_dir()}/*"
     builder = (
         SparkSession.builder.appName(name)
@@ -33,6 +37,7 @@ def build_session(
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

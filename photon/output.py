@@ -163,6 +163,7 @@ class OutputTable:
         self.lake = lake
         self.name = name
         self.folder = lake / name
+        self._handle: DeltaTable | None = None
 
     def exists(self) -> bool:
         """Whether the table was ever made."""
@@ -186,11 +187,25 @@ class OutputTable:
             raise LakeUnavailable(f"cannot make the table {self.folder}: {error}") from error
 
     def load(self) -> DeltaTable:
-        """A fresh handle on the table as it stands."""
+        """A handle on the table as it stands now: every commit there is, and no later one.
+
+        The handle of the last time is brought up to date, which reads only what was committed since,
+        unless its last commit is not in the folder: then another table stands there now.
+        """
         try:
-            return DeltaTable(str(self.folder))
+            if self._handle is not None and not self._log_entry(self._handle.version()).exists():
+                self._handle = None
+            if self._handle is None:
+                self._handle = DeltaTable(str(self.folder))
+            else:
+                self._handle.update_incremental()
+            return self._handle
         except (OSError, DeltaError, TableNotFoundError) as error:
+            self._handle = None
             raise LakeUnavailable(f"cannot read the table {self.folder}: {error}") from error
+
+    def _log_entry(self, version: int) -> Path:
+        return self.folder / "_delta_log" / f"{version:020d}.json"
 
     def table_id(self) -> str:
         """The id that Delta gave the table when it was made."""
@@ -201,8 +216,8 @@ class OutputTable:
         return self.load().version() > 0
 
     def schema(self) -> pa.Schema:
-        """The table's columns, as Arrow types."""
-        return pa.schema(self.load().schema().to_arrow())
+        """The table's columns as of the last look at it, as Arrow types. Nobody else adds columns."""
+        return pa.schema((self._handle or self.load()).schema().to_arrow())
 
     def version_of(self, app: str) -> int:
         """The last batch that `app` committed; 0 before the first."""
@@ -215,8 +230,7 @@ class OutputTable:
         `batch`. CommitConflict if it is not, or somebody else commits at the same time; LakeUnavailable
         if the table can't be reached: then whether the commit took place is unknown as well.
         """
-        self._add_missing_columns(files)
-        handle = self.load()
+        handle = self._with_columns_of(files)
         version = handle.transaction_version(app) or 0
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(
@@ -271,24 +285,25 @@ class OutputTable:
         rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
 
-    def _add_missing_columns(self, files: Iterable[OutputFile]) -> None:
-        handle: DeltaTable | None = None
+    def _with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
+        """The table as it stands, with all columns that the files have; SchemaConflict if types differ."""
+        handle = self.load()
+        known = {field.name: field.type for field in pa.schema(handle.schema().to_arrow())}
+        new: dict[str, pa.Field] = {}
         for file in files:
-            handle = handle or self.load()
-            known = pa.schema(handle.schema().to_arrow())
-            new = []
             for field in file.schema:
-                index = known.get_field_index(field.name)
-                if index < 0:
-                    new.append(pa.field(field.name, field.type, nullable=True))
-                elif known.field(index).type != field.type:
+                if field.name not in known:
+                    known[field.name] = field.type
+                    new[field.name] = pa.field(field.name, field.type, nullable=True)
+                elif known[field.name] != field.type:
                     raise SchemaConflict(
-                        f"column {field.name!r} of {self.folder} holds {known.field(index).type}, "
+                        f"column {field.name!r} of {self.folder} holds {known[field.name]}, "
                         f"new rows have {field.type}"
                     )
-            if new:
-                self._alter(handle, new)
-                handle = None
+        if not new:
+            return handle
+        self._alter(handle, list(new.values()))
+        return self.load()
 
     def _alter(self, handle: DeltaTable, new: list[pa.Field]) -> None:
         try:

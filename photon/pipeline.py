@@ -205,6 +205,7 @@ class Limits(Strict):
     batch_primary: BatchSize = 64 * 2**20
     batch_foreign: BatchSize = 16 * 2**20
     batch_events: int = Field(default=200_000, ge=1)  # foreign events and retries of one batch
+    task_bytes: Size = 2**20  # a batch is split over tasks so that each has at least about so much
     file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
     pending_events: int = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     quarantined_in_a_row: int = Field(default=20, ge=1)  # more of them: it is not the events

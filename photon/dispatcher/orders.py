@@ -80,8 +80,13 @@ class Orders:
 
     def _index_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[IndexUnit, ...]:
         ranges = plan.content.primary
-        groups = spread([r.end_bytes - r.start_bytes for r in ranges], self.workers)
+        weights = [r.end_bytes - r.start_bytes for r in ranges]
+        groups = spread(weights, self._tasks(weights))
         return tuple(IndexUnit(_with_files([ranges[i] for i in group], files)) for group in groups)
+
+    def _tasks(self, weights: list[int]) -> int:
+        """How many tasks are worth their cost for work of these weights in bytes."""
+        return min(self.workers, sum(weights) // self.pipeline.limits.task_bytes + 1)
 
     def _join_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[JoinUnit, ...]:
         items: list[ByteRange | RetryRef] = [*plan.content.foreign, *plan.content.retries]
@@ -90,7 +95,7 @@ class Orders:
             for item in items
         ]
         units = []
-        for group in spread(weights, self.workers):
+        for group in spread(weights, self._tasks(weights)):
             ranges = [items[i] for i in group if isinstance(items[i], ByteRange)]
             retries = tuple(items[i] for i in group if isinstance(items[i], RetryRef))
             numbers = sorted({retry.occurrence.file_number for retry in retries})  # type: ignore[union-attr]
