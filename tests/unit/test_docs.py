@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from photon.cli.main import COMMANDS
 from photon.faults import FAULT_POINTS
 from photon.pipeline import Pipeline, load_pipeline, parse_duration, parse_size
+from photon.verification_report import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -149,6 +151,40 @@ def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
     operations = (ROOT / "docs" / "operations.md").read_text()
     assert errors
     assert sorted(error for error in errors if f"`{error}`" not in operations) == []
+
+
+def texts_in_the_code() -> list[str]:
+    """Every text in the sources, with `...` where a value goes in."""
+    texts = []
+    for source in [*(ROOT / "photon").rglob("*.py"), *(ROOT / "jobs").rglob("*.py")]:
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [str(p.value) if isinstance(p, ast.Constant) else "..." for p in node.values]
+                texts.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(re.sub("%[ds]", "...", node.value))
+    return texts
+
+
+def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -> None:
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    tables = re.findall(r"^\| (?:message|problem|reason) \|.*\n(?:\|.*\n)+", operations, flags=re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()[2:]]
+    messages = [message for row in rows for message in re.findall(r"`(.+?)`", row.split(" | ")[0])]
+    said = texts_in_the_code()
+
+    def is_said(message: str) -> bool:
+        pattern = ".*".join(map(re.escape, message.split("...")))
+        return any(re.search(pattern, text, flags=re.DOTALL) for text in said)
+
+    assert len(tables) == 3
+    assert [message for message in messages if not is_said(message)] == []
+
+
+def test_every_finding_of_a_verification_is_explained_and_whether_it_is_a_violation() -> None:
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", operations, flags=re.MULTILINE))
+    assert documented == {kind: "yes" if m.violation else "no" for kind, m in MEANINGS.items()}
 
 
 def test_decision_records_are_numbered_without_a_gap_and_have_all_parts() -> None:
