@@ -1,0 +1,106 @@
+import os
+import time
+
+import pytest
+
+from photon.logs.discovery import scan
+
+
+def make(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+
+
+def found(folder, pattern):
+    return [sighting.path for sighting in scan(folder, pattern).sightings]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.csv", ["a.csv"]),
+        ("**/*.csv", ["a.csv", "one/b.csv", "one/two/c.csv"]),
+        ("one/*.csv", ["one/b.csv"]),
+        ("one/**/*.csv", ["one/b.csv", "one/two/c.csv"]),
+        ("**/two/*.csv", ["one/two/c.csv"]),
+        ("*/**/*.csv", ["one/b.csv", "one/two/c.csv"]),
+        ("**/**/c.csv", ["one/two/c.csv"]),
+        ("o?e/[ab].csv", ["one/b.csv"]),
+        ("one/**", ["one/b.csv", "one/two/c.csv", "one/two/d.log"]),
+        ("./a.csv", ["a.csv"]),
+        ("nothing/*.csv", []),
+        ("*.CSV", []),
+    ],
+)
+def test_a_pattern_finds_what_a_glob_finds(tmp_path, pattern, expected):
+    make(tmp_path, "a.csv", "one/b.csv", "one/two/c.csv", "one/two/d.log")
+    assert found(tmp_path, pattern) == expected
+
+
+def test_compressed_files_belong_to_the_pattern_of_their_names(tmp_path):
+    make(tmp_path, "a.csv.gz", "b.csv", "c.gz")
+    assert found(tmp_path, "*.csv") == ["a.csv.gz", "b.csv"]
+    assert found(tmp_path, "*.csv.gz") == ["a.csv.gz"]
+    assert [sighting.compressed for sighting in scan(tmp_path, "*.csv").sightings] == [True, False]
+
+
+def test_names_that_begin_with_a_dot_are_left_alone_unless_the_pattern_asks_for_them(tmp_path):
+    make(tmp_path, ".a.csv.swp", ".b.csv", ".git/c.csv")
+    assert found(tmp_path, "**/*.csv") == []
+    assert found(tmp_path, ".*.csv") == [".b.csv"]
+
+
+def test_what_the_pattern_does_not_match_is_known_by_its_inode(tmp_path):
+    make(tmp_path, "a.log", "a.log.1", "sub/b.log.1")
+    others = scan(tmp_path, "a.log").others
+    assert others == {"a.log.1": (tmp_path / "a.log.1").stat().st_ino}
+
+
+def test_a_folder_that_is_not_there_is_a_problem_and_no_exception(tmp_path):
+    seen = scan(tmp_path / "none", "*.csv")
+    assert seen.sightings == ()
+    assert [(problem.path, problem.reason) for problem in seen.problems] == [
+        (".", "the logs folder cannot be read: No such file or directory")
+    ]
+
+
+def test_a_folder_that_can_not_be_listed_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
+    make(tmp_path, "one/a.csv", "two/b.csv")
+    real = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("one"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    seen = scan(tmp_path, "**/*.csv")
+    assert [sighting.path for sighting in seen.sightings] == ["two/b.csv"]
+    assert [(problem.path, problem.reason) for problem in seen.problems] == [
+        ("one", "cannot be read: Permission denied")
+    ]
+
+
+def test_what_is_no_file_is_left_alone(tmp_path):
+    make(tmp_path, "a.csv/b.txt")
+    os.mkfifo(tmp_path / "b.csv")
+    os.symlink(tmp_path / "nowhere", tmp_path / "c.csv")
+    assert found(tmp_path, "*.csv") == []
+
+
+def test_a_loop_of_symbolic_links_ends(tmp_path):
+    make(tmp_path, "one/a.csv")
+    os.symlink(tmp_path / "one", tmp_path / "one" / "loop")
+    assert found(tmp_path, "**/*.csv") == ["one/a.csv"]
+
+
+def test_two_thousand_files_are_scanned_quickly(tmp_path):
+    make(tmp_path, *(f"{i % 20}/{i}.csv" for i in range(2_000)))
+    best = 1.0
+    for _ in range(5):  # the best of some, as the machine may be busy
+        start = time.perf_counter()
+        assert len(scan(tmp_path, "**/*.csv").sightings) == 2_000
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.05
