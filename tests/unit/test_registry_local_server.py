@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from photon.clock import SystemClock
 from photon.fetch import JavaMissing
+from photon.pipeline import Datacenter, ForeignLog, Pipeline, PrimaryLog
 from photon.registry import local_server as module
-from photon.registry.interface import RegistryUnavailable
+from photon.registry.init import init_registry
+from photon.registry.interface import Claim, EventKey, Lost, RegistryUnavailable, Won
 from photon.registry.local_server import LocalServer, Running, answers, local_server, running_server
+from photon.registry.open import close_registries, open_registry
 
 HOLD_FOR_EVER = """
 import sys, time
@@ -180,3 +184,23 @@ def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
         local_server(tmp_path),
     ):
         pass
+
+
+@pytest.mark.server
+def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(tmp_path: Path) -> None:
+    pipeline = Pipeline(
+        name="events",
+        file=tmp_path / "events.yaml",
+        datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
+        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
+    )
+    claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
+    try:
+        registry = open_registry(init_registry(pipeline, SystemClock()))
+        assert registry.commit(claims) == [Won()] * 60
+        os.kill(running(pipeline.registry_folder).java_pid, signal.SIGKILL)
+        others = [Claim(claim.key, "west:e:1#p:1:0") for claim in claims]
+        assert all(isinstance(outcome, Lost) for outcome in registry.commit(others))
+    finally:
+        close_registries()
