@@ -1,0 +1,316 @@
+import gzip
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from photon.logs.headers import check_columns
+from photon.pipeline import PipelineError, identity_settings, load_pipeline, settings_hash
+
+GOOD = """\
+name: clicks
+datacenters:
+  east: {logs: logs/east}
+  west: {logs: /data/west, lake: lakes/w, state: states/w}
+primary:
+  files: "queries/**/*.csv"
+  format: csv
+  id: query_id
+  time: time
+foreign:
+  files: "clicks/**/*.csv"
+  format: csv
+  id: [click_id, part]
+  key: query
+  time: time
+  time_unit: ms
+  columns: {amount: int64}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "pipeline.yaml"
+    path.write_text(text)
+    return path
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    """What is wrong with a pipeline file, as line and message."""
+    path = write(folder, text)
+    with pytest.raises(PipelineError) as error:
+        load_pipeline(path)
+    assert str(error.value).splitlines() == list(error.value.problems)
+    return [problem.removeprefix(f"{path}:") for problem in error.value.problems]
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+def test_a_good_file_is_read_with_its_defaults(tmp_path):
+    pipeline = load_pipeline(write(tmp_path, GOOD))
+    assert pipeline.foreign.id == ("click_id", "part")
+    assert pipeline.primary.id == ("query_id",)
+    assert pipeline.primary.time_unit == "s"
+    assert pipeline.registry.endpoints == "local"
+    assert pipeline.retry.first_delay == timedelta(milliseconds=250)
+    assert pipeline.adapter == "photon.adapters:merge_columns"
+
+
+def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_defaults(tmp_path, monkeypatch):
+    write(tmp_path, GOOD)
+    monkeypatch.chdir(tmp_path.parent)
+    pipeline = load_pipeline(f"{tmp_path.name}/pipeline.yaml")
+    east, west = pipeline.datacenters["east"], pipeline.datacenters["west"]
+    assert (east.logs, east.lake, east.state) == tuple(
+        tmp_path / place for place in ("logs/east", "lake/east", "state/east")
+    )
+    assert (west.logs, west.lake, west.state) == (
+        Path("/data/west"),
+        tmp_path / "lakes/w",
+        tmp_path / "states/w",
+    )
+    assert pipeline.registry_folder == tmp_path / "state" / "registry"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("name: clicks", "name: Clicks!", "1: name: expected lower-case letters, digits, _ and -"),
+        ("name: clicks\n", "", "1: name: missing; expected lower-case letters"),
+        ("east:", "East:", "3: datacenters.East: expected a name of lower-case letters"),
+        ("east: {logs: logs/east}", "east: {}", "3: datacenters.east.logs: missing; expected the folder"),
+        (
+            "{logs: logs/east}",
+            "{logs: logs/east, lakes: x}",
+            "3: datacenters.east.lakes: unknown key; did you mean lake?",
+        ),
+        (
+            "logs/east",
+            "s3://bucket/east",
+            "3: datacenters.east.logs: expected a local folder: s3 is not supported yet",
+        ),
+        (
+            "lake: lakes/w",
+            "lake: s3://b/w",
+            "4: datacenters.west.lake: expected a local folder: s3 is not supported yet",
+        ),
+        (
+            "lakes/w",
+            "lake/east",
+            "4: datacenters.west.lake: expected a folder of its own, got that of datacenters.east.lake",
+        ),
+        ("states/w", "./state/east", "4: datacenters.west.state: expected a folder of its own"),
+        ("states/w", "lakes/w", "4: datacenters.west.state: expected a folder of its own"),
+        ("format: csv", "format: xml", "7: primary.format: expected csv, tsv or jsonl, got 'xml'"),
+        (
+            "id: query_id",
+            "id: [a, a]",
+            "8: primary.id: expected a column's name, or a list of different ones, got ['a', 'a']",
+        ),
+        ("id: query_id", "id: []", "8: primary.id: expected a column's name, or a list"),
+        (
+            "id: query_id",
+            "id: on",
+            "8: primary.id: expected a column's name, or a list of different ones, got true",
+        ),
+        ("  time: time\nforeign", "  time: 5\nforeign", "9: primary.time: expected text (in quotes"),
+        (
+            "clicks/**/*.csv",
+            "/var/*.csv",
+            "11: foreign.files: expected a glob below the datacenter's logs folder",
+        ),
+        (
+            "clicks/**/*.csv",
+            "../*.csv",
+            "11: foreign.files: expected a glob below the datacenter's logs folder",
+        ),
+        (
+            "clicks/**/*.csv",
+            "queries/**/*.csv",
+            "11: foreign.files: expected other files than those of primary.files",
+        ),
+        (
+            "  key: query\n",
+            "",
+            "10: foreign.key: missing; expected the column that holds the id of the primary event",
+        ),
+        (
+            "key: query",
+            "key: [a, b]",
+            "14: foreign.key: expected as many columns as make the primary's id: 1",
+        ),
+        (
+            "time_unit: ms",
+            "time_unit: fortnights",
+            "16: foreign.time_unit: expected s, ms, us, ns or iso8601, got 'fortnights'",
+        ),
+        ("time_unit: ms", "time_units: ms", "16: foreign.time_units: unknown key; did you mean time_unit?"),
+        ("amount: int64", "amount: int33", "17: foreign.columns.amount: expected string, int64, float64"),
+    ],
+)
+def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, old, new, expected):
+    found = problems(tmp_path, changed(old, new))
+    assert len(found) == 1, found
+    assert found[0].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            "retry: {first_delay: 250 parsecs}",
+            "retry.first_delay: expected a duration: a number and one of us, ms, s",
+        ),
+        ("retry: {first_delay: 5}", "retry.first_delay: expected a duration: a number and one of us, ms, s"),
+        ("retry: {first_delay: 0s}", "retry.first_delay: expected a duration longer than none"),
+        ("retry: {first_delay: 999999999999d}", "retry.first_delay: expected a duration of at most"),
+        (
+            "retry: {first_delay: 2m}",
+            "retry.max_delay: expected a duration not shorter than retry.first_delay",
+        ),
+        ("retry: {min_attempts: 0}", "retry.min_attempts: expected at least 1, got 0"),
+        ("retry: {min_attempts: many}", "retry.min_attempts: expected a whole number, got 'many'"),
+        (
+            "limits: {line: 1 mile}",
+            "limits.line: expected a size: a whole number and one of B, KiB, MiB, GiB",
+        ),
+        ("limits: {line: 0}", "limits.line: expected a size of at least 1B, got 0"),
+        ("limits: {batch_primary: 9GiB}", "limits.batch_primary: expected a size of at most 1GiB"),
+        ("limits: {columns: 0}", "limits.columns: expected at least 1, got 0"),
+        (
+            "adapter: merge",
+            "adapter: expected module:attribute, such as photon.adapters:merge_columns, got 'merge'",
+        ),
+        ("registry: {shards: 70000}", "registry.shards: expected at most 65536"),
+        (
+            "registry: {endpoints: locl}",
+            "registry.endpoints: expected `local` or a list of {url, region}, got 'locl'",
+        ),
+        ("registry: {endpoints: []}", "registry.endpoints: expected `local`, or 1, 3 or 5 endpoints"),
+        (
+            "registry: {endpoints: [{url: http://a}, {url: http://b}, {url: http://c}]}",
+            "registry.endpoints: expected `local` or one endpoint: 3 and 5 are not supported yet",
+        ),
+        (
+            "registry: {endpoints: [{url: http://a}, {url: http://b}]}",
+            "registry.endpoints: expected `local`, or 1, 3 or 5",
+        ),
+        ("registry: {endpoints: [{url: ftp://a}]}", "registry.endpoints.0.url: expected an address such as"),
+        ("registry: {endpoints: [{region: x}]}", "registry.endpoints.0.url: missing"),
+        (
+            "registry: {endpoints: [{url: http://a, zone: x}]}",
+            "registry.endpoints.0.zone: unknown key; there are url, region",
+        ),
+        ("tailing: 5", "tailing: expected a mapping, got 5"),
+        ("file: x", "file: unknown key"),
+        ("name: again", "name: this key was there before, in line 1"),
+        ("colour: red", "colour: unknown key; there are name, datacenters, primary, foreign, adapter"),
+    ],
+)
+def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expected):
+    found = problems(tmp_path, GOOD + more + "\n")
+    assert len(found) == 1, found
+    assert found[0].partition(": ")[2].startswith(expected)
+
+
+def test_one_endpoint_is_accepted(tmp_path):
+    text = GOOD + "registry: {endpoints: [{url: 'http://127.0.0.1:8000', region: eu-1}]}\n"
+    (endpoint,) = load_pipeline(write(tmp_path, text)).registry.endpoints
+    assert endpoint.region == "eu-1"
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):
+    found = problems(
+        tmp_path, changed("format: csv", "format: xml") + "retry: {first_delay: x, max: y}\nlast: 1\n"
+    )
+    assert [problem.split(":")[0] for problem in found] == ["7", "18", "18", "19"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "1: expected keys such as name, datacenters, primary and foreign, got nothing"),
+        ("just words", "1: expected keys such as name, datacenters, primary and foreign"),
+        ("- a\n- b\n", "1: expected keys such as name, datacenters, primary and foreign"),
+        ("name: x\n  bad: [\n", "2: not valid YAML"),
+        ("name: \x01\n", "1: not valid YAML"),
+        ("--- a\n--- b\n", "2: not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, expected):
+    assert problems(tmp_path, text)[0].startswith(expected)
+
+
+def test_an_anchor_that_holds_itself_is_refused(tmp_path):
+    assert any("nested more than" in problem for problem in problems(tmp_path, "name: &a [*a]\n"))
+
+
+def test_a_file_that_can_not_be_read_is_named(tmp_path):
+    with pytest.raises(PipelineError, match=r"none\.yaml: cannot be read: No such file"):
+        load_pipeline(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PipelineError, match=r"binary\.yaml: expected a YAML file in UTF-8"):
+        load_pipeline(tmp_path / "binary.yaml")
+
+
+def test_settings_that_make_ids_and_times_change_the_hash_and_others_do_not(tmp_path):
+    before = settings_hash(load_pipeline(write(tmp_path, GOOD)))
+    for old, new in [
+        ("logs/east", "elsewhere"),
+        ("int64", "float64"),
+        ("clicks/**", "c/**"),
+        ("key: query", "key: q"),
+    ]:
+        assert settings_hash(load_pipeline(write(tmp_path, changed(old, new)))) == before
+    for old, new in [
+        ("part]", "page]"),
+        ("time_unit: ms", "time_unit: us"),
+        ("key: query", "key: query\n  time_in_id: true"),
+    ]:
+        assert settings_hash(load_pipeline(write(tmp_path, changed(old, new)))) != before
+    assert settings_hash(load_pipeline(write(tmp_path, GOOD + "registry: {shards: 4}"))) != before
+    assert identity_settings(load_pipeline(write(tmp_path, GOOD)))["id"] == ["click_id", "part"]
+
+
+def with_logs(folder: Path, clicks: bytes, text: str = GOOD) -> Path:
+    for name, data in [("queries/q.csv", b"query_id,time\n"), ("clicks/c.csv", clicks)]:
+        path = folder / "logs/east" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return write(folder, text.replace("/data/west", "logs/west"))
+
+
+def test_columns_that_are_in_no_header_are_named_with_the_file_and_what_it_has(tmp_path):
+    path = with_logs(tmp_path, b"click_id,part,query,when,amount\n1,1,1,1,1\n")
+    log = tmp_path / "logs/east/clicks/c.csv"
+    assert check_columns(load_pipeline(path)) == [
+        f"{path}:15: foreign.time: expected a column of {log}, got 'time';"
+        " it has click_id, part, query, when, amount"
+    ]
+
+
+def test_every_kind_of_column_is_looked_for(tmp_path):
+    path = with_logs(tmp_path, b"a\xc3\xa4,b\n")
+    keys = [problem.split(": ")[1] for problem in check_columns(load_pipeline(path))]
+    assert keys == ["foreign.id", "foreign.id", "foreign.key", "foreign.time", "foreign.columns.amount"]
+
+
+def test_a_column_that_only_a_rotated_file_has_is_there(tmp_path):
+    path = with_logs(tmp_path, b"click_id,part,query,time\n")
+    old = tmp_path / "logs/east/clicks/old.csv.gz"
+    old.write_bytes(gzip.compress(b"\xef\xbb\xbfclick_id,amount\r\n"))
+    os.utime(old, (1, 1))
+    assert check_columns(load_pipeline(path)) == []
+
+
+def test_logs_that_are_not_there_or_have_no_whole_header_are_not_checked(tmp_path):
+    assert check_columns(load_pipeline(write(tmp_path, GOOD))) == []
+    assert check_columns(load_pipeline(with_logs(tmp_path, b"half a hea"))) == []
+
+
+def test_json_lines_have_no_header_to_check(tmp_path):
+    text = GOOD.replace("format: csv", "format: jsonl")
+    assert check_columns(load_pipeline(with_logs(tmp_path, b"{}\n", text))) == []
