@@ -1,0 +1,132 @@
+"""`photon verify`: the equation of each datacenter, found anew from raw logs and tables; what is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from photon.cli.output import (
+    DONE,
+    VIOLATION,
+    WRONG_USAGE,
+    expected_errors,
+    fail,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from photon.verification_report import DatacenterReport, Finding, VerificationReport
+
+# Where Spark is: named here, imported only when it is asked for.
+PROGRAM = "jobs.verification:verify"
+
+
+class Says(Protocol):
+    """Tells what is going on."""
+
+    def __call__(self, text: str, /) -> None: ...
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
+@json_option
+def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
+    """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
+
+    From the raw logs and the tables of all datacenters, with Spark; a join may run meanwhile. Exit status 1
+    if a promise is broken: an event is missing, has two rows, or a row says what its logs do not.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.pipeline import load_pipeline
+
+        pipeline = load_pipeline(pipeline_file)
+        if datacenter is not None and datacenter not in pipeline.datacenters:
+            names = ", ".join(pipeline.datacenters)
+            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {names}", WRONG_USAGE)
+        names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
+        module, _, function = PROGRAM.partition(":")
+        try:
+            with showing_progress() as say:
+                say("reading what there is to verify")
+                report = getattr(importlib.import_module(module), function)(pipeline, names, say)
+        finally:
+            from photon.registry.open import close_registries
+
+            close_registries()
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        click.echo(report_text(report))
+    sys.exit(DONE if report.ok else VIOLATION)
+
+
+@contextmanager
+def showing_progress() -> Iterator[Says]:
+    """What is going on, on standard error: a spinner on a terminal, a plain line for each step elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: click.echo(f"photon: {text}", err=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(f"{text} ...")
+
+
+def report_text(report: VerificationReport) -> str:
+    """The report for people: the equations side by side, then what is wrong and what to do."""
+    lines = _equations(report)
+    for name, one in report.datacenters.items():
+        lines += _remarks(name, one)
+        for finding in one.findings:
+            lines += _finding(name, finding)
+    lines.append("no promise is broken" if report.ok else "PROMISES ARE BROKEN, see above")
+    return "\n".join(lines)
+
+
+def _equations(report: VerificationReport) -> list[str]:
+    equations = {name: one.equation() for name, one in report.datacenters.items()}
+    width = max(14, *(len(name) + 2 for name in equations))
+    lines = [" " * 20 + "".join(f"{name:>{width}}" for name in equations)]
+    for term in next(iter(equations.values())):
+        sign = {"foreign": " ", "joined": "="}.get(term, "+")
+        values = "".join(f"{equation[term]:>{width},}" for equation in equations.values())
+        lines.append(f"{sign} {term:18}{values}")
+    rows = "".join(f"{one.rows:>{width},}" for one in report.datacenters.values())
+    return [*lines, f"  {'rows':18}{rows}", f"rows of all datacenters: {report.rows:,}"]
+
+
+def _remarks(name: str, report: DatacenterReport) -> list[str]:
+    lines = [f"{name}: NOTE {note}" for note in report.notes]
+    lines += [
+        f"{name}: NOT VERIFIED {file.bytes:,} bytes of the {file.side} log {file.path}: {file.reason}"
+        for file in report.unverified
+    ]
+    if report.rows_not_compared:
+        lines.append(
+            f"{name}: {report.rows_not_compared:,} rows not compared: "
+            "their logs can't be read again, or their batch was being completed"
+        )
+    return lines
+
+
+def _finding(name: str, finding: Finding) -> list[str]:
+    word = "VIOLATION" if finding.meaning.violation else "FINDING"
+    lines = [f"{name}: {word} {finding.kind}: {finding.count:,} {finding.meaning.says}"]
+    lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
+    more = finding.count - len(finding.examples)
+    return [
+        *lines,
+        *([f"    and {more:,} more"] if more > 0 else []),
+        f"    what to do: {finding.meaning.remedy}",
+    ]
