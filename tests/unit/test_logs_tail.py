@@ -1,4 +1,3 @@
-import gzip
 import os
 import shutil
 from dataclasses import replace
@@ -6,66 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs.files import TrackedFile
-from photon.logs.ranges import read_range
-from photon.logs.tail import LogTail, Observation
-from photon.pipeline import Limits, PrimaryLog, Tailing
-
-
-class World:
-    """A folder of logs and somebody who follows it, as the dispatcher does."""
-
-    def __init__(self, folder: Path, files: str, format: str, limits: Limits) -> None:
-        self.folder = folder
-        self.log = PrimaryLog(files=files, format=format, id="id", time="t")
-        self.limits = limits
-        self.tracked: dict[int, TrackedFile] = {}
-        self.next_number = 1
-        self.now_us = 0
-        self.restart()
-
-    def restart(self) -> None:
-        """Lose all caches, keep what is stored."""
-        tailing = Tailing(gzip_check="1MiB")
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, tailing)
-
-    def write(self, name: str, data: bytes) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-    def append(self, name: str, data: bytes) -> None:
-        with (self.folder / name).open("ab") as file:
-            file.write(data)
-
-    def look(self, final: bool = False) -> Observation:
-        self.now_us += 1
-        seen = self.tail.observe(self.tracked, self.next_number, self.now_us, final)
-        self.tracked.update(seen.changed)
-        self.next_number = seen.next_number
-        return seen
-
-    def read(self, final: bool = False, budget: int = 10**6) -> dict[int, bytes]:
-        """Look, and read all that waits, by file number."""
-        found: dict[int, bytes] = {}
-        for number in self.look(final).backlog_bytes:
-            while (cut := self.tail.cut(self.tracked[number], budget, final)) is not None:
-                byte_range, self.tracked[number] = cut
-                data = read_range(self.folder, self.tracked[number].file, byte_range)
-                found[number] = found.get(number, b"") + data
-        return found
-
-    def paths(self) -> dict[int, str]:
-        return {number: file.file.path for number, file in self.tracked.items() if file.state == "open"}
+from photon.pipeline import Limits
+from tests.unit.tailing_world import World, named
 
 
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path / "logs", "**/*.log", "jsonl", Limits())
-
-
-def named(tmp_path: Path, files: str, format: str = "jsonl", **limits: int) -> World:
-    return World(tmp_path / "logs", files, format, Limits(**limits))
 
 
 def test_lines_are_read_as_files_grow_and_half_a_line_waits(world):
@@ -140,6 +86,25 @@ def test_a_file_renamed_to_what_the_glob_does_not_match_is_read_to_its_end(tmp_p
     assert world.read() == {1: b"late\n"}
 
 
+def test_a_file_that_was_renamed_and_back_is_read_under_its_name(world):
+    world.write("a.log", b"one\n")
+    world.look()
+    os.rename(world.folder / "a.log", world.folder / "b.log")
+    world.look()
+    os.rename(world.folder / "b.log", world.folder / "a.log")
+    assert world.read() == {1: b"one\n"}
+    assert world.paths() == {1: "a.log"}
+
+
+def test_other_bytes_under_a_name_the_glob_does_not_match_are_not_read(tmp_path):
+    world = named(tmp_path, "access.log")
+    world.write("access.log", b"one\n")
+    world.read()
+    os.rename(world.folder / "access.log", world.folder / "access.log.1")
+    (world.folder / "access.log.1").write_bytes(b"rewritten\n")
+    assert [world.read() for _ in range(3)] == [{}, {}, {}]
+
+
 def test_a_stranger_with_a_name_the_glob_does_not_match_is_not_read(tmp_path):
     world = named(tmp_path, "access.log")
     world.write("access.log", b"one\n")
@@ -177,6 +142,16 @@ def test_a_truncated_file_is_a_new_one_and_its_unread_bytes_are_counted(world):
     assert world.look().lost == ()
 
 
+def test_an_overwritten_file_of_which_nothing_was_read_yet_is_counted_though_its_first_record_came_again(
+    world,
+):
+    world.write("a.log", b"start\none\n")
+    world.look()
+    (world.folder / "a.log").write_bytes(b"start\ntwo\nthree\n")
+    assert world.read() == {2: b"start\ntwo\nthree\n"}
+    assert [each.unread_bytes for each in world.look().lost] == [10]
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_copy_truncate_that_grew_past_the_offset_is_noticed(world, restart):
     world.write("a.log", b"start\none\n")
@@ -186,6 +161,17 @@ def test_copy_truncate_that_grew_past_the_offset_is_noticed(world, restart):
     if restart:
         world.restart()
     assert world.read() == {2: b"start\ntwo\nthree\nfour\n"}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_long_common_beginning_does_not_hide_a_truncation(world, restart):
+    start = b"x" * 2000 + b"\n"
+    world.write("a.log", start + b"one\n")
+    world.read()
+    (world.folder / "a.log").write_bytes(start + b"two\nthree\n")
+    if restart:
+        world.restart()
+    assert world.read() == {2: start + b"two\nthree\n"}
 
 
 def test_a_file_replaced_between_look_and_cut_is_not_cut(world):
@@ -344,88 +330,14 @@ def test_a_header_longer_than_the_limit_is_a_problem(tmp_path):
     assert "limits.line" in world.look().problems[0].reason
 
 
-def test_a_closed_gzip_file_is_read_by_its_decompressed_bytes(world):
-    world.write("a.log.gz", gzip.compress(b"one\n") + gzip.compress(b"two\n"))
-    assert world.read(budget=4) == {1: b"one\ntwo\n"}
-    assert (world.tracked[1].size_bytes, world.tracked[1].offset_bytes) == (8, 8)
-
-
-def test_a_gzip_file_that_ends_early_waits_until_it_is_whole(world):
-    whole = gzip.compress(os.urandom(1000) + b"\n")
-    world.write("a.log.gz", whole[:500])
-    assert (world.read(), world.look().problems) == ({}, ())
-    world.append("a.log.gz", whole[500:])
-    assert len(world.read()[1]) == 1001
-
-
-def test_a_gzip_file_that_never_ends_is_named_after_a_while_and_when_inputs_are_complete(world):
-    world.write("a.log.gz", gzip.compress(os.urandom(1000))[:500])
-    assert world.look().problems == ()
-    assert "ends early" in world.look(final=True).problems[0].reason
-    world.now_us = (world.folder / "a.log.gz").stat().st_mtime_ns // 1000 + 6 * 60 * 10**6
-    assert "ends early" in world.look().problems[0].reason
-
-
-def test_a_gzip_file_with_nonsense_in_it_is_a_problem_and_the_rest_goes_on(world):
-    world.write("a.log.gz", b"no gzip at all")
-    world.write("b.log", b"one\n")
-    seen = world.look()
-    assert [problem.path for problem in seen.problems] == ["a.log.gz"]
-    assert seen.backlog_bytes == {1: 4}
-
-
-def test_a_big_gzip_file_is_checked_in_several_looks(world):
-    world.write("a.log.gz", gzip.compress(b"x" * 999 + b"\n", 1) * 4000)
-    assert world.look().unsettled
-    looks = 1
-    while world.look().unsettled:
-        looks += 1
-    assert 3 <= looks <= 5
-    assert world.look().backlog_bytes == {1: 4_000_000}
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_file_that_was_compressed_goes_on_where_it_was(world, restart):
-    world.write("a.log", b"one\ntwo\n")
-    world.look()
-    _, world.tracked[1] = world.tail.cut(world.tracked[1], 4)
-    world.write("a.log.gz", gzip.compress(b"one\ntwo\n"))
-    (world.folder / "a.log").unlink()
-    if restart:
-        world.restart()
-    assert world.read() == {1: b"two\n"}
-    assert world.tracked[1].file.compressed
-    world.restart()
-    assert (world.read(), world.look().lost) == ({}, ())
-
-
-def test_file_and_compressed_copy_together_are_one_file(world):
-    world.write("a.log", b"one\n")
-    world.read()
-    world.write("a.log.gz", gzip.compress(b"one\n"))
-    assert [world.read() for _ in range(3)] == [{}, {}, {}]
-    (world.folder / "a.log").unlink()
-    assert [world.read() for _ in range(3)] == [{}, {}, {}]
-    assert world.paths() == {1: "a.log.gz"}
-
-
-def test_nothing_is_lost_while_a_file_is_being_compressed(world):
-    whole = gzip.compress(b"one\n")
-    world.write("a.log", b"one\n")
-    world.look()
-    world.write("a.log.gz", whole[:10])
-    (world.folder / "a.log").unlink()
-    assert [world.look().lost for _ in range(3)] == [(), (), ()]
-    world.write("a.log.gz", whole)
-    assert world.read() == {1: b"one\n"}
-
-
-def test_one_file_under_two_names_is_read_once(world):
-    world.write("a.log", b"one\n")
-    os.symlink(world.folder / "a.log", world.folder / "Current.log")
-    os.link(world.folder / "a.log", world.folder / "b.log")
-    assert world.read() == {1: b"one\n"}
-    assert world.paths() == {1: "a.log"}
+def test_one_file_under_several_names_is_read_once_under_its_real_name(world):
+    for i in range(10):  # folders are listed in no order
+        world.write(f"m{i}.log", f"{i}\n".encode())
+        os.symlink(world.folder / f"m{i}.log", world.folder / f"a{i}.log")
+        os.symlink(world.folder / f"m{i}.log", world.folder / f"z{i}.log")
+        os.link(world.folder / f"m{i}.log", world.folder / f"n{i}.log")
+    assert len(world.read()) == 10
+    assert sorted(world.paths().values()) == [f"m{i}.log" for i in range(10)]
 
 
 def test_growth_is_dated_and_silence_is_not(world):
