@@ -149,6 +149,13 @@ def test_a_port_that_was_taken_meanwhile_is_not_used(tmp_path: Path, monkeypatch
             module._stop(java)
 
 
+@pytest.mark.server
+def test_a_damaged_database_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / module.DATABASE).write_bytes(b"no database" * 1_000)
+    with pytest.raises(RegistryUnavailable, match="not a database"), local_server(tmp_path):
+        pass
+
+
 def test_without_java_the_reason_and_the_remedy_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
