@@ -72,6 +72,7 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
 }
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53
+STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 _FORBIDDEN_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")  # Parquet column names that Delta refuses
 
 
@@ -181,7 +182,12 @@ class OutputTable:
                 mode="ignore",
                 name=self.name,
                 description=f"pipeline {pipeline}, datacenter {datacenter}",
-                configuration={"delta.checkpointInterval": "100"},
+                configuration={
+                    "delta.checkpointInterval": "100",
+                    # The columns of `_stats`. Of any other column delta-rs would take the bounds that are
+                    # not there for null, and leave out every file when rows are filtered by it.
+                    "delta.dataSkippingStatsColumns": ",".join(STATS_COLUMNS),
+                },
             )
         except (OSError, DeltaError) as error:
             raise LakeUnavailable(f"cannot make the table {self.folder}: {error}") from error
@@ -331,7 +337,7 @@ class OutputTable:
         low: dict[str, object] = {}
         high: dict[str, object] = {}
         names = metadata.schema.names
-        for name in ("_epoch", "_batch"):
+        for name in STATS_COLUMNS:
             groups = [
                 metadata.row_group(g).column(names.index(name)).statistics
                 for g in range(metadata.num_row_groups)
