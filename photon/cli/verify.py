@@ -52,8 +52,8 @@ def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
 
         pipeline = load_pipeline(pipeline_file)
         if datacenter is not None and datacenter not in pipeline.datacenters:
-            names = ", ".join(pipeline.datacenters)
-            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {names}", WRONG_USAGE)
+            known = ", ".join(pipeline.datacenters)
+            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {known}", WRONG_USAGE)
         names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
         module, _, function = PROGRAM.partition(":")
         try:
