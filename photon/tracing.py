@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
@@ -122,12 +124,12 @@ def trace(
     found = Trace(event_id, search_logs)
     for name in pipeline.datacenters:
         found.datacenters[name] = DatacenterTrace()
-        _attempt(found, lambda name=name: _trace_state(pipeline, name, found))  # type: ignore[misc]
+        _attempt(found, partial(_trace_state, pipeline, name, found))
         for table in TABLE_COLUMNS:
-            _attempt(found, lambda name=name, table=table: _trace_table(pipeline, name, table, found))  # type: ignore[misc]
+            _attempt(found, partial(_trace_table, pipeline, name, table, found))
         if search_logs:
             _trace_logs(pipeline, name, found, progress)
-    _attempt(found, lambda: _trace_registry(pipeline, found))
+    _attempt(found, partial(_trace_registry, pipeline, found))
     return found
 
 

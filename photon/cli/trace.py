@@ -91,7 +91,8 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     lines += [
-        f"waiting      {w.occurrence} ({w.reason}), {w.attempts} attempts, first seen {moment(w.first_seen_us)}, "
+        f"waiting      {w.occurrence} ({w.reason}), {w.attempts} attempts, "
+        f"first seen {moment(w.first_seen_us)}, "
         + ("given up until the next start" if w.status == "unjoinable" else f"due {moment(w.due_us)}")
         for w in one.waiting
     ]
