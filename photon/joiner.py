@@ -31,6 +31,7 @@ from photon.registry.interface import (
     IdRegistry,
     Joined,
     Lost,
+    Released,
     TooOld,
     Unknown,
     Won,
@@ -288,7 +289,8 @@ class Joiner:
         claims = [Claim(p.event.key, plan.token(records.occurrences[p.event.leader])) for p in pairs]
         outcomes = self.registry.commit(claims)
         fault_point("task.after_register")
-        unknown = [outcome.reason for outcome in outcomes if isinstance(outcome, Unknown)]
+        # Released: a recovery has taken this plan's token back meanwhile, so that it must not end as it is.
+        unknown = [_why_unknown(outcome) for outcome in outcomes if isinstance(outcome, Unknown | Released)]
         if unknown:
             raise OutcomeUnknown(f"{len(unknown)} of {len(outcomes)} ids without an answer: {unknown[0]}")
         won: list[int] = []
@@ -383,6 +385,10 @@ class Joiner:
         }
         columns = dict(zip(adapted.column_names, adapted.columns, strict=True))
         return pa.table({**own, **columns})
+
+
+def _why_unknown(outcome: Unknown | Released) -> str:
+    return outcome.reason if isinstance(outcome, Unknown) else "the token was released by somebody else"
 
 
 def count_classes(verdicts: Verdicts) -> Counter[OutcomeClass]:

@@ -1,0 +1,136 @@
+"""Two datacenters join growing, real logs, exactly once: with Spark, as processes, and through kill -9."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from photon.faults import FAULT_POINTS
+from photon.registry.local_server import local_server
+from photon.testing.real_logs import (
+    FOLDER_VARIABLE,
+    JOINED,
+    PRIMARY,
+    UNJOINABLE,
+    Order,
+    RealExpectation,
+    RealLogs,
+    write_pipeline,
+)
+from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
+
+DATACENTERS = ("east", "west")
+# Small batches, so that there are many of them to be killed in.
+SMALL_BATCHES = "\nlimits: {batch_primary: 1MiB, batch_foreign: 128KiB, file_quantum: 64KiB}\n"
+
+
+@pytest.fixture(scope="module")
+def real_logs() -> RealLogs:
+    found = RealLogs.open()
+    if found is None:
+        pytest.skip(f"the real logs are not on this machine; {FOLDER_VARIABLE} says where they are")
+    return found
+
+
+@pytest.fixture(scope="module")
+def expectation(real_logs: RealLogs) -> RealExpectation:
+    return real_logs.expectation()
+
+
+def assert_counts(counts: dict[str, Any]) -> None:
+    """In each datacenter every record is in one class, and over both every pair is joined once."""
+    assert sum(counts[name]["joined"] for name in DATACENTERS) == JOINED
+    for name in DATACENTERS:
+        one = counts[name]
+        assert one["foreign"] == JOINED + UNJOINABLE
+        assert one["joined"] + one["joined_elsewhere"] == JOINED
+        assert one["unjoinable"] == UNJOINABLE
+        assert one["primary"] == PRIMARY
+        assert {one[key] for key in ("duplicates", "dead_letters", "skipped", "filtered", "pending")} == {0}
+
+
+def assert_rows(pipeline: Path, expected: RealExpectation) -> None:
+    """The joined values are those of a join that is not Photon's."""
+    rows = joined_rows(pipeline).select(expected.joined.column_names).sort_by("event_id")
+    assert rows.num_rows == JOINED
+    assert rows.cast(pa.schema(expected.joined.schema)).equals(expected.joined)
+
+
+@pytest.mark.spark
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("order", ["primary_first", "primary_last"])
+def test_two_processes_join_real_logs_that_grow_meanwhile(
+    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path, order: Order
+) -> None:
+    pipeline = write_pipeline(tmp_path)
+    layout = real_logs.lay_out(tmp_path, order=order)
+    layout.write_step()
+    photon("registry", "init", pipeline)
+    with running("join", pipeline, "-d", "east") as east, running("join", pipeline, "-d", "west") as west:
+        while layout.write_step():
+            time.sleep(2.0)  # the processes are to see the files grow
+        for name in DATACENTERS:
+            wait_for_rows(pipeline, name, 1_000)
+        assert (stop(east), stop(west)) == (0, 0)
+    assert_counts(photon_json("join", pipeline, "--complete"))
+    assert_rows(pipeline, expectation)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
+    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
+) -> None:
+    pipeline = write_pipeline(tmp_path, more=SMALL_BATCHES)
+    real_logs.lay_out(tmp_path).finish()
+    # Points that only primary or only foreign ranges pass come while there are some.
+    points = sorted(FAULT_POINTS, key=lambda name: (name != "task.after_index", not name.startswith("task.")))
+    with local_server(tmp_path / "state" / "registry"):  # else each process would start one of its own
+        for point in points:
+            # The second passing, so that each process also completes a batch, and recovers from the last.
+            command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local", "--crash-at")
+            ended = photon(*command, f"{point}:2", status=None)
+            assert ended.returncode == -9, f"{point} was not passed twice: {ended.stdout}{ended.stderr}"
+    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
+    assert_rows(pipeline, expectation)
+
+
+@pytest.mark.spark
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kill_9_under_spark_changes_nothing_in_the_result(
+    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    pipeline = write_pipeline(tmp_path, more=SMALL_BATCHES)
+    real_logs.lay_out(tmp_path).finish()
+    photon("registry", "init", pipeline)
+    east = ("join", pipeline, "-d", "east", "--complete")
+    for point in ("commit.before_main:5", "commit.after_main:3"):
+        assert photon(*east, "--crash-at", point, status=None).returncode == -9
+    for joined_so_far in (1, 2_000):
+        with running(*east) as process:
+            wait_for_rows(pipeline, "east", joined_so_far)
+            time.sleep(chance.uniform(0.0, 1.5))
+            kill(process)
+    # In a task it is a worker that dies, and its task that is run again: the join goes on.
+    photon(*east, "--crash-at", "task.after_register:2")
+    west = photon_json(
+        "join", pipeline, "-d", "west", "--complete", "--crash-at", "task.after_rows_written:2"
+    )
+    crashed = {path.name for path in tmp_path.glob("state/*/crashed-*")}
+    assert crashed == {"crashed-task.after_register:2", "crashed-task.after_rows_written:2"}
+    assert west["west"]["pending"] == 0
+    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
+    assert_rows(pipeline, expectation)
