@@ -27,6 +27,7 @@ from photon.registry.interface import (
     BeyondHorizon,
     EventKey,
     Free,
+    IdRegistry,
     Joined,
     LookupOutcome,
     RegistryMismatch,
@@ -119,8 +120,12 @@ def trace(
     event_id: str,
     search_logs: bool = True,
     progress: SearchProgress = lambda what, done_bytes, all_bytes: None,
+    registry: IdRegistry | None = None,
 ) -> Trace:
-    """All that registry, tables, states and (with `search_logs`) raw logs know of `event_id`."""
+    """All that registry, tables, states and (with `search_logs`) raw logs know of `event_id`.
+
+    `registry` takes the place of the one that the pipeline file names.
+    """
     found = Trace(event_id, search_logs)
     for name in pipeline.datacenters:
         found.datacenters[name] = DatacenterTrace()
@@ -129,7 +134,7 @@ def trace(
             _attempt(found, partial(_trace_table, pipeline, name, table, found))
         if search_logs:
             _trace_logs(pipeline, name, found, progress)
-    _attempt(found, partial(_trace_registry, pipeline, found))
+    _attempt(found, partial(_trace_registry, pipeline, found, registry))
     return found
 
 
@@ -184,12 +189,13 @@ def _trace_logs(pipeline: Pipeline, datacenter: str, found: Trace, progress: Sea
     found.problems += [f"datacenter {datacenter}: {problem}" for problem in problems]
 
 
-def _trace_registry(pipeline: Pipeline, found: Trace) -> None:
+def _trace_registry(pipeline: Pipeline, found: Trace, registry: IdRegistry | None) -> None:
     keys = _keys(pipeline, found)
     if not keys:
         found.problems.append("registry: not asked, for the event's time belongs to its id and is not known")
         return
-    answers = open_registry(find_registry(pipeline)).lookup(keys)
+    registry = registry or open_registry(find_registry(pipeline))
+    answers = registry.lookup(keys)
     found.registry += [_answer(key, outcome) for key, outcome in zip(keys, answers, strict=True)]
 
 
