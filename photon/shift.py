@@ -23,7 +23,6 @@ from photon.dispatcher.orders import Orders
 from photon.dispatcher.outcomes import Counts
 from photon.dispatcher.starting import start
 from photon.dispatcher.state import STATE_FILE
-from photon.event_store.log_file_map import LogFileMap
 from photon.local_runner import LocalRunner
 from photon.output import TABLE_COLUMNS, OutputTable, TableName
 from photon.pipeline import Pipeline, PipelineError
@@ -31,7 +30,6 @@ from photon.registry.address import RegistryAddress
 from photon.registry.init import find_registry, init_registry
 from photon.registry.open import open_registry
 from photon.registry.proposer import QuorumRegistry
-from photon.tasks import index_path
 from photon.work import BatchRunner
 
 log = logging.getLogger(__name__)
@@ -123,10 +121,10 @@ def run_shift(
     try:
         address, ids = registry or _registry_of(pipeline)
         tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
-        for table in tables.values():
-            table.create(pipeline.name, datacenter)
         joined = tables["joined_events"]
         started = start(pipeline, datacenter, ids.register, joined, clock)
+        for table in tables.values():
+            table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         before = started.state.counts()
@@ -145,9 +143,7 @@ def run_shift(
                 random.Random(),
                 watching or Watching(),
             )
-            epoch = started.state.epoch or ""
-            log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
-            dispatcher = Dispatcher(pipeline, datacenter, started.state, log_map, execution, clock)
+            dispatcher = Dispatcher(pipeline, datacenter, started.state, started.log_map, execution, clock)
             try:
                 if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                     dispatcher.skip_foreign_backlog()
@@ -157,7 +153,7 @@ def run_shift(
                     datacenter, started.state.counts(), seconds, before.foreign, before.primary
                 )
             finally:
-                log_map.close()
+                started.log_map.close()
                 started.state.close()
     finally:
         lock.release()

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import traceback
 
 import click
 
@@ -18,6 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
     "bench": ("photon.cli.bench:bench", "Measure Photon on this machine."),
 }
+
+
+DEFECT = 70  # EX_SOFTWARE of sysexits.h
 
 
 class LazyGroup(click.Group):
@@ -34,6 +39,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; what nobody expected ends with a status of its own, for 1 is a violation."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except Exception:
+            traceback.print_exc()
+            sys.exit(DEFECT)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
@@ -44,7 +59,8 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Join two kinds of event logs that never stop growing: each foreign event exactly once.
 
-    Exit status: 0 done, 1 found a violation, 2 wrong usage or bad pipeline file, 3 could not be done.
+    Exit status: 0 done, 1 found a violation, 2 wrong usage or bad pipeline file,
+    3 could not be done, 70 a defect in Photon.
     """
 
 

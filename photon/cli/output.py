@@ -51,6 +51,7 @@ def expected_errors() -> Iterator[None]:
     from photon.dispatcher.lock import AlreadyRunning
     from photon.dispatcher.starting import LakeMismatch, RetiredDatacenter
     from photon.dispatcher.state import StateTooNew, StateUnavailable
+    from photon.event_store.log_file_map import NewerFormat
     from photon.fetch import JavaMissing
     from photon.output import LakeUnavailable
     from photon.pipeline import PipelineError
@@ -67,6 +68,7 @@ def expected_errors() -> Iterator[None]:
         JavaMissing,
         LakeMismatch,
         LakeUnavailable,
+        NewerFormat,
         RegisterTooNew,
         RegistryMismatch,
         RegistryMissing,

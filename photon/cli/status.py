@@ -33,7 +33,8 @@ def status(pipeline_file: Path, as_json: bool) -> None:
         click.echo(f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}")
         for side, log in (("primary", one.primary), ("foreign", one.foreign)):
             click.echo(
-                f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), {log.read_bytes:>15,} bytes read, "
+                f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), "
+                f"{log.read_bytes:>15,} bytes read, "
                 f"{log.backlog_bytes:,} waiting"
             )
         if one.watermark_lag_seconds is not None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for a stop after the current batch, the second ends the process at once."""
+"""SIGINT and SIGTERM: the first asks for a stop after the current batch, the second ends all at once."""
 
 from __future__ import annotations
 

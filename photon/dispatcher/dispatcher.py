@@ -94,6 +94,8 @@ class Dispatcher:
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether this was all, when there is nothing to do at this moment (design, section 2)."""
+        if self.follower.unsettled:
+            return False
         match mode:
             case "stop":
                 return False

@@ -44,6 +44,9 @@ class Follower:
         self.files: dict[int, TrackedFile] = state.files()
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[Problem, ...]] = {"primary": (), "foreign": ()}
+        self.unsettled = (
+            False  # files are still being checked: there may be more to read than the backlog says
+        )
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
 
@@ -59,6 +62,7 @@ class Follower:
         With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
+        self.unsettled = any(seen.unsettled for seen in observed.values())
         if final and self._ends_bytes is None:
             self._ends_bytes = {
                 number: self.files[number].offset_bytes + waiting

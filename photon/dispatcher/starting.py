@@ -5,19 +5,20 @@ Decides between going on, reading a batch back, and a new epoch; and makes the n
 
 from __future__ import annotations
 
-import logging
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import Clock
 from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.event_store.log_file_map import LogFileMap
 from photon.output import OutputTable, app_id
 from photon.pipeline import Pipeline
+from photon.registry.register import EpochRecord
 from photon.registry.register_store import RegisterStore
+from photon.tasks import index_path
 from photon.tokens import new_epoch
-
-log = logging.getLogger(__name__)
 
 
 class RetiredDatacenter(Exception):
@@ -65,11 +66,11 @@ def judge(
 
 @dataclass
 class Started:
-    """A checked state, and whether its open plan is to be read back."""
+    """A checked state with its log file map; why it is a new one, where an earlier one can't go on."""
 
     state: DispatcherState
-    read_back: bool
-    new_epoch_because: str | None
+    log_map: LogFileMap
+    new_epoch_because: str | None = None
 
 
 def start(
@@ -79,15 +80,50 @@ def start(
 
     Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
     """
-    folder = pipeline.datacenters[datacenter].state
     own_epochs = {name: e for name, e in register.read().epochs.items() if e.datacenter == datacenter}
+    _check_lake(datacenter, own_epochs, table)
+    table.create(pipeline.name, datacenter)
+    folder = pipeline.datacenters[datacenter].state
+    state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
+    epoch = state.epoch if state is not None else None
+    because = "there is no state"
+    if state is not None and epoch is not None:
+        live = epoch in own_epochs and own_epochs[epoch].state == "live"
+        verdict = _judge(state, epoch, table.version_of(app_id(datacenter, epoch)), live)
+        log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+        if not isinstance(verdict, BeginEpoch) and log_map.map_id == state.meta("map_id"):
+            return Started(state, log_map)
+        because = (
+            verdict.reason if isinstance(verdict, BeginEpoch) else "its log file map is not there any more"
+        )
+        log_map.close()
+    if state is not None:
+        state.close()
+    for name in {*own_epochs, *([epoch] if epoch else [])}:
+        table.fence(app_id(datacenter, name))
+        if name in own_epochs:
+            register.revoke_epoch(name, clock.now_us())
+    started = _begin(pipeline, datacenter, register, table.table_id(), clock)
+    started.new_epoch_because = because if own_epochs else None
+    return started
+
+
+def _judge(
+    state: DispatcherState, epoch: str, table_version: int, live: bool
+) -> GoOn | ReadBack | BeginEpoch:
+    open_plan = state.open_plan()
+    return judge(epoch, state.completed, open_plan.key.batch if open_plan else None, table_version, live)
+
+
+def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:
+    """Refuse a lake that is not the one that the registry knows, before anything is made in it."""
     if any(record.state == "retired" for record in own_epochs.values()):
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
             "take it out of the pipeline file, or give it a new name"
         )
-    table_id = table.table_id()
-    if not own_epochs and table.has_commits():
+    table_id = table.table_id() if table.exists() else None
+    if not own_epochs and table_id is not None and table.has_commits():
         raise LakeMismatch(
             f"the table {table.folder} has been written, but the registry knows nothing of datacenter "
             f"{datacenter}: it is not the registry that this lake was joined with, and everything would "
@@ -95,58 +131,29 @@ def start(
         )
     for record in own_epochs.values():
         if record.table_id != table_id:
+            found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
             raise LakeMismatch(
-                f"the table {table.folder} (id {table_id}) is not the one that the registry knows of "
-                f"datacenter {datacenter} (id {record.table_id}): rows would be missing; "
-                "put the lake folder back"
+                f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
+                f"(id {record.table_id}): rows would be missing; put the lake folder back"
             )
-    state = _open(folder)
-    epoch = state.epoch if state else None
-    if state is not None and epoch is not None:
-        open_plan = state.open_plan()
-        verdict = judge(
-            epoch,
-            state.completed,
-            open_plan.key.batch if open_plan else None,
-            table.version_of(app_id(datacenter, epoch)),
-            epoch in own_epochs and own_epochs[epoch].state == "live",
-        )
-        if not isinstance(verdict, BeginEpoch):
-            return Started(state, isinstance(verdict, ReadBack), None)
-    else:
-        verdict = judge(None, 0, None, 0, False)
-        assert isinstance(verdict, BeginEpoch)
-    if state is not None:
-        state.close()
-    earlier = bool(own_epochs)
-    for name in {*own_epochs, *([epoch] if epoch else [])}:
-        table.fence(app_id(datacenter, name))
-        if name in own_epochs:
-            register.revoke_epoch(name, clock.now_us())
-    fresh = _begin(pipeline, datacenter, register, table_id, folder, clock)
-    return Started(fresh, False, verdict.reason if earlier else None)
-
-
-def _open(folder: Path) -> DispatcherState | None:
-    if not (folder / STATE_FILE).exists():
-        return None
-    return DispatcherState(folder)
 
 
 def _begin(
-    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, folder: Path, clock: Clock
-) -> DispatcherState:
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock
+) -> Started:
     """A new epoch: first in the registry, then on the disk.
 
     A crash between leaves an epoch without a state, which the next start fences.
     """
+    folder = pipeline.datacenters[datacenter].state
     epoch = new_epoch()
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder)
+    log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
     state = DispatcherState(folder)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us())
-    return state
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id)
+    return Started(state, log_map)
 
 
 def _set_aside(folder: Path) -> None:

@@ -155,7 +155,7 @@ class DispatcherState:
 
     # -- identity
 
-    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int) -> None:
+    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str) -> None:
         """Make the tables of an empty database: the state of a new epoch."""
         with self._transaction() as db:
             for statement in _SCHEMA.split(";\n"):
@@ -167,6 +167,7 @@ class DispatcherState:
                 "datacenter": datacenter,
                 "epoch": epoch,
                 "begun_us": now_us,
+                "map_id": map_id,
                 "completed": 0,
             }
             db.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
@@ -380,7 +381,9 @@ class DispatcherState:
 
     def requeued_contents(self) -> list[PlanContent]:
         """All work to be taken up again, the oldest first."""
-        return [content_from_json(row[0]) for row in self._db.execute("SELECT content FROM requeued ORDER BY id")]
+        return [
+            content_from_json(row[0]) for row in self._db.execute("SELECT content FROM requeued ORDER BY id")
+        ]
 
     def count_requeued(self) -> int:
         """How many pieces of work are to be taken up again."""
