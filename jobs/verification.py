@@ -134,7 +134,7 @@ class Verification:
                 unverified=tuple(item.file for item in lost if item.datacenter == name),
                 rows=row_counts[name],
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
-                notes=tuple(scope.notes(name)),
+                notes=tuple(scope.notes(name)) + _consequences(name, lost),
             )
             for name in scope.selected
         }
@@ -250,6 +250,12 @@ def _lost_files(lost: DataFrame, side: Side) -> list[LostFile]:
         LostFile(row["datacenter"], row["file"], Unverified(row["path"], side, row["bytes"], row["reason"]))
         for row in grouped.orderBy("datacenter", "path").collect()
     ]
+
+
+def _consequences(datacenter: str, lost: Sequence[LostFile]) -> tuple[str, ...]:
+    if not any(item.datacenter == datacenter and item.file.side == "primary" for item in lost):
+        return ()
+    return ("without some primary logs, records that were filtered may be counted as unjoinable",)
 
 
 def _require_registry(decided: DataFrame) -> None:

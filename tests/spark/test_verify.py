@@ -1,0 +1,263 @@
+"""`verify` on generated traffic: a sound join is found sound, and each planted fault is found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
+from photon.output import OutputTable
+from photon.pipeline import Pipeline, load_pipeline
+from photon.registry.open import close_registries
+from photon.shift import prepare, run_shift
+from photon.testing.stories import some_of_each
+from photon.testing.traffic import Traffic
+from photon.verification_report import DatacenterReport, Finding, VerificationReport
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+
+SEED = 11
+ADAPTER = '''
+import pyarrow as pa
+import pyarrow.compute as pc
+from photon.adapters import Adapted, Adapter, merge
+
+
+class Picky(Adapter):
+    """Passes over position 9, drops position 10, fails on one event."""
+
+    def skip(self, foreign):
+        return pc.equal(foreign["position"], "9").combine_chunks()
+
+    def combine(self, foreign, primary):
+        if any(event_id.endswith("-00000010") for event_id in foreign["click_id"].to_pylist()):
+            raise ValueError("this one I can't stand")
+        kept = pc.not_equal(foreign["position"], "10").combine_chunks()
+        return Adapted(merge(foreign, primary).filter(kept), kept)
+'''
+SETTINGS = """
+adapter: picky:Picky
+home: {takeover_delay: 5s}
+verification: {piece: 64KiB}
+"""
+
+
+@dataclass
+class World:
+    """Two datacenters, joined as far as a test asks, and what the dispatchers counted."""
+
+    pipeline: Pipeline
+    verify: Callable[[], VerificationReport]
+    counts: dict[str, Counts]
+
+    def join(self, mode: str) -> None:
+        """Both datacenters at once, so that both have rows."""
+        with ThreadPoolExecutor(2) as pool:
+            names = list(self.pipeline.datacenters)
+            results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
+            self.counts = {result.datacenter: result.counts for result in results}
+
+    def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
+        return OutputTable(self.pipeline.datacenters[datacenter].lake, name).load()
+
+    def rows(self, datacenter: str) -> list[dict[str, Any]]:
+        rows = self.table(datacenter).to_pyarrow_table().to_pylist()
+        plain = [row for row in rows if row["click_id"].startswith(f"c{SEED}-0")]  # each logged once
+        return sorted(plain, key=lambda row: str(row["_event_id"]))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    from jobs.session import build_session, stop_session
+    from jobs.verification import verify
+
+    folder = tmp_path_factory.mktemp("verify")
+    print(f"traffic of seed {SEED}")
+    traffic = Traffic(SEED, duration_seconds=30, foreign_per_second=20, ills=some_of_each(3))
+    traffic.write_all(folder)
+    (folder / "picky.py").write_text(ADAPTER)
+    pipeline = load_pipeline(traffic.write_pipeline(folder, more=SETTINGS))
+    session = build_session("test of verify")
+    try:
+        prepare(pipeline)
+        made = World(pipeline, lambda: verify(pipeline, list(pipeline.datacenters), session=session), {})
+        made.join("until_idle")
+        yield made
+    finally:
+        stop_session(session)
+        close_registries()
+
+
+# The reports build on one another, in this order: while events wait; complete, after one datacenter has
+# lost its state; with faults planted in tables; with log files gone.
+
+
+@pytest.fixture(scope="module")
+def while_waiting(world: World) -> VerificationReport:
+    return world.verify()
+
+
+@pytest.fixture(scope="module")
+def after_a_lost_state(world: World, while_waiting: VerificationReport) -> VerificationReport:
+    world.join("complete")
+    shutil.rmtree(world.pipeline.datacenters["east"].state)
+    world.join("complete")
+    return world.verify()
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What was planted in the tables of west (in east's: an earlier epoch's row), by event id."""
+
+    report: VerificationReport
+    removed: str
+    doubled: str
+    changed: str
+    moved: str
+    said_unjoinable: str
+    changed_of_earlier_epoch: str
+
+
+@pytest.fixture(scope="module")
+def planted(world: World, after_a_lost_state: VerificationReport) -> Planted:
+    ids = [row["_event_id"] for row in world.rows("west")[:5]]
+    removed, doubled, changed, moved, said_unjoinable = ids
+    of_east = world.rows("east")[0]["_event_id"]
+    touched = [("west", "joined_events"), ("east", "joined_events"), ("west", "unjoined")]
+    versions = [world.table(*which).version() for which in touched]
+    (row,) = [row for row in world.rows("west") if row["_event_id"] == said_unjoinable]
+    rows = world.table("west").to_pyarrow_table()
+    world.table("west").delete(f"_event_id in ('{removed}', '{said_unjoinable}')")
+    double = rows.filter(pa.compute.equal(rows["_event_id"], doubled))
+    write_deltalake(world.table("west"), double, mode="append")
+    world.table("west").update({"text": "'forged'"}, predicate=f"_event_id = '{changed}'")
+    world.table("west").update({"_occurrence": "'1:7'"}, predicate=f"_event_id = '{moved}'")
+    world.table("east").update({"text": "'forged'"}, predicate=f"_event_id = '{of_east}'")
+    given_up = {name: row[name] for name in ("_datacenter", "_epoch", "_batch", "_occurrence")}
+    schema = pa.schema(world.table("west", "unjoined").schema().to_arrow())
+    unjoined = pa.Table.from_pylist([{**given_up, "event_id": said_unjoinable}], schema)
+    write_deltalake(world.table("west", "unjoined"), unjoined, mode="append")
+    report = world.verify()
+    for which, version in zip(touched, versions, strict=True):
+        world.table(*which).restore(version)
+    return Planted(report, removed, doubled, changed, moved, said_unjoinable, of_east)
+
+
+@pytest.fixture(scope="module")
+def without_some_files(world: World, planted: Planted) -> VerificationReport:
+    logs = world.pipeline.datacenters["west"].logs
+    gone = [_largest(logs / side) for side in ("clicks", "queries")]
+    hidden = [path.rename(world.pipeline.file.parent / path.name) for path in gone]
+    report = world.verify()
+    for place, path in zip(hidden, gone, strict=True):
+        place.rename(path)
+    return report
+
+
+def _largest(folder: Path) -> Path:
+    return max(folder.iterdir(), key=lambda path: path.stat().st_size)
+
+
+def finding(report: DatacenterReport, kind: str) -> Finding:
+    (found,) = [found for found in report.findings if found.kind == kind]
+    return found
+
+
+def ids(found: Finding) -> set[str]:
+    return {example.event_id for example in found.examples}
+
+
+def equation_of(counts: Counts) -> dict[str, int]:
+    return {"foreign": counts.foreign, **{name: counts.of(name) for name in OUTCOME_CLASSES}, "missing": 0}
+
+
+def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
+    world: World, while_waiting: VerificationReport
+) -> None:
+    assert while_waiting.ok, while_waiting.as_dict()
+    assert all(report.classes["pending"] == 3 for report in while_waiting.datacenters.values())
+
+
+def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
+    world: World, after_a_lost_state: VerificationReport
+) -> None:
+    found = {name: report.equation() for name, report in after_a_lost_state.datacenters.items()}
+    assert found == {name: equation_of(counts) for name, counts in world.counts.items()}
+
+
+def test_every_class_that_the_traffic_has_is_met(after_a_lost_state: VerificationReport) -> None:
+    reports = after_a_lost_state.datacenters.values()
+    for report in reports:
+        for outcome in ("joined", "joined_elsewhere", "filtered", "skipped", "unjoinable"):
+            assert report.classes.get(outcome, 0) > 0, outcome
+        assert report.classes["dead_letters"] == 5 * 3 + 1  # every fault thrice, and the adapter's own
+    assert sum(report.classes.get("duplicates", 0) for report in reports) > 0
+
+
+def test_rows_of_an_epoch_whose_state_was_lost_are_compared_too(
+    after_a_lost_state: VerificationReport,
+) -> None:
+    assert after_a_lost_state.ok, after_a_lost_state.as_dict()
+    assert after_a_lost_state.datacenters["east"].rows > 0
+    assert all(report.rows_not_compared == 0 for report in after_a_lost_state.datacenters.values())
+
+
+def test_a_removed_row_is_missing_in_every_datacenter_and_its_holder_is_named(planted: Planted) -> None:
+    for report in planted.report.datacenters.values():
+        found = finding(report, "missing")
+        assert planted.removed in ids(found)
+        assert all("registered without a row: datacenter west" in e.detail for e in found.examples)
+
+
+def test_a_doubled_row_is_a_violation_that_names_both_places(planted: Planted) -> None:
+    found = finding(planted.report.datacenters["west"], "duplicate_rows")
+    assert ids(found) == {planted.doubled}
+    assert found.examples[0].where.count("west batch") == 2
+
+
+def test_a_changed_value_is_found_with_what_it_should_be(planted: Planted) -> None:
+    found = finding(planted.report.datacenters["west"], "different_values")
+    assert ids(found) == {planted.changed}
+    assert found.examples[0].detail.startswith("text is 'forged', a join now gives ")
+
+
+def test_a_changed_value_in_a_row_of_an_earlier_epoch_is_found(planted: Planted) -> None:
+    found = finding(planted.report.datacenters["east"], "different_values")
+    assert ids(found) == {planted.changed_of_earlier_epoch}
+
+
+def test_a_row_at_whose_place_its_event_is_not_is_found(planted: Planted) -> None:
+    assert ids(finding(planted.report.datacenters["west"], "row_without_event")) == {planted.moved}
+
+
+def test_an_unjoinable_event_whose_primary_is_there_is_a_finding_to_reopen(planted: Planted) -> None:
+    found = finding(planted.report.datacenters["west"], "unjoinable_but_joinable")
+    assert ids(found) == {planted.said_unjoinable}
+    assert not found.meaning.violation
+
+
+def test_planted_faults_do_not_change_how_many_records_there_are(
+    planted: Planted, after_a_lost_state: VerificationReport
+) -> None:
+    for name, report in planted.report.datacenters.items():
+        assert report.foreign == after_a_lost_state.datacenters[name].foreign
+    assert not planted.report.ok
+
+
+def test_log_files_that_are_gone_are_named_and_break_no_promise(
+    without_some_files: VerificationReport,
+) -> None:
+    report = without_some_files.datacenters["west"]
+    assert {file.side for file in report.unverified} == {"foreign", "primary"}
+    assert all(file.reason == "the file is not there" and file.bytes > 0 for file in report.unverified)
+    assert report.rows_not_compared > 0
+    assert not report.violations, report.as_dict()
+    assert without_some_files.datacenters["east"].unverified == ()
