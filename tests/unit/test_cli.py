@@ -1,0 +1,113 @@
+"""The command line: what is refused before anything starts, and what importing it costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from photon.cli.main import COMMANDS, main
+
+PIPELINE = """
+name: searches
+datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
+primary: {files: "queries/*.csv", format: csv, id: query, time: at}
+foreign: {files: "clicks/*.csv", format: csv, id: click, key: query, time: at}
+"""
+
+
+def photon(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(PIPELINE)
+    return path
+
+
+def test_help_imports_neither_spark_nor_dagster_nor_arrow() -> None:
+    script = (
+        "import sys\n"
+        "from photon.cli.main import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "heavy = {'pyspark', 'dagster', 'pyarrow', 'deltalake', 'boto3', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    done = photon(command, "--help")
+    assert done.exit_code == 0, done.output
+    assert "Usage:" in done.output
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("retries", "retries: {}"),
+        ("retry.first_delay", "retry: {first_delay: 250 parsecs}"),
+        ("home", "home: soon"),
+    ],
+)
+def test_a_wrong_pipeline_file_is_one_message_with_the_key_and_nothing_is_started(
+    pipeline: Path, key: str, line: str
+) -> None:
+    pipeline.write_text(PIPELINE + line + "\n")
+    done = photon("join", pipeline)
+    assert done.exit_code == 2
+    assert key in done.output
+    assert str(pipeline) in done.output
+    assert list(pipeline.parent.iterdir()) == [pipeline]
+
+
+def test_a_column_that_is_in_no_header_is_named_and_nothing_is_started(pipeline: Path) -> None:
+    folder = pipeline.parent / "logs" / "east" / "clicks"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("click,search,at\nc1,q1,5\n")
+    done = photon("join", pipeline)
+    assert done.exit_code == 2
+    assert "query" in done.output
+    assert not (pipeline.parent / "state").exists()
+
+
+def test_a_pipeline_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = photon("join", tmp_path / "nowhere.yaml")
+    assert done.exit_code == 2
+    assert "nowhere.yaml" in done.output
+
+
+def test_an_adapter_that_is_not_there_is_named_and_nothing_is_started(pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE + "adapter: nowhere:nothing\n")
+    done = photon("join", pipeline)
+    assert done.exit_code == 2
+    assert "nowhere" in done.output
+    assert not (pipeline.parent / "state").exists()
+
+
+def test_an_unknown_datacenter_is_refused_with_those_that_there_are(pipeline: Path) -> None:
+    done = photon("join", pipeline, "-d", "north")
+    assert done.exit_code == 2
+    assert "east, west" in done.output
+
+
+def test_a_join_ends_in_one_way(pipeline: Path) -> None:
+    done = photon("join", pipeline, "--until-idle", "--complete")
+    assert done.exit_code == 2
+    assert "--complete" in done.output
+
+
+def test_the_status_of_a_pipeline_that_never_ran_says_how_to_start_it(pipeline: Path) -> None:
+    done = photon("status", pipeline, "--json")
+    assert done.exit_code == 0
+    status = json.loads(done.stdout)
+    assert set(status) == {"east", "west"}
+    assert any("photon join" in problem for problem in status["east"]["problems"])
+    assert status["east"]["running_process"] is None
