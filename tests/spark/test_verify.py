@@ -75,8 +75,17 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def session() -> Iterator[Any]:
     from jobs.session import build_session, stop_session
+
+    built = build_session("test of verify")
+    yield built
+    stop_session(built)
+    close_registries()
+
+
+@pytest.fixture(scope="module")
+def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     from jobs.verification import verify
 
     folder = tmp_path_factory.mktemp("verify")
@@ -85,15 +94,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     traffic.write_all(folder)
     (folder / "picky.py").write_text(ADAPTER)
     pipeline = load_pipeline(traffic.write_pipeline(folder, more=SETTINGS))
-    session = build_session("test of verify")
-    try:
-        prepare(pipeline)
-        made = World(pipeline, lambda: verify(pipeline, list(pipeline.datacenters), session=session), {})
-        made.join("until_idle")
-        yield made
-    finally:
-        stop_session(session)
-        close_registries()
+    prepare(pipeline)
+    made = World(pipeline, lambda: verify(pipeline, list(pipeline.datacenters), session=session), {})
+    made.join("until_idle")
+    return made
 
 
 # The reports build on one another, in this order: while events wait; complete, after one datacenter has
@@ -261,3 +265,41 @@ def test_log_files_that_are_gone_are_named_and_break_no_promise(
     assert report.rows_not_compared > 0
     assert not report.violations, report.as_dict()
     assert without_some_files.datacenters["east"].unverified == ()
+
+
+TIMED = """
+name: timed
+datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
+primary: {files: "q*.csv", format: csv, id: id, time: at}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at, time_in_id: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> VerificationReport:
+    """Event a twice, with two times; event b twice with one; seen from one of two datacenters."""
+    from jobs.verification import verify
+
+    folder = tmp_path_factory.mktemp("timed")
+    for name in ("east", "west"):
+        logs = folder / "logs" / name
+        logs.mkdir(parents=True)
+        (logs / "q.csv").write_text("id,at\nq1,100\n")
+        (logs / "c.csv").write_text("id,key,at\na,q1,101\na,q1,102\nb,q1,103\nb,q1,103\n")
+    (folder / "pipeline.yaml").write_text(TIMED)
+    pipeline = load_pipeline(folder / "pipeline.yaml")
+    prepare(pipeline)
+    for name in ("east", "west"):
+        run_shift(pipeline, name, "complete", "local")
+    return verify(pipeline, ["east"], session=session)
+
+
+def test_one_id_with_two_times_is_two_events_and_is_told(timed: VerificationReport) -> None:
+    report = timed.datacenters["east"]
+    assert timed.ok, timed.as_dict()
+    assert report.classes == {"joined": 3, "duplicates": 1}
+    assert ids(finding(report, "same_id_two_times")) == {"a"}
+
+
+def test_only_the_datacenter_that_was_asked_for_is_reported(timed: VerificationReport) -> None:
+    assert list(timed.datacenters) == ["east"]

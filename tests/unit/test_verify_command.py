@@ -1,0 +1,92 @@
+"""`photon verify` without Spark: what it prints and how it ends, for a report that is given."""
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+import photon.cli.verify as command
+from photon.cli.main import main
+from photon.verification_report import (
+    DatacenterReport,
+    Example,
+    Finding,
+    Unverified,
+    VerificationReport,
+)
+from tests.simulation.world import World
+
+SOUND = VerificationReport(
+    {"east": DatacenterReport({"joined": 1_200, "skipped": 3}, rows=1_200)}, rows=1_200
+)
+BROKEN = VerificationReport(
+    {
+        "east": DatacenterReport(
+            {"joined": 9, "missing": 2},
+            findings=(Finding("missing", 2, (Example("c1", "1:0", "nobody has registered it"),)),),
+            unverified=(Unverified("clicks/a.jsonl", "foreign", 77, "the file is not there"),),
+            rows=9,
+        ),
+        "west": DatacenterReport({"joined_elsewhere": 11}),
+    },
+    rows=9,
+)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the command, whose program returns `report`."""
+    world = World(tmp_path, ("east", "west"))
+
+    def run(report, *options):
+        program = ModuleType("program")
+        program.verify = lambda pipeline, names, say: report
+        monkeypatch.setitem(sys.modules, "program", program)
+        monkeypatch.setattr(command, "PROGRAM", "program:verify")
+        return CliRunner().invoke(main, ["verify", str(world.pipeline.file), *options])
+
+    return run
+
+
+def test_a_sound_join_ends_with_status_0(run):
+    result = run(SOUND)
+    assert result.exit_code == 0
+    assert "no promise is broken" in result.stdout
+
+
+def test_a_violation_ends_with_status_1_and_says_what_to_do(run):
+    result = run(BROKEN)
+    assert result.exit_code == 1
+    assert "east: VIOLATION missing: 2 records" in result.stdout
+    assert "c1 at 1:0: nobody has registered it" in result.stdout
+    assert "and 1 more" in result.stdout
+    assert "what to do: have the dispatcher read them again" in result.stdout
+
+
+def test_log_files_that_could_not_be_verified_are_named(run):
+    text = run(BROKEN).stdout
+    assert "NOT VERIFIED 77 bytes of the foreign log clicks/a.jsonl: the file is not there" in text
+
+
+def test_the_equation_is_printed_side_by_side(run):
+    lines = run(BROKEN).stdout.splitlines()
+    assert lines[0].split() == ["east", "west"]
+    assert ["foreign", "11", "11"] in [line.split() for line in lines]
+    assert ["+", "missing", "2", "0"] in [line.split() for line in lines]
+
+
+def test_json_is_one_object_by_datacenter_with_rows_and_ok(run):
+    result = run(BROKEN, "--json")
+    values = json.loads(result.stdout)
+    assert (values["rows"], values["ok"]) == (9, False)
+    assert values["east"]["foreign"] == 11
+    assert values["east"]["violations"][0]["kind"] == "missing"
+    assert result.exit_code == 1
+
+
+def test_an_unknown_datacenter_is_wrong_usage(run):
+    result = run(SOUND, "--datacenter", "north")
+    assert result.exit_code == 2
+    assert "expected one of: east, west" in result.stderr
