@@ -159,6 +159,7 @@ class Endpoint(Strict):
 
     url: Annotated[str, AfterValidator(_url)]
     region: str = "local"
+    transactions: bool = False  # register many ids at a time; on AWS each then costs double
 
 
 Endpoints = Annotated[

@@ -19,6 +19,7 @@ class EndpointAddress:
     url: str | None
     folder: Path | None
     region: str = "local"
+    transactions: bool = False  # whether it is faster to insert by transactions
 
     def __str__(self) -> str:
         return self.url or f"the local registry in {self.folder}"

@@ -39,7 +39,13 @@ from photon.registry.layout import ItemKey
 
 # The limits of DynamoDB for one request.
 STATEMENTS_PER_REQUEST = 25
+STATEMENTS_PER_TRANSACTION = 100
 KEYS_PER_READ = 100
+
+# Then each for itself: callers that cancel each other's transactions must get on.
+TRANSACTION_TRIES = 3
+
+Row = tuple[str, ...]  # the parameters of one statement
 
 LOCAL_REGION = "local"
 _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
@@ -72,14 +78,18 @@ class DynamoAcceptor:
     """The items of one table at one endpoint.
 
     `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
-    it can't. It is called again after a connection failed.
+    it can't. It is called again after a connection failed. `transactions`: insert by transactions, which
+    pays where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
     """
 
     writes_per_request = STATEMENTS_PER_REQUEST
     reads_per_request = KEYS_PER_READ
 
-    def __init__(self, table: str, connect: Callable[[], Any]) -> None:
+    def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
         self.table = table
+        self.inserts_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
+        self._insert = self._insert_together if transactions else self._insert_each
+        self._insert_statement = f"INSERT INTO \"{table}\" VALUE {{'p': ?, 's': ?, 't': ?}}"
         self._connect = connect
         self._client: Any = None
         self._lock = threading.Lock()
@@ -87,9 +97,7 @@ class DynamoAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
-        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 't': ?}}"
-        answers = self._execute(statement, [(i.key.p, i.key.s, i.value) for i in batch])
-        return [_insert_reply(answer) for answer in answers]
+        return self._insert([(i.key.p, i.key.s, i.value) for i in batch])
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
@@ -138,12 +146,42 @@ class DynamoAcceptor:
         answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
         return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
 
+    # -- inserts of the fast round
+
+    def _insert_each(self, rows: Sequence[Row]) -> list[InsertReply]:
+        """Each row for itself, as many in a request as it may have."""
+        replies: list[InsertReply] = []
+        for start in range(0, len(rows), STATEMENTS_PER_REQUEST):
+            answers = self._execute(self._insert_statement, rows[start : start + STATEMENTS_PER_REQUEST])
+            replies += [_insert_reply(answer) for answer in answers]
+        return replies
+
+    def _insert_together(self, rows: Sequence[Row]) -> list[InsertReply]:
+        """All rows in one transaction; if it is cancelled, again without those that it was cancelled for."""
+        replies: dict[int, InsertReply] = {}
+        left = list(range(len(rows)))
+        for _ in range(TRANSACTION_TRIES):
+            if not left:
+                break
+            for index, reply in zip(left, self._transact([rows[index] for index in left]), strict=True):
+                if reply is not None:
+                    replies[index] = reply
+            left = [index for index in left if index not in replies]
+        replies.update(zip(left, self._insert_each([rows[index] for index in left]), strict=True))
+        return [replies[index] for index in range(len(rows))]
+
+    def _transact(self, rows: Sequence[Row]) -> list[InsertReply | None]:
+        """One transaction, done for all rows or for none; None for each row to be sent again."""
+        statements = _statements(self._insert_statement, rows)
+        answer = self._call(lambda client: _transaction(client, statements))
+        return [answer] * len(rows) if isinstance(answer, NoReply) else answer
+
     # -- requests
 
     def _insert_where_absent(
         self,
         statement: str,
-        rows: Sequence[tuple[str, ...]],
+        rows: Sequence[Row],
         keys: Sequence[ItemKey],
         replies: list[Any],
         done: Promised | Done,
@@ -170,9 +208,9 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _execute(self, statement: str, rows: Sequence[tuple[str, ...]]) -> list[Mapping[str, Any]]:
+    def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
         """One answer for each row; where the whole request got none, an error with our own code."""
-        statements = [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
+        statements = _statements(statement, rows)
         response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
         if isinstance(response, NoReply):
             return [{"Error": {"Code": _NO_ANSWER, "Message": response.reason}}] * len(rows)
@@ -206,11 +244,35 @@ class DynamoAcceptor:
                 self._client = None
 
 
+# -- how requests are written
+
+_CANCELLED = "TransactionCanceledException"
+
+
+def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+    return [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
+
+
+def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
+    """What a transaction of inserts says of each; ClientError if it does not say so."""
+    try:
+        client.execute_transaction(TransactStatements=statements)
+    except ClientError as error:
+        reasons = error.response.get("CancellationReasons", [])
+        if _error_code(error.response) != _CANCELLED or len(reasons) != len(statements):
+            raise
+        return [_reply_when_cancelled(reason) for reason in reasons]
+    return [Done()] * len(statements)
+
+
 # -- how answers are read
 
 _NO_ANSWER = "PhotonNoAnswer"
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"
+# DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
+_DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
+_THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
 
 
 def _reason(error: ClientError) -> str:
@@ -244,6 +306,18 @@ def _insert_reply(answer: Mapping[str, Any]) -> InsertReply:
     if _done(answer):
         return Done()
     return Exists() if _error_code(answer) == _DUPLICATE else _no_reply(answer)
+
+
+def _reply_when_cancelled(reason: Mapping[str, Any]) -> InsertReply | None:
+    """What the reason of one insert in a cancelled transaction says; None if it is to be sent again.
+
+    That is where it was not the cause, met another transaction, or has a reason that we can't read: sent as
+    a batch in the end, it gets an answer of its own.
+    """
+    code, message = str(reason.get("Code")), str(reason.get("Message", ""))
+    if code == _DUPLICATE or (code == "ValidationError" and message == _DUPLICATE_MESSAGE):
+        return Exists()
+    return NoReply(f"{code}: {message}") if code in _THROTTLED else None  # to be repeated after a pause
 
 
 def _key_of(item: Mapping[str, Any]) -> ItemKey:

@@ -72,9 +72,10 @@ def ids_carry_time(pipeline: Pipeline) -> bool:
 def _endpoint(pipeline: Pipeline) -> EndpointAddress:
     endpoints = pipeline.registry.endpoints
     if endpoints == "local":
-        return EndpointAddress(None, pipeline.registry_folder)
+        return EndpointAddress(None, pipeline.registry_folder, transactions=True)
     assert len(endpoints) == 1, "the pipeline file is refused with more endpoints than are served"
-    return EndpointAddress(endpoints[0].url, None, endpoints[0].region)
+    (endpoint,) = endpoints
+    return EndpointAddress(endpoint.url, None, endpoint.region, endpoint.transactions)
 
 
 def _address(pipeline: Pipeline, endpoint: EndpointAddress, table: str) -> RegistryAddress:

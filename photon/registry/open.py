@@ -36,7 +36,9 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
             settings = address.settings
             acceptors = [
                 DynamoAcceptor(
-                    address.table, connection(endpoint, settings.request_timeout, settings.concurrency)
+                    address.table,
+                    connection(endpoint, settings.request_timeout, settings.concurrency),
+                    endpoint.transactions,
                 )
                 for endpoint in address.endpoints
             ]

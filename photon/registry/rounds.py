@@ -87,6 +87,7 @@ class Rounds:
         self._endpoints = endpoints
         self._register = register
         self._proposer = secrets.token_hex(8)
+        self._inserts = min(acceptor.inserts_per_request for acceptor in endpoints.acceptors)
         self._writes = min(acceptor.writes_per_request for acceptor in endpoints.acceptors)
         self._reads = min(acceptor.reads_per_request for acceptor in endpoints.acceptors)
         self.known: Register | None = None  # as it was last read; the proposer reads it before any round
@@ -98,7 +99,7 @@ class Rounds:
         began_with = self.known
         inserts = [Insert(c.item, fast_value(c.claim.token)) for c in contenders]
         inserted = self._endpoints.ask(
-            lambda acceptor, batch: acceptor.insert(batch), inserts, self._writes, after_each=_amid_register
+            lambda acceptor, batch: acceptor.insert(batch), inserts, self._inserts, after_each=_amid_register
         )
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}

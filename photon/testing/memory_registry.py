@@ -48,6 +48,7 @@ class MemoryAcceptor:
     left undone, and said so. `slow_seconds` passes, on the clock, before each batch.
     """
 
+    inserts_per_request = 25
     writes_per_request = 25
     reads_per_request = 100
 
@@ -135,7 +136,8 @@ class MemoryAcceptor:
     ) -> list[R | NoReply]:
         # What the real one refuses as a whole must not pass here.
         assert len(set(keys)) == len(keys), "one request names an item twice (protocol B7)"
-        assert len(batch) <= (self.reads_per_request if kind == "read" else self.writes_per_request)
+        bounds = {"read": self.reads_per_request, "insert": self.inserts_per_request}
+        assert len(batch) <= bounds.get(kind, self.writes_per_request)
         if self.slow_seconds:
             self._clock.sleep(self.slow_seconds)
         self.on_request(kind, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -77,8 +77,8 @@ def memory_backend(timed: bool) -> Backend:
     return Backend(another, timed)
 
 
-def dynamodb_backend(client: Any, timed: bool) -> Backend:
-    """A new table at the server of `client`."""
+def dynamodb_backend(client: Any, timed: bool, transactions: Iterator[bool]) -> Backend:
+    """A new table at the server of `client`. `transactions`: whether the next client inserts by them."""
     table = f"contract-{uuid.uuid4().hex}"
     client.create_table(
         TableName=table,
@@ -92,7 +92,7 @@ def dynamodb_backend(client: Any, timed: bool) -> Backend:
 
     def another() -> tuple[Acceptor, Faults]:
         faulty = FaultyClient(client)
-        return DynamoAcceptor(table, lambda: faulty), faulty
+        return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
 
     return Backend(another, timed)
 
@@ -101,6 +101,7 @@ class FaultyClient:
     """A boto3 client that loses requests or answers, or has half of a batch left undone."""
 
     def __init__(self, client: Any) -> None:
+        self.requests: list[str] = []
         self._client = client
         self._lock = threading.Lock()
         self._fault: str | None = None
@@ -114,12 +115,20 @@ class FaultyClient:
         with self._lock:
             self._fault = None
 
+    def execute_transaction(self, TransactStatements: Sequence[Any]) -> Any:
+        self.requests.append("execute_transaction")
+        if self._fault == "unprocessed" and self._next_fault():
+            raise _cancelled_for_half(len(TransactStatements))
+        return self._serve(lambda: self._client.execute_transaction(TransactStatements=TransactStatements))
+
     def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
+        self.requests.append("batch_execute_statement")
         if self._fault == "unprocessed" and self._next_fault():
             return self._throttle_half(Statements)
         return self._serve(lambda: self._client.batch_execute_statement(Statements=Statements))
 
     def batch_get_item(self, RequestItems: Any) -> Any:
+        self.requests.append("batch_get_item")
         if self._fault == "unprocessed" and self._next_fault():
             return self._leave_half(RequestItems)
         return self._serve(lambda: self._client.batch_get_item(RequestItems=RequestItems))
@@ -161,3 +170,10 @@ class FaultyClient:
             response = self._client.batch_get_item(RequestItems={table: {**wanted, "Keys": done}})
             found = response["Responses"].get(table, [])
         return {"Responses": {table: found}, "UnprocessedKeys": {table: {**wanted, "Keys": left}}}
+
+
+def _cancelled_for_half(statements: int) -> ClientError:
+    throttled, not_the_cause = {"Code": "ThrottlingError", "Message": "slow down"}, {"Code": "None"}
+    reasons = [not_the_cause if i % 2 else throttled for i in range(statements)]
+    response = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+    return ClientError(response, "ExecuteTransaction")

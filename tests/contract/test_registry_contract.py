@@ -8,8 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from itertools import repeat
 
 import pytest
 
@@ -17,7 +16,6 @@ from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.registry.acceptor import Insert, Prepare
 from photon.registry.decisions import ballot
-from photon.registry.dynamodb import dynamodb_client
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -34,7 +32,6 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.layout import fast_value, item_key
-from photon.registry.local_server import local_server
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.contract.broken_registries import ReadsThenWrites, TakesLostAnswersForLosses
 from tests.contract.registry_backends import (
@@ -53,19 +50,18 @@ from tests.contract.registry_checks import (
 
 EAST, WEST, THIRD = token("east", 1), token("west", 2), token("east", 3, batch=2)
 EAST_HOLDS, WEST_HOLDS = Holder("east", EAST), Holder("west", WEST)
-BACKENDS = ["memory", pytest.param("dynamodb", marks=pytest.mark.server)]
-
-
-@pytest.fixture(scope="module")
-def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with local_server(tmp_path_factory.mktemp("dynamodb")) as url:
-        yield dynamodb_client(url, "local", timedelta(seconds=20), 40)
+BACKENDS = [
+    "memory",
+    pytest.param("dynamodb-local", marks=pytest.mark.server),
+    pytest.param("dynamodb-local-batches", marks=pytest.mark.server),
+]
 
 
 def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind == "memory":
         return memory_backend(timed)
-    return dynamodb_backend(request.getfixturevalue("dynamodb"), timed)
+    transactions = kind != "dynamodb-local-batches"
+    return dynamodb_backend(request.getfixturevalue("dynamodb"), timed, repeat(transactions))
 
 
 @pytest.fixture(params=BACKENDS)

@@ -1,0 +1,107 @@
+"""What a cancelled transaction of inserts says, with a client that answers from a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from photon.registry.acceptor import Done, Exists, Insert, NoReply
+from photon.registry.dynamodb import TRANSACTION_TRIES, DynamoAcceptor
+from photon.registry.layout import ItemKey
+
+DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}
+DUPLICATE_AWS = {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}
+NOT_THE_CAUSE = {"Code": "None"}
+CONFLICT = {"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
+THROTTLED = {"Code": "ThrottlingError", "Message": "slow down"}
+A, B, C = (Insert(ItemKey("p", s), "T:east:e:1#p:1:0") for s in "abc")
+
+
+def cancelled(*reasons: dict[str, str]) -> ClientError:
+    response = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": list(reasons)}
+    return ClientError(response, "ExecuteTransaction")
+
+
+class Scripted:
+    """Answers transactions from the script, then with the last answer again; None: done."""
+
+    def __init__(self, *script: Exception | None) -> None:
+        self._script = list(script)
+        self.transactions: list[str] = []  # the keys of each
+        self.batches: list[str] = []
+
+    def execute_transaction(self, TransactStatements: Sequence[Any]) -> None:
+        self.transactions.append(keys_of(TransactStatements))
+        answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        if answer is not None:
+            raise answer
+
+    def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
+        self.batches.append(keys_of(Statements))
+        return {"Responses": [{} for _ in Statements]}
+
+
+def keys_of(statements: Sequence[Any]) -> str:
+    return "".join(statement["Parameters"][1]["S"] for statement in statements)
+
+
+def insert(client: Scripted) -> list[Any]:
+    return list(DynamoAcceptor("table", lambda: client, transactions=True).insert([A, B, C]))
+
+
+@pytest.mark.parametrize("duplicate", [DUPLICATE_LOCAL, DUPLICATE_AWS])
+def test_what_is_there_already_is_left_out_of_the_next_transaction(duplicate: dict[str, str]) -> None:
+    client = Scripted(cancelled(NOT_THE_CAUSE, duplicate, NOT_THE_CAUSE), None)
+    assert insert(client) == [Done(), Exists(), Done()]
+    assert (client.transactions, client.batches) == (["abc", "ac"], [])
+
+
+def test_a_transaction_of_nothing_but_duplicates_is_not_repeated() -> None:
+    client = Scripted(cancelled(*[DUPLICATE_LOCAL] * 3))
+    assert insert(client) == [Exists()] * 3
+    assert (client.transactions, client.batches) == (["abc"], [])
+
+
+def test_a_conflict_is_tried_again() -> None:
+    client = Scripted(cancelled(CONFLICT, NOT_THE_CAUSE, NOT_THE_CAUSE), None)
+    assert insert(client) == [Done()] * 3
+    assert client.transactions == ["abc", "abc"]
+
+
+def test_under_endless_contention_each_insert_goes_for_itself_after_a_few_tries() -> None:
+    client = Scripted(cancelled(CONFLICT, CONFLICT, NOT_THE_CAUSE))
+    assert insert(client) == [Done()] * 3
+    assert (client.transactions, client.batches) == (["abc"] * TRANSACTION_TRIES, ["abc"])
+
+
+def test_a_throttled_insert_is_left_to_a_later_attempt_and_does_not_hold_up_the_others() -> None:
+    client = Scripted(cancelled(NOT_THE_CAUSE, THROTTLED, NOT_THE_CAUSE), None)
+    assert insert(client) == [Done(), NoReply("ThrottlingError: slow down"), Done()]
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "NobodyKnows"])
+def test_a_reason_that_is_not_understood_is_no_duplicate_and_the_batch_says_what_it_is(code: str) -> None:
+    unclear = {"Code": code, "Message": "range primary key values must be under 1024 bytes"}
+    client = Scripted(cancelled(unclear, NOT_THE_CAUSE, NOT_THE_CAUSE))
+    assert insert(client) == [Done()] * 3
+    assert client.batches == ["abc"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError({"Error": {"Code": "ThrottlingException"}}, "ExecuteTransaction"),
+        ClientError({"Error": {"Code": "InternalServerError"}}, "ExecuteTransaction"),
+        ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "ExecuteTransaction"),
+        ConnectionClosedError(endpoint_url="http://gone"),
+        cancelled(),  # without reasons
+        cancelled(DUPLICATE_LOCAL),  # with fewer reasons than inserts: whose are they?
+    ],
+)
+def test_any_other_error_is_no_reply_for_all(error: Exception) -> None:
+    client = Scripted(error)
+    assert [type(reply) for reply in insert(client)] == [NoReply] * 3
+    assert (client.transactions, client.batches) == (["abc"], [])
