@@ -39,7 +39,7 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     RegistryMismatch if the one that is there was made with other settings; RegistryUnavailable if
     an endpoint does not answer: what was done so far does no harm, and init can be repeated.
     """
-    endpoint = _endpoint(pipeline)
+    endpoint = endpoint_of(pipeline)
     client = _client(endpoint)
     table = _table_of(client, pipeline.name)
     if table is None:
@@ -53,7 +53,7 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
     RegistryMissing if there is none, RegistryMismatch if it belongs to other settings,
     RegistryUnavailable if an endpoint does not answer.
     """
-    endpoint = _endpoint(pipeline)
+    endpoint = endpoint_of(pipeline)
     table = _table_of(_client(endpoint), pipeline.name)
     if table is None:
         raise RegistryMissing(
@@ -69,7 +69,8 @@ def ids_carry_time(pipeline: Pipeline) -> bool:
     return pipeline.foreign.time_in_id or pipeline.foreign.id_codec is not None
 
 
-def _endpoint(pipeline: Pipeline) -> EndpointAddress:
+def endpoint_of(pipeline: Pipeline) -> EndpointAddress:
+    """The store that the pipeline file names."""
     endpoints = pipeline.registry.endpoints
     if endpoints == "local":
         return EndpointAddress(None, pipeline.registry_folder, transactions=True)
@@ -123,7 +124,7 @@ def _make(client: Any, pipeline: Pipeline, clock: Clock) -> str:
     _create_table(client, DIRECTORY, clock)
     table = f"photon-{pipeline.name}-{secrets.token_hex(8)}"
     _create_table(client, table, clock)
-    address = _address(pipeline, _endpoint(pipeline), table)
+    address = _address(pipeline, endpoint_of(pipeline), table)
     open_register(address).create(_first_register(pipeline, clock.now_us()))
     try:
         # Last, so that a registry that can be found is complete.

@@ -14,9 +14,9 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.address import RegistryAddress
+from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
-from photon.registry.init import DIRECTORY, RegistryMissing, find_registry, init_registry
+from photon.registry.init import DIRECTORY, RegistryMissing, endpoint_of, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
     EventKey,
@@ -167,6 +167,32 @@ def test_another_process_opens_the_registry_from_its_pickled_address(url: str, c
     process.join()
     assert isinstance(outcome, Lost)
     assert outcome.holder.token == EAST
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("transactions", [False, True])
+def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_says_so(
+    url: str, client: Any, transactions: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = Endpoint(url=url, transactions=True) if transactions else Endpoint(url=url)
+    registry = Registry(endpoints=(endpoint,), deadline=QUICK)
+    address = init_registry(pipeline(url).model_copy(update={"registry": registry}), SystemClock())
+    sent: list[int] = []
+    transact = DynamoAcceptor._transact
+
+    def count(acceptor: DynamoAcceptor, rows: list[Any]) -> Any:
+        sent.append(len(rows))
+        return transact(acceptor, rows)
+
+    monkeypatch.setattr(DynamoAcceptor, "_transact", count)
+    ids = [Claim(EventKey(f"id-{i}"), EAST) for i in range(30)]
+    assert open_registry(address).commit(ids) == [Won()] * 30
+    assert sent == ([30] if transactions else [])
+
+
+def test_the_local_registry_inserts_by_transactions() -> None:
+    local = pipeline("http://unused").model_copy(update={"registry": Registry(endpoints="local")})
+    assert endpoint_of(local) == EndpointAddress(None, local.registry_folder, transactions=True)
 
 
 @pytest.mark.server
