@@ -17,7 +17,7 @@ from photon.dispatcher.starting import LakeMismatch
 from photon.faults import FAULT_POINTS
 from photon.local_runner import LocalRunner
 from photon.output import CommitConflict, OutputTable, app_id
-from photon.registry.interface import Claim, EventKey, Joined, Won
+from photon.registry.interface import Claim, EventKey, Free, Joined, Won
 from photon.testing.memory_registry import Fault
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.work import TaskOutcome, WorkerDied, WorkOrder
@@ -121,6 +121,18 @@ def test_a_rerun_of_a_plan_wins_with_its_own_tokens(world: World) -> None:
     assert isinstance(held, Joined)
     world.join()
     assert world.registry.lookup([EventKey("c1")]) == [held]
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_rerun_that_finds_less_releases_what_it_had_registered(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("task.after_register")
+    (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
+    assert world.join().counts.of("pending") == 1
+    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    world.queries("q1", file="again.jsonl")
+    world.join()
     assert world.joined_ids() == ["c1"]
 
 
