@@ -239,11 +239,15 @@ class Joiner:
             primary = found.get(event.leader)
             if primary is not None:
                 pairs.append(Pair(event, primary))
-            elif records.final[event.leader]:
+            elif records.final[event.leader] and self._may_give_up(records.keys[event.leader]):
                 self._judge(event, Ends("unjoinable"), verdicts)
             else:
                 self._judge(event, Waits("primary"), verdicts)
         return pairs
+
+    def _may_give_up(self, key: str | None) -> bool:
+        """Not while a log file that may hold the primary can't be read, unless a later run looks again."""
+        return self.context.final or key not in self.store.unanswered
 
     def _lookup(self, events: Sequence[Event], records: Records, anywhere: bool) -> dict[int, PrimaryEvent]:
         wanted = []

@@ -11,7 +11,7 @@ from typing import Literal
 
 from photon.clock import Clock
 from photon.dispatcher.batch import BatchExecution, Patience
-from photon.dispatcher.following import Cut, Follower
+from photon.dispatcher.following import Cut, Follower, PrimaryNews
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.retrying import Waiting, may_be_given_up
@@ -76,9 +76,7 @@ class Dispatcher:
         """Look, and carry out what there is to do; whether this was all."""
         now_us = self.clock.now_us()
         complete = mode == "complete"
-        new_primaries = self.follower.look(now_us, final=complete)
-        if new_primaries:
-            self.map.put_files(tracked.file for tracked in new_primaries)
+        self._tell_map(self.follower.look(now_us, final=complete))
         primaries_first = complete and bool(self.follower.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
             self.state.make_all_due(now_us, ("primary", "horizon"))
@@ -91,6 +89,13 @@ class Dispatcher:
         else:
             self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())
         return False
+
+    def _tell_map(self, news: PrimaryNews) -> None:
+        """Lost files are forgotten, so that another copy of an event counts and what has none is given up."""
+        if news.found:
+            self.map.put_files(news.found)
+        for number in news.lost:
+            self.map.remove_file(number)
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether this was all, when there is nothing to do at this moment (design, section 2)."""
@@ -158,11 +163,11 @@ class Dispatcher:
 
     def skip_foreign_backlog(self) -> None:
         """Begin with what comes from now on; primary logs are read from the start, for it belongs to them."""
-        self.follower.look(self.clock.now_us(), final=False)
+        self._tell_map(self.follower.look(self.clock.now_us(), final=False))
         while any(self.follower.backlog_bytes["foreign"].values()):
             cut = self.follower.cut("foreign", self.pipeline.limits.batch_foreign, 2**62, False)
             if not cut.ranges:
                 break
             self.follower.advance(cut.advances, {})
             self.state.put_files(self.follower.of("foreign").values())
-            self.follower.look(self.clock.now_us(), final=False)
+            self._tell_map(self.follower.look(self.clock.now_us(), final=False))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
 from photon.logs.discovery import Problem
-from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.ranges import next_first, share_bytes
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline import Pipeline
@@ -24,6 +24,14 @@ class Cut:
 
     ranges: tuple[ByteRange, ...] = ()
     advances: tuple[Advance, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrimaryNews:
+    """What a look at the primary log found: new and moved files, and the numbers of lost ones."""
+
+    found: list[LogFile]
+    lost: list[int]
 
 
 class Follower:
@@ -54,8 +62,8 @@ class Follower:
         """The files of one log, by number."""
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
 
-    def look(self, now_us: int, final: bool) -> list[TrackedFile]:
-        """Look at both logs; new and moved primary files.
+    def look(self, now_us: int, final: bool) -> PrimaryNews:
+        """Look at both logs; what that means for the log file map.
 
         Foreign logs first: then every primary line that was written before a foreign line that this
         look has seen is seen as well.
@@ -71,16 +79,21 @@ class Follower:
             }
         if final and self._ends_bytes is not None:
             self.backlog_bytes = {side: self._until_end(side) for side in self._tails}
-        return [tracked for tracked in observed["primary"].changed.values() if tracked.state == "open"]
+        primaries = observed["primary"].changed.values()
+        return PrimaryNews(
+            found=[tracked.file for tracked in primaries if tracked.state == "open"],
+            lost=[tracked.file.number for tracked in primaries if tracked.state != "open"],
+        )
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
         seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
-        store = [new for number, new in seen.changed.items() if _worth_storing(self.files.get(number), new)]
+        changed = {number: _back_again(self.files.get(number), new) for number, new in seen.changed.items()}
+        store = [new for number, new in changed.items() if _worth_storing(self.files.get(number), new)]
         lost_bytes = sum(lost.unread_bytes for lost in seen.lost)
         if (store or lost_bytes) and not self._read_only:
             self._state.put_files(store, lost_bytes)
-        self.files.update(seen.changed)
+        self.files.update(changed)
         self.backlog_bytes[side] = dict(seen.backlog_bytes)
         self.problems[side] = seen.problems
         return seen
@@ -133,6 +146,13 @@ class Follower:
             before = self.files[number].max_time_us
             latest = time_us if before is None else max(before, time_us)
             self.files[number] = replace(self.files[number], max_time_us=latest)
+
+
+def _back_again(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
+    """A primary file that was lost and is seen again is read from its start: the map has forgotten it."""
+    if before is None or before.state == "open" or now.state != "open" or now.file.side == "foreign":
+        return now
+    return replace(now, offset_bytes=now.file.header_bytes, tail_hash=b"", inside_oversized=False)
 
 
 def _worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:

@@ -39,6 +39,11 @@ class PrimaryEvent:
 class EventStore(Protocol):
     """Where the joiner finds primary events."""
 
+    @property
+    def unanswered(self) -> set[str]:
+        """Ids of which nobody can say now whether their event is there: a log file can't be read."""
+        ...
+
     def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
         """The event of each id, in order; None where it is not (yet) in the logs read so far.
 

@@ -105,14 +105,16 @@ def lines_showing(data: bytes, ids: Iterable[str]) -> list[tuple[int, int]]:
 class LogsEventStore:
     """Primary events from the logs alone, by bounded reads of what the map points to.
 
-    `bytes_read` counts what was read; `unreadable` the lookups that a log file that can't be read left
-    unanswered: those are None, for with one copy unread nobody knows which is the first.
+    `bytes_read` counts what was read; `unreadable` the lookups that a log file that can't be read now left
+    unanswered: those are None, for with one copy unread nobody knows which is the first. `unanswered`
+    has their ids: they are not to be given up for it.
     """
 
     def __init__(self, log_map: LogFileMap, place: EventStorePlace) -> None:
         self.log_map = log_map
         self.bytes_read = 0
         self.unreadable = 0
+        self.unanswered: set[str] = set()
         self._place = place
 
     def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
@@ -151,7 +153,9 @@ class LogsEventStore:
             except UNREADABLE:
                 unread.add(block)
         answered = {each: unread.isdisjoint(blocks) for each, blocks in to_read.items()}
-        self.unreadable += len(answered) - sum(answered.values())
+        unanswered = {each.id for each, known in answered.items() if not known}
+        self.unreadable += len(unanswered)
+        self.unanswered |= unanswered
         return {each: first_event(each, events[each.id], files) for each in to_read if answered[each]}
 
     def _scan(self, file: LogFile | None, block: Block, occurrences: Mapping[str, int]) -> list[PrimaryEvent]:
@@ -205,6 +209,11 @@ class CombinedEventStore:
     def unreadable(self) -> int:
         """How many lookups a log file that can't be read left unanswered."""
         return self.logs.unreadable
+
+    @property
+    def unanswered(self) -> set[str]:
+        """The ids of those lookups."""
+        return self.logs.unanswered
 
     @property
     def bytes_read(self) -> int:

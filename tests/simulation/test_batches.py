@@ -133,6 +133,24 @@ def test_a_rerun_that_finds_less_releases_what_it_had_registered(world: World) -
     assert world.registry.lookup([EventKey("c1")]) == [Free()]
     world.queries("q1", file="again.jsonl")
     world.join()
+    world.clock.advance(60)  # the lost file is forgotten by now, so that the other copy counts
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_primary_log_that_vanishes_and_comes_back_is_found_in_again(world: World) -> None:
+    world.queries("q1")
+    world.join()
+    path = world.folder / "logs" / "east" / "queries" / "a.jsonl"
+    text = path.read_text()
+    path.unlink()
+    world.forget()
+    world.clicks(("c1", "q1"))
+    for _ in range(3):
+        world.clock.advance(60)
+        assert world.join().counts.of("pending") == 1
+    path.write_text(text)
+    world.join()
     assert world.joined_ids() == ["c1"]
 
 

@@ -19,6 +19,7 @@ from photon.clock import ManualClock
 from photon.dispatcher.batch import Watching
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.state import DispatcherState
+from photon.event_store import logs as event_store
 from photon.local_runner import LocalRunner
 from photon.output import OutputTable, TableName
 from photon.pipeline import Pipeline, load_pipeline
@@ -121,10 +122,15 @@ class World:
         try:
             self.join(datacenter, mode)
         except faults.SimulatedCrash:
+            self.forget()
             return True
         finally:
             faults.disarm()
         return False
+
+    def forget(self) -> None:
+        """Lose what a process has in memory: it dies with the process."""
+        event_store._process_cache = None
 
     # -- what came of it
 

@@ -1,4 +1,4 @@
-"""The dispatcher's pure decisions: backoff, home, giving up, budgets, halving, watermark, contested events."""
+"""The dispatcher's pure decisions: backoff, home, giving up, budgets, halving, watermark, contested ids."""
 
 from __future__ import annotations
 
