@@ -54,7 +54,7 @@ test: setup
 	$(BIN)/pytest
 
 test-fast: setup
-	$(BIN)/pytest -m "not spark and not server and not slow"
+	$(BIN)/pytest -n 2 -m "not spark and not server and not slow"
 
 example: setup
 	$(BIN)/python examples/make_logs.py examples/search_clicks

@@ -94,7 +94,9 @@ class Follower:
         if (store or lost_bytes) and not self._read_only:
             self._state.put_files(store, lost_bytes)
         self.files.update(changed)
-        self.backlog_bytes[side] = dict(seen.backlog_bytes)
+        begun_again = {n: new for n, new in changed.items() if new is not seen.changed[n]}
+        again_bytes = {n: new.size_bytes - new.offset_bytes for n, new in begun_again.items()}
+        self.backlog_bytes[side] = {**seen.backlog_bytes, **again_bytes}
         self.problems[side] = seen.problems
         return seen
 
