@@ -155,7 +155,9 @@ class Joiner:
         for event in events:
             ended = verdicts.of[event.leader]
             if event.held_by_plan is not None and ended != Ends("joined"):
-                verdicts.to_release.append(Claim(event.key, event.held_by_plan))
+                verdicts.to_release.append(
+                    Claim(event.key, event.held_by_plan, records.times_us[event.leader])
+                )
         return verdicts
 
     def plan_tokens(self, records: Records) -> list[Claim]:
@@ -163,7 +165,8 @@ class Joiner:
         usable = [i for i in range(len(records)) if records.keys[i] is not None]
         events = [Event(k, r) for k, r in by_event(records, usable, self.pipeline.foreign).items()]
         self._ask_registry(events, records, Verdicts())
-        return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
+        held = [event for event in events if event.held_by_plan is not None]
+        return [Claim(e.key, e.held_by_plan or "", records.times_us[e.leader]) for e in held]
 
     # -- steps: each returns what is still open
 
@@ -289,8 +292,7 @@ class Joiner:
         if not pairs or rows is None:
             return
         fault_point("task.before_register")
-        plan = self.context.plan
-        claims = [Claim(p.event.key, plan.token(records.occurrences[p.event.leader])) for p in pairs]
+        claims = [self._claim(pair.event, records) for pair in pairs]
         outcomes = self.registry.commit(claims)
         fault_point("task.after_register")
         # Released: a recovery has taken this plan's token back meanwhile, so that it must not end as it is.
@@ -325,6 +327,10 @@ class Joiner:
             )
 
     # -- parts of steps
+
+    def _claim(self, event: Event, records: Records) -> Claim:
+        token = self.context.plan.token(records.occurrences[event.leader])
+        return Claim(event.key, token, records.times_us[event.leader])
 
     def _judge(self, event: Event, verdict: Verdict, verdicts: Verdicts) -> None:
         verdicts.of.update(dict.fromkeys(event.records, verdict))

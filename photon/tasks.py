@@ -306,7 +306,9 @@ def _contested(
         verdict = verdicts.of[index]
         if isinstance(verdict, HeldByOwn):
             key = event_key(records.ids[index], records.times_us[index], context.pipeline.foreign)
-            contested.append(Contested(Claim(key, verdict.token), records.occurrences[index], row))
+            contested.append(
+                Contested(Claim(key, verdict.token, records.times_us[index]), records.occurrences[index], row)
+            )
     return tuple(contested)
 
 

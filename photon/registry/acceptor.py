@@ -55,10 +55,11 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Store `value` where nothing is."""
+    """Store `value` where nothing is. `time`: as `layout.stored_time`; who makes an item stores it there."""
 
     key: ItemKey
     value: str
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Prepare:
 
     key: ItemKey
     ballot: str
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Accept:
     key: ItemKey
     ballot: str
     value: str
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)

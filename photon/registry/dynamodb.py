@@ -89,7 +89,7 @@ class DynamoAcceptor:
         self.table = table
         self.inserts_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
         self._insert = self._insert_together if transactions else self._insert_each
-        self._insert_statement = f"INSERT INTO \"{table}\" VALUE {{'p': ?, 's': ?, 't': ?}}"
+        self._insert_statement = f"INSERT INTO \"{table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
         self._connect = connect
         self._client: Any = None
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class DynamoAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
-        return self._insert([(i.key.p, i.key.s, i.value) for i in batch])
+        return self._insert([(i.key.p, i.key.s, i.time, i.value) for i in batch])
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
@@ -123,8 +123,8 @@ class DynamoAcceptor:
             Promised(_stored(answer.get("Item", {}))) if _done(answer) else _unless_refused(answer)
             for answer in answers
         ]
-        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'b': ?}}"
-        rows = [(p.key.p, p.key.s, p.ballot) for p in batch]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
+        rows = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
         return self._insert_where_absent(insert, rows, [p.key for p in batch], replies, Promised(ABSENT))
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
@@ -137,8 +137,8 @@ class DynamoAcceptor:
         replies: list[AcceptReply | None] = [
             Done() if _done(answer) else _unless_refused(answer) for answer in answers
         ]
-        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'b': ?, 'a': ?, 't': ?}}"
-        new = [(x.key.p, x.key.s, x.ballot, x.ballot, x.value) for x in batch]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
+        new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
         return self._insert_where_absent(insert, new, [x.key for x in batch], replies, Done())
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:

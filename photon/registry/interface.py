@@ -22,10 +22,14 @@ class EventKey:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One record's wish to register an event: the event's key and the record's own token."""
+    """One record's wish to register an event: the event's key and the record's own token.
+
+    `time_us` is when the event was. It is stored beside an id that carries no time, for collection.
+    """
 
     key: EventKey
     token: str
+    time_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

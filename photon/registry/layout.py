@@ -4,7 +4,8 @@ Pure functions only; the same for one endpoint and for five. What is decided fro
 belongs in `photon.registry.decisions`.
 
 An item has `p` (shard), `s` (key in the shard), `t` (value), `b` (promised ballot), `a` (ballot at
-which the value was accepted; absent: the fast round). Values are texts with a prefix:
+which the value was accepted; absent: the fast round), `e` (time of the event, where the key has none:
+for collection; empty if nobody said). Values are texts with a prefix:
 `T:` + token, `C:` + datacenter (cleared), `X:` + released tokens (tombstone). A token that came after a
 tombstone is followed by the released ones, each after a newline: so that they still never win (B5).
 """
@@ -15,7 +16,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from photon.registry.interface import EventKey, Holder
+from photon.registry.interface import Claim, EventKey, Holder
 from photon.registry.register import Register, ShardConfig
 
 SHARD_HASH = "blake2b-64"  # recorded with the settings: another hash would be another registry
@@ -83,6 +84,13 @@ def sortable_time(time_us: int) -> str:
     if not -_TIME_OFFSET_US <= time_us < _TIME_OFFSET_US:
         raise ValueError(f"{time_us} us is not a time of 64 bits")
     return f"{time_us + _TIME_OFFSET_US:020d}"
+
+
+def stored_time(claim: Claim) -> str:
+    """What an item keeps of when its event was: nothing where its key has it already, or nobody said."""
+    if claim.key.time_us is not None or claim.time_us is None:
+        return ""
+    return sortable_time(claim.time_us)
 
 
 def _range_key(time: str, event_id: str) -> str:

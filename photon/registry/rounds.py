@@ -52,6 +52,7 @@ from photon.registry.layout import (
     decode_value,
     encode_value,
     fast_value,
+    stored_time,
 )
 from photon.registry.register import Register
 from photon.registry.register_store import RegisterStore
@@ -97,7 +98,7 @@ class Rounds:
     def fast(self, contenders: Sequence[Contender]) -> None:
         """Insert all tokens: a verdict for what is decided, `needs_ballot` for the others."""
         began_with = self.known
-        inserts = [Insert(c.item, fast_value(c.claim.token)) for c in contenders]
+        inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
         inserted = self._endpoints.ask(
             lambda acceptor, batch: acceptor.insert(batch), inserts, self._inserts, after_each=_amid_register
         )
@@ -137,7 +138,10 @@ class Rounds:
         if not recovered or self._check([contenders[i] for i in recovered], began_with) is None:
             return
         chosen = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
-        accepts = [Accept(contenders[i].item, ballots[i], encode_value(v)) for i, v in chosen.items()]
+        accepts = [
+            Accept(contenders[i].item, ballots[i], encode_value(v), stored_time(contenders[i].claim))
+            for i, v in chosen.items()
+        ]
         answers = self._endpoints.ask(
             lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes, after_each=_amid_register
         )
@@ -151,7 +155,9 @@ class Rounds:
 
     def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> dict[int, str | None]:
         """By index: the value to go on with, for each id that a majority promised."""
-        prepares = [Prepare(c.item, b) for c, b in zip(contenders, ballots, strict=True)]
+        prepares = [
+            Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)
+        ]
         answers = self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
         recovered: dict[int, str | None] = {}
         for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):

@@ -10,7 +10,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from photon.registry.acceptor import Done, Exists, Insert, NoReply
 from photon.registry.dynamodb import TRANSACTION_TRIES, DynamoAcceptor
-from photon.registry.layout import ItemKey
+from photon.registry.interface import Claim, EventKey
+from photon.registry.layout import ItemKey, stored_time
 
 DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}
 DUPLICATE_AWS = {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}
@@ -32,9 +33,11 @@ class Scripted:
         self._script = list(script)
         self.transactions: list[str] = []  # the keys of each
         self.batches: list[str] = []
+        self.times: list[str] = []
 
     def execute_transaction(self, TransactStatements: Sequence[Any]) -> None:
         self.transactions.append(keys_of(TransactStatements))
+        self.times += [statement["Parameters"][2]["S"] for statement in TransactStatements]
         answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
         if answer is not None:
             raise answer
@@ -105,3 +108,19 @@ def test_any_other_error_is_no_reply_for_all(error: Exception) -> None:
     client = Scripted(error)
     assert [type(reply) for reply in insert(client)] == [NoReply] * 3
     assert (client.transactions, client.batches) == (["abc"], [])
+
+
+@pytest.mark.parametrize(
+    ("claim", "stored"),
+    [
+        (Claim(EventKey("c"), "t", time_us=5), f"{2**63 + 5:020d}"),
+        (Claim(EventKey("c", time_us=5), "t", time_us=5), ""),
+        (Claim(EventKey("c"), "t"), ""),
+    ],
+    ids=["id without a time", "id with its time", "nobody said"],
+)
+def test_an_item_keeps_the_time_of_its_event_where_its_key_has_none(claim: Claim, stored: str) -> None:
+    client = Scripted(None)
+    made = Insert(ItemKey("p", "a"), "T:east:e:1#p:1:0", stored_time(claim))
+    DynamoAcceptor("table", lambda: client, transactions=True).insert([made])
+    assert client.times == [stored]
