@@ -1,8 +1,8 @@
-"""How long one look at many growing files takes, with a range cut of each: the log side of planning a batch.
+"""How long the planning of a batch takes with many growing files: look, cut a range of each, store the plan.
 
     python bench/plan_many_files.py [FILES]
 
-The target is 0.2 s for 2,000 files, all of which grew (issue 3, numbers).
+The target is 0.2 s for 2,000 files, all of which grew. Half of the files are primary logs.
 """
 
 from __future__ import annotations
@@ -12,40 +12,59 @@ import tempfile
 import time
 from pathlib import Path
 
-from photon.logs.ranges import share_bytes
-from photon.logs.tail import LogTail
-from photon.pipeline import Limits, PrimaryLog, Tailing
+from photon.dispatcher.following import Follower
+from photon.dispatcher.plan import Plan, PlanContent
+from photon.dispatcher.planning import budget
+from photon.dispatcher.state import Completion, DispatcherState
+from photon.pipeline import load_pipeline
+from photon.tokens import PlanKey, new_plan_id
 
-ROUNDS = 5
+ROUNDS = 6
+PIPELINE = """
+name: many
+datacenters: {here: {logs: logs}}
+primary: {files: "queries/**/*.jsonl", format: jsonl, id: id, time: time}
+foreign: {files: "clicks/**/*.jsonl", format: jsonl, id: id, key: query, time: time}
+"""
 LINE = b'{"id": "0123456789", "time": 1700000000.123, "query": "the words of a query"}\n'
 
 
 def main(count: int) -> None:
     """Measure with `count` files and print."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"server{i % 20}" / f"queries{i}.jsonl" for i in range(count)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pipeline.yaml").write_text(PIPELINE)
+        pipeline = load_pipeline(folder / "pipeline.yaml")
+        kinds = ("queries", "clicks")
+        paths = [folder / "logs" / kinds[i % 2] / f"server{i % 20}" / f"{i}.jsonl" for i in range(count)]
         for path in paths:
-            path.parent.mkdir(exist_ok=True)
-        limits = Limits()
-        log = PrimaryLog(files="**/*.jsonl", format="jsonl", id=("id",), time="time")
-        tail = LogTail(Path(folder), "primary", log, limits, Tailing())
-        tracked, number = {}, 1
+            path.parent.mkdir(parents=True, exist_ok=True)
+        state = DispatcherState(folder / "state")
+        state.begin_epoch("many", "here", "e", 0, "map")
+        follower = Follower(pipeline, "here", state)
         for turn in range(ROUNDS):
             for i, path in enumerate(paths):
                 with path.open("ab") as file:
                     file.write(f"{i}:".encode() + LINE * 10)
-            start = time.perf_counter()
-            look = tail.observe(tracked, number, turn)
-            tracked.update(look.changed)
-            number = look.next_number
-            looked = time.perf_counter()
-            shares = share_bytes(look.backlog_bytes, limits.batch_primary, limits.file_quantum)
-            cuts = [tail.cut(tracked[number], share) for number, share in shares.items()]
-            done = time.perf_counter()
-            assert len(cuts) == count
-            tracked.update((cut[1].file.number, cut[1]) for cut in cuts if cut is not None)
-            kind = "first look" if turn == 0 else "all grew"
-            print(f"{count} files, {kind}: observe {looked - start:.3f} s, cut {done - looked:.3f} s")
+            seconds, plan = _plan(follower, state, turn)
+            assert len(plan.advances) == count
+            state.complete(plan, Completion(plan.key.batch, {}))
+            follower.advance(plan.advances, {})
+            print(f"{count} files, {'first look' if turn == 0 else 'all grew'}: planned in {seconds:.3f} s")
+
+
+def _plan(follower: Follower, state: DispatcherState, turn: int) -> tuple[float, Plan]:
+    """What the dispatcher does to plan a batch, and how long it took."""
+    start = time.perf_counter()
+    follower.look(turn, final=False)
+    share = budget(follower.limits, 0, state.count_waiting())
+    primary = follower.cut("primary", share.primary_bytes, 2**62, False)
+    foreign = follower.cut("foreign", share.foreign_bytes, 2**62, False)
+    content = PlanContent(primary=primary.ranges, foreign=foreign.ranges)
+    key = PlanKey("here", "e", state.completed + 1, new_plan_id())
+    plan = Plan(key, content, primary.advances + foreign.advances)
+    state.store_plan(plan)
+    return time.perf_counter() - start, plan
 
 
 if __name__ == "__main__":

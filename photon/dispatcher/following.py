@@ -41,7 +41,7 @@ class Follower:
         self, pipeline: Pipeline, datacenter: str, state: DispatcherState, read_only: bool = False
     ) -> None:
         """With `read_only`, what is seen is not stored: for those who only want to know how far it is."""
-        self._limits = pipeline.limits
+        self.limits = pipeline.limits
         self._state = state
         self._read_only = read_only
         logs = pipeline.datacenters[datacenter].logs
@@ -117,7 +117,7 @@ class Follower:
         backlog = self.backlog_bytes[side]
         if not backlog or budget_bytes <= 0:
             return Cut()
-        shares = share_bytes(backlog, budget_bytes, self._limits.file_quantum, self._first[side])
+        shares = share_bytes(backlog, budget_bytes, self.limits.file_quantum, self._first[side])
         self._first[side] = next_first(backlog, shares, self._first[side])
         ranges: list[ByteRange] = []
         advances: list[Advance] = []
@@ -159,6 +159,15 @@ def _back_again(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
 
 def _worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
     """Whether more than size and time of growth changed: those are seen anew at the next start."""
-    if before is None:
-        return True
-    return replace(after, size_bytes=before.size_bytes, grown_us=before.grown_us) != before
+    return before is None or _lasting(before) != _lasting(after)
+
+
+def _lasting(tracked: TrackedFile) -> tuple[object, ...]:
+    return (
+        tracked.file,
+        tracked.state,
+        tracked.offset_bytes,
+        tracked.tail_hash,
+        tracked.inside_oversized,
+        tracked.max_time_us,
+    )

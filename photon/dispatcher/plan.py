@@ -7,13 +7,13 @@ Data and its durable form. How a plan comes about is `planning`, how it is carri
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 from photon.logs.files import ByteRange
 from photon.tokens import Occurrence, PlanKey
 
 PLAN_FORMAT = 1
+_RANGE_FIELDS = tuple(field.name for field in fields(ByteRange))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,19 @@ class Plan:
 
 def content_to_json(content: PlanContent) -> str:
     """The stored form of a content."""
-    return json.dumps({"format": PLAN_FORMAT, **asdict(content)}, separators=(",", ":"))
+    # By hand: `dataclasses.asdict` would copy 2,000 ranges one field at a time, for 0.05 s of 0.2 s.
+    stored = {
+        "format": PLAN_FORMAT,
+        "primary": [_range_fields(item) for item in content.primary],
+        "foreign": [_range_fields(item) for item in content.foreign],
+        "retries": [
+            [r.occurrence.file_number, r.occurrence.offset_bytes, r.spool_file, r.spool_row, r.final]
+            for r in content.retries
+        ],
+        "final": content.final,
+        "quarantine": content.quarantine,
+    }
+    return json.dumps(stored, separators=(",", ":"))
 
 
 def content_from_json(text: str) -> PlanContent:
@@ -83,9 +95,9 @@ def content_from_json(text: str) -> PlanContent:
     data = json.loads(text)
     _check_format(data.pop("format"))
     return PlanContent(
-        primary=tuple(ByteRange(**item) for item in data["primary"]),
-        foreign=tuple(ByteRange(**item) for item in data["foreign"]),
-        retries=tuple(_retry(item) for item in data["retries"]),
+        primary=tuple(ByteRange(*item) for item in data["primary"]),
+        foreign=tuple(ByteRange(*item) for item in data["foreign"]),
+        retries=tuple(RetryRef(Occurrence(*item[:2]), *item[2:]) for item in data["retries"]),
         final=data["final"],
         quarantine=data["quarantine"],
     )
@@ -105,8 +117,8 @@ def advances_from_json(text: str) -> tuple[Advance, ...]:
     )
 
 
-def _retry(item: dict[str, Any]) -> RetryRef:
-    return RetryRef(Occurrence(**item["occurrence"]), item["spool_file"], item["spool_row"], item["final"])
+def _range_fields(item: ByteRange) -> list[object]:
+    return [getattr(item, name) for name in _RANGE_FIELDS]
 
 
 def _check_format(version: int) -> None:
