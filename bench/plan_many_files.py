@@ -15,7 +15,8 @@ from pathlib import Path
 from photon.dispatcher.following import Follower
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
-from photon.dispatcher.state import Completion, DispatcherState
+from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.stored import Completion
 from photon.pipeline import load_pipeline
 from photon.tokens import PlanKey, new_plan_id
 

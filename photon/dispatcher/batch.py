@@ -23,7 +23,8 @@ from photon.dispatcher.orders import Orders
 from photon.dispatcher.outcomes import OutcomeClass
 from photon.dispatcher.plan import Plan
 from photon.dispatcher.retrying import microseconds, quiet_datacenters
-from photon.dispatcher.state import Completion, DispatcherState
+from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.stored import Completion
 from photon.faults import fault_point
 from photon.output import (
     CommitConflict,

@@ -15,7 +15,8 @@ from photon.dispatcher.following import Cut, Follower, PrimaryNews
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.retrying import Waiting, may_be_given_up
-from photon.dispatcher.state import DispatcherState, StateUnavailable, WaitingRow
+from photon.dispatcher.state import DispatcherState, StateUnavailable
+from photon.dispatcher.stored import WaitingRow
 from photon.event_store.log_file_map import LogFileMap
 from photon.faults import fault_point
 from photon.pipeline import Pipeline

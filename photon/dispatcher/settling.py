@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from photon.dispatcher.retrying import backoff_us, microseconds
-from photon.dispatcher.state import WaitingRow
+from photon.dispatcher.stored import WaitingRow
 from photon.logs.files import TrackedFile
 from photon.output import Standing
 from photon.pipeline import Pipeline

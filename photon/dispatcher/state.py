@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,44 +18,25 @@ from photon.dispatcher.outcomes import Counts, OutcomeClass
 from photon.dispatcher.plan import (
     Plan,
     PlanContent,
-    RetryRef,
     advances_from_json,
     advances_to_json,
     content_from_json,
     content_to_json,
 )
-from photon.logs.files import LogFile, Side, TrackedFile
+from photon.dispatcher.stored import (
+    SCHEMA,
+    Completion,
+    WaitingRow,
+    file_values,
+    tracked_file,
+    waiting_row,
+    waiting_values,
+)
+from photon.logs.files import TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FORMAT = 1
 STATE_FILE = "dispatcher.sqlite"
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE files (
-    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
-    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
-    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
-    tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
-    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
-CREATE TABLE plan (
-    batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
-    advances TEXT NOT NULL, requeue_id INTEGER);
-CREATE TABLE waiting (
-    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
-    key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
-    first_seen_us INTEGER NOT NULL, due_us INTEGER NOT NULL, reason TEXT NOT NULL,
-    spool_file TEXT NOT NULL, spool_row INTEGER NOT NULL,
-    status TEXT NOT NULL DEFAULT 'open',  -- open | held (in requeued work) | unjoinable
-    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
-CREATE INDEX waiting_due ON waiting (status, due_us);
-CREATE INDEX waiting_spool ON waiting (spool_file);
-CREATE INDEX waiting_key ON waiting (key_hash);
-CREATE INDEX waiting_id ON waiting (event_id);
-CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL, failures INTEGER NOT NULL);
-CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
 
 
 class StateTooNew(Exception):
@@ -65,41 +45,6 @@ class StateTooNew(Exception):
 
 class StateUnavailable(Exception):
     """The state folder can't be read or written; the message names it and the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A waiting record as the dispatcher keeps it; the record itself is in the spool."""
-
-    occurrence: Occurrence
-    event_id: str
-    key_hash: int
-    primary_time_us: int
-    attempts: int
-    first_seen_us: int
-    due_us: int
-    reason: str
-    spool_file: str
-    spool_row: int
-    status: str = "open"
-
-    def ref(self, final: bool) -> RetryRef:
-        """How a plan refers to it."""
-        return RetryRef(self.occurrence, self.spool_file, self.spool_row, final)
-
-
-@dataclass(frozen=True)
-class Completion:
-    """Everything that changes when a batch is completed, in one transaction (design, section 4.4)."""
-
-    batch: int
-    counts: Mapping[str, int]  # increments, by name: foreign, primary, ..., and outcome classes
-    gone: Iterable[Occurrence] = ()  # records that wait no more
-    waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
-    requeue: Sequence[tuple[PlanContent, int]] = ()  # work to be taken up again, with its failures
-    max_time_us: Mapping[int, int] | None = None  # by file number
-    watermark_us: int | None = None
-    inherited: Iterable[str] = ()
 
 
 class DispatcherState:
@@ -158,7 +103,7 @@ class DispatcherState:
     def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str) -> None:
         """Make the tables of an empty database: the state of a new epoch."""
         with self._transaction() as db:
-            for statement in _SCHEMA.split(";\n"):
+            for statement in SCHEMA.split(";\n"):
                 if statement.strip():
                     db.execute(statement)
             values = {
@@ -209,14 +154,14 @@ class DispatcherState:
             "number, side, path, inode, compressed, header, header_bytes, head_bytes, head_hash,"
             " offset_bytes, tail_hash, inside_oversized, size_bytes, grown_us, max_time_us, state"
         )
-        return {row[0]: _tracked(row) for row in self._db.execute(f"SELECT {columns} FROM files")}
+        return {row[0]: tracked_file(row) for row in self._db.execute(f"SELECT {columns} FROM files")}
 
     def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
         """Store files as they are now, new or changed, and count unread bytes that went with them."""
         with self._transaction() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                [_file_row(tracked) for tracked in files],
+                [file_values(tracked) for tracked in files],
             )
             _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
@@ -261,7 +206,7 @@ class DispatcherState:
             )
             db.executemany(
                 "INSERT OR REPLACE INTO waiting VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-                [_waiting_values(row) for row in completion.waiting],
+                [waiting_values(row) for row in completion.waiting],
             )
             for content, failures in completion.requeue:
                 db.execute(
@@ -287,7 +232,7 @@ class DispatcherState:
     def due(self, now_us: int, most: int) -> list[WaitingRow]:
         """Open waiting records that are due, longest due first."""
         query = "SELECT * FROM waiting WHERE status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?"
-        return [_waiting(row) for row in self._db.execute(query, (now_us, most))]
+        return [waiting_row(row) for row in self._db.execute(query, (now_us, most))]
 
     def count_due(self, now_us: int) -> int:
         """How many open waiting records are due."""
@@ -313,9 +258,8 @@ class DispatcherState:
 
     def waiting_of(self, event_id: str) -> list[WaitingRow]:
         """The waiting records of one event."""
-        return [
-            _waiting(row) for row in self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
-        ]
+        found = self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
+        return [waiting_row(row) for row in found]
 
     def waiting_occurrences(self) -> Iterator[Occurrence]:
         """The occurrences of all records that are pending."""
@@ -333,7 +277,7 @@ class DispatcherState:
         for occurrence in occurrences:
             row = self._db.execute(query, (occurrence.file_number, occurrence.offset_bytes)).fetchone()
             if row:
-                rows[occurrence] = _waiting(row)
+                rows[occurrence] = waiting_row(row)
         return rows
 
     def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
@@ -433,55 +377,3 @@ def _set_status(db: sqlite3.Connection, occurrences: Iterable[Occurrence], statu
         "UPDATE waiting SET status = ? WHERE file_number = ? AND offset_bytes = ?",
         [(status, o.file_number, o.offset_bytes) for o in occurrences],
     )
-
-
-def _waiting_values(row: WaitingRow) -> tuple[object, ...]:
-    return (
-        row.occurrence.file_number,
-        row.occurrence.offset_bytes,
-        row.event_id,
-        row.key_hash,
-        row.primary_time_us,
-        row.attempts,
-        row.first_seen_us,
-        row.due_us,
-        row.reason,
-        row.spool_file,
-        row.spool_row,
-        row.status,
-    )
-
-
-def _waiting(row: Sequence[object]) -> WaitingRow:
-    number, offset, *rest = row
-    return WaitingRow(Occurrence(number, offset), *rest)  # type: ignore[arg-type]
-
-
-def _file_row(tracked: TrackedFile) -> tuple[object, ...]:
-    file = tracked.file
-    return (
-        file.number,
-        file.side,
-        file.path,
-        file.inode,
-        file.compressed,
-        file.header,
-        file.header_bytes,
-        file.head_bytes,
-        file.head_hash,
-        tracked.offset_bytes,
-        tracked.tail_hash,
-        tracked.inside_oversized,
-        tracked.size_bytes,
-        tracked.grown_us,
-        tracked.max_time_us,
-        tracked.state,
-    )
-
-
-def _tracked(row: Sequence[object]) -> TrackedFile:
-    number, side, path, inode, compressed, header, header_bytes, head_bytes, head_hash, *rest = row
-    kind: Side = "primary" if side == "primary" else "foreign"
-    file = LogFile(number, kind, path, inode, bool(compressed), header, header_bytes, head_bytes, head_hash)  # type: ignore[arg-type]
-    offset, tail, inside, size, grown, max_time, state = rest
-    return TrackedFile(file, offset, tail, bool(inside), size, grown, max_time, state)  # type: ignore[arg-type]
