@@ -128,7 +128,6 @@ class JoinResult:
     registered_elsewhere: frozenset[str]  # datacenters seen to hold ids: they are alive
     lost_bytes: int
     files: tuple[OutputFile, ...] = ()
-    max_time_us: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,6 @@ class PlanContent:
         """Whether there is nothing to do."""
         return not (self.primary or self.foreign or self.retries)
 
-    @property
-    def records_at_most(self) -> int:
-        """How many records it can hold: lines of its ranges, and retries."""
-        lines = sum(range_.lines for range_ in (*self.primary, *self.foreign))
-        return lines + len(self.retries)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -261,24 +261,9 @@ class DispatcherState:
         found = self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
         return [waiting_row(row) for row in found]
 
-    def waiting_occurrences(self) -> Iterator[Occurrence]:
-        """The occurrences of all records that are pending."""
-        query = "SELECT file_number, offset_bytes FROM waiting WHERE status != 'unjoinable'"
-        return (Occurrence(*row) for row in self._db.execute(query))
-
     def waiting_events(self) -> Iterator[tuple[int, int, str, str]]:
         """Of every waiting record: file number, offset, event id, status (open, held, unjoinable)."""
         return self._db.execute("SELECT file_number, offset_bytes, event_id, status FROM waiting")
-
-    def rows_of(self, occurrences: Iterable[Occurrence]) -> dict[Occurrence, WaitingRow]:
-        """The waiting records at these occurrences."""
-        query = "SELECT * FROM waiting WHERE file_number = ? AND offset_bytes = ?"
-        rows: dict[Occurrence, WaitingRow] = {}
-        for occurrence in occurrences:
-            row = self._db.execute(query, (occurrence.file_number, occurrence.offset_bytes)).fetchone()
-            if row:
-                rows[occurrence] = waiting_row(row)
-        return rows
 
     def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
         """Make records due whose primary may just have come; how many.
