@@ -7,7 +7,9 @@ What runs in a session belongs to the programs beside this one. Settings that a 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,7 +53,11 @@ def build_session(
     )
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
+    # A SparkContext takes SIGINT for itself, to cancel its jobs: who had it before knows how to stop.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     return session
 

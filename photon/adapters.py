@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # Columns that Photon puts before those of the events (design, section 5: Joiner).
-RESERVED_COLUMNS = ("_datacenter", "_epoch", "_batch", "_occurrence", "_joined_at", "_primary_occurrence")
+RESERVED_COLUMNS = (
+    "_datacenter",
+    "_epoch",
+    "_batch",
+    "_occurrence",
+    "_joined_at",
+    "_event_id",
+    "_primary_occurrence",
+)
 
 
 @dataclass(frozen=True)

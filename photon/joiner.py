@@ -20,7 +20,7 @@ from photon.dispatcher.outcomes import OutcomeClass
 from photon.dispatcher.retrying import home_of
 from photon.event_store.interface import EventStore, PrimaryEvent, Wanted
 from photon.faults import fault_point
-from photon.output import fit, presentable
+from photon.output import ROW_COLUMNS, fit, presentable
 from photon.records import AlignedColumns, Records, by_event, columns_of, primary_time_us
 from photon.registry.interface import (
     BeyondHorizon,
@@ -120,8 +120,16 @@ class FittingAdapter(Adapter):
     def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
         made = self._adapter.combine(foreign, primary)
         if isinstance(made, Adapted):
-            return Adapted(fit(presentable(made.table), self._schema), made.kept)
-        return fit(presentable(made), self._schema) if isinstance(made, pa.Table) else made
+            return Adapted(self._fitted(made.table), made.kept)
+        return self._fitted(made) if isinstance(made, pa.Table) else made
+
+    def _fitted(self, table: pa.Table) -> pa.Table:
+        rows = fit(presentable(table), self._schema)
+        own = {name.lower() for name in ROW_COLUMNS.names}
+        clash = [name for name in rows.column_names if name.lower() in own]
+        if clash:
+            raise ValueError(f"the adapter's column {clash[0]!r} has the name of one of Photon's; rename it")
+        return rows
 
 
 class Joiner:
@@ -149,7 +157,7 @@ class Joiner:
         events = self._leave_to_home(events, records, verdicts)
         events = self._ask_registry(events, records, verdicts)
         fault_point("task.after_lookup")
-        pairs = self._find_primaries(events, records, verdicts)
+        pairs = self._find_primaries(self._let_die(events, verdicts), records, verdicts)
         pairs, rows = self._adapt(pairs, records, headers, verdicts)
         self._register(pairs, rows, records, verdicts)
         for event in events:
@@ -180,8 +188,6 @@ class Joiner:
                 verdicts.of[index] = Ends(settled)
             elif records.keys[index] is None:
                 verdicts.of[index] = Ends("skipped")
-            elif self.context.quarantine:
-                verdicts.of[index] = Dies(self.context.quarantine)
             else:
                 remaining.append(index)
         return self._let_adapter_skip(remaining, records, headers, verdicts)
@@ -232,6 +238,14 @@ class Joiner:
                 case BeyondHorizon():
                     self._judge(event, self._beyond_horizon(event, records), verdicts)
         return open_events
+
+    def _let_die(self, events: list[Event], verdicts: Verdicts) -> list[Event]:
+        """In quarantine, what nobody has joined is a dead letter without being looked at again."""
+        if not self.context.quarantine:
+            return events
+        for event in events:
+            self._judge(event, Dies(self.context.quarantine), verdicts)
+        return []
 
     def _find_primaries(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Pair]:
         found = self._lookup(events, records, anywhere=False)
@@ -309,8 +323,8 @@ class Joiner:
                     self._note_own_hold(event, holder, records)
                     if event.held_by_plan is not None:
                         won.append(row)
-                    else:
-                        self._judge(event, Ends("duplicates"), verdicts)
+                    else:  # by a record of another unit: the table will tell whether that has the row
+                        self._judge(event, HeldByOwn(holder.token or ""), verdicts)
                 case Lost(holder):
                     self._lose(event, holder, verdicts)
                 case TooOld():

@@ -12,7 +12,8 @@ import re
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -210,6 +211,13 @@ class OutputTable:
             self._handle = None
             raise LakeUnavailable(f"cannot read the table {self.folder}: {error}") from error
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, DeltaError) as error:
+            raise LakeUnavailable(f"cannot read rows of {self.folder}: {error}") from error
+
     def _log_entry(self, version: int) -> Path:
         return self.folder / "_delta_log" / f"{version:020d}.json"
 
@@ -266,6 +274,10 @@ class OutputTable:
         """
         if not tokens:
             return {}
+        with self._reading():
+            return self._standing_of(tokens)
+
+    def _standing_of(self, tokens: Collection[Token]) -> dict[Token, Standing]:
         handle = self.load()
         by_epoch: dict[str, list[Token]] = defaultdict(list)
         for token in tokens:
@@ -288,7 +300,8 @@ class OutputTable:
     def occurrences_of(self, epoch: str, batch: int) -> list[Occurrence]:
         """The occurrences of the rows that one batch committed."""
         wanted = (ds.field("_epoch") == epoch) & (ds.field("_batch") == batch)
-        rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
+        with self._reading():
+            rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
 
     def _with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:

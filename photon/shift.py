@@ -16,7 +16,7 @@ from typing import Literal
 
 from photon.adapting import load_adapter
 from photon.clock import Clock, SystemClock
-from photon.dispatcher.batch import BatchExecution, Watching
+from photon.dispatcher.batch import BatchExecution, Patience, Watching
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.lock import DatacenterLock
 from photon.dispatcher.orders import Orders
@@ -114,15 +114,16 @@ def run_shift(
     Raises AlreadyRunning, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
     RetiredDatacenter, StateTooNew, and what is unavailable before the first batch.
     """
-    clock = clock or SystemClock()
+    clock, watching, rng = clock or SystemClock(), watching or Watching(), random.Random()
     place = pipeline.datacenters[datacenter]
     load_adapter(pipeline.adapter, pipeline.file.parent)
     lock = DatacenterLock(place.state, datacenter)
     try:
-        address, ids = registry or _registry_of(pipeline)
+        waits = Patience(watching, clock, rng)
+        address, ids = registry or waits.until_there(lambda: _registry_of(pipeline))
         tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
         joined = tables["joined_events"]
-        started = start(pipeline, datacenter, ids.register, joined, clock)
+        started = waits.until_there(lambda: start(pipeline, datacenter, ids.register, joined, clock))
         for table in tables.values():
             table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
@@ -140,8 +141,8 @@ def run_shift(
                 runner,
                 Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at),
                 clock,
-                random.Random(),
-                watching or Watching(),
+                rng,
+                watching,
             )
             dispatcher = Dispatcher(pipeline, datacenter, started.state, started.log_map, execution, clock)
             try:

@@ -75,7 +75,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
             watermark_lag_seconds=lag,
             primary=_log_status(follower, "primary"),
             foreign=_log_status(follower, "foreign"),
-            problems=[str(p) for side in follower.problems.values() for p in side],
+            problems=[f"{p.path}: {p.reason}" for side in follower.problems.values() for p in side],
         )
     finally:
         state.close()

@@ -155,7 +155,7 @@ def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
         new_hashes=indexed.new_hashes,
         dead_letters=dead.num_rows,
         lost_bytes=sum(r.end_bytes - r.start_bytes for r in lost),
-        files=_write(context, "dead_letters", dead),
+        files=_write(context, "dead_letters", _not_settled(dead, context)),
     )
 
 
@@ -214,7 +214,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
     rows = verdicts.rows
     output = (
         *(_write(context, "joined_events", rows) if rows is not None else ()),
-        *_write(context, "dead_letters", letters),
+        *_write(context, "dead_letters", _not_settled(letters, context)),
         *_write(context, "unjoined", _unjoined(records, verdicts, headers, context)),
     )
     fault_point("task.after_rows_written")
@@ -257,7 +257,9 @@ def _spool(
             keep.append((index, verdict.reason))
         elif isinstance(verdict, HeldByOwn):
             keep.append((index, "contested"))
-        elif verdict == Ends("unjoinable") and context.final:
+        elif verdict == Ends("unjoinable") and (
+            context.final or records.occurrences[index] in context.settled
+        ):
             keep.append((index, "unjoinable"))
     if not keep:
         return None, ()
@@ -333,6 +335,12 @@ def _stamp(context: TaskContext, occurrences: Iterable[Occurrence]) -> dict[str,
     }
 
 
+def _not_settled(letters: pa.Table, context: TaskContext) -> pa.Table:
+    """Those that an earlier run of this work has not recorded yet (protocol A12)."""
+    recorded = pa.array([str(occurrence) for occurrence in context.settled], pa.string())
+    return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
+
+
 def _letters_of_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
     """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`)."""
     assert lines.schema.names == DEAD_LETTERS.names, lines.schema
@@ -375,7 +383,9 @@ def _unjoined(
     lost = [
         index
         for index, verdict in verdicts.of.items()
-        if verdict == Ends("unjoinable") and not records.recorded[index]
+        if verdict == Ends("unjoinable")
+        and not records.recorded[index]
+        and records.occurrences[index] not in context.settled
     ]
     occurrences = [records.occurrences[index] for index in lost]
     columns = _stamp(context, occurrences)

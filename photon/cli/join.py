@@ -21,6 +21,7 @@ from photon.cli.output import (
     pipeline_argument,
     print_json,
 )
+from photon.cli.stopping import StopSignals
 
 
 @click.command()
@@ -58,6 +59,8 @@ def join(
     """
     if until_idle and complete:
         fail("--until-idle and --complete exclude each other: choose how the join ends", WRONG_USAGE)
+    # First of all: what follows imports for a second, and a stop asked for meanwhile counts too.
+    signals = StopSignals(with_parent=child)
     log_to_stderr()
     with expected_errors():
         from photon.pipeline import load_pipeline
@@ -72,12 +75,12 @@ def join(
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
     if datacenter is not None or len(names) == 1:
-        results = {names[0]: _join_one(pipeline, names[0], mode, engine, crash_at, child)}
+        results = {names[0]: _join_one(pipeline, names[0], mode, engine, signals, crash_at, child)}
         status = DONE
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
-        results, status = _join_each(pipeline_file, names, passed_on)
+        results, status = _join_each(pipeline_file, names, passed_on, signals)
     if child:
         click.echo(json.dumps({"result": results}))
     elif as_json:
@@ -88,15 +91,19 @@ def join(
 
 
 def _join_one(
-    pipeline: Any, datacenter: str, mode: Any, engine: Any, crash_at: str | None, child: bool
+    pipeline: Any,
+    datacenter: str,
+    mode: Any,
+    engine: Any,
+    signals: StopSignals,
+    crash_at: str | None,
+    child: bool,
 ) -> Any:
     from photon import faults
     from photon.cli.progress import JoinProgress
-    from photon.cli.stopping import StopSignals
     from photon.dispatcher.batch import BatchReport, Watching
     from photon.shift import run_shift
 
-    signals = StopSignals(with_parent=child)
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
@@ -121,7 +128,9 @@ def _join_one(
     return result.as_dict()
 
 
-def _join_each(pipeline_file: Path, names: list[str], options: list[str]) -> tuple[dict[str, Any], int]:
+def _join_each(
+    pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
+) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
     import signal
 
@@ -145,6 +154,8 @@ def _join_each(pipeline_file: Path, names: list[str], options: list[str]) -> tup
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, pass_on)
+        if signals.asked():  # before there was anybody to pass it on to
+            pass_on(signal.SIGTERM, None)
 
         def listen(name: str, process: subprocess.Popen[str]) -> None:
             assert process.stdout is not None

@@ -11,7 +11,8 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -53,6 +54,8 @@ from photon.work import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 SIDE_TABLES: dict[TableName, OutcomeClass] = {"dead_letters": "dead_letters", "unjoined": "unjoinable"}
 
 
@@ -83,7 +86,7 @@ class Watching:
 
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
-    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable (said once), or came back
+    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; said once
 
 
 @dataclass
@@ -131,6 +134,15 @@ class Patience:
             left -= self.SLICE_SECONDS
         return not self._watching.should_stop()
 
+    def until_there(self, attempt: Callable[[], T]) -> T:
+        """The result of `attempt`, tried again while registry or lake can't be had, or until a stop."""
+        while True:
+            try:
+                return attempt()
+            except (RegistryUnavailable, LakeUnavailable) as error:
+                if not self.wait(str(error)):
+                    raise
+
 
 class BatchExecution:
     """Carries the plans of one datacenter through, one at a time."""
@@ -164,32 +176,33 @@ class BatchExecution:
         self._registered_us: dict[str, int] = {}
         self._quarantined_in_a_row = 0
 
-    def carry_out(self, plan: Plan, follower: Follower, ran_before: bool) -> None:
-        """See a plan through to its completion, or leave it open where a stop is asked for meanwhile.
+    def carry_out(self, plan: Plan, follower: Follower, ran_before: bool) -> bool:
+        """See a plan through to its completion; False where it is left open, for a stop was asked for.
 
         Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
         """
         began_us = self.clock.now_us()
         patience = Patience(self.watching, self.clock, self.rng)
         cannot_end: str | None = None
+        commit_unknown = False
         while True:
             try:
-                if cannot_end is not None:
-                    return self._abandon(plan, follower, cannot_end)
-                return self._try(plan, follower, ran_before, began_us)
+                if commit_unknown and self.committed(plan):
+                    self.complete_by_redo(plan, follower)
+                elif cannot_end is not None:
+                    self._abandon(plan, follower, cannot_end)
+                else:
+                    self._try(plan, follower, ran_before, began_us)
+                return True
             except (WorkerDied, SchemaConflict, CannotEnd) as error:
                 cannot_end = str(error)
                 continue
-            except (LakeUnavailable, RegistryUnavailable) as error:
+            except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
                 reason = str(error)
-            except CommitConflict as error:
-                if self.committed(plan):
-                    return self.complete_by_redo(plan, follower)
-                reason = str(error)
-            ran_before = True
+            ran_before = commit_unknown = True
             if not patience.wait(reason):
                 log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
-                return None
+                return False
 
     def _try(self, plan: Plan, follower: Follower, ran_before: bool, began_us: int) -> None:
         fault_point("batch.before_run")
@@ -200,7 +213,7 @@ class BatchExecution:
         self._complete(plan, follower, results, began_us)
 
     def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> WorkOrder:
-        settled = self._settled(plan) if ran_before else {}
+        settled = self._settled(plan, ran_before)
         now_us = self.clock.now_us()
         quiet = quiet_datacenters(
             [name for name in self.pipeline.datacenters if name != self.datacenter],
@@ -211,13 +224,13 @@ class BatchExecution:
         )
         return self.orders.join(plan, follower.files, quiet, settled)
 
-    def _settled(self, plan: Plan) -> dict[Occurrence, OutcomeClass]:
-        """What an earlier run of the plan put into the side tables: it stays so (protocol A12)."""
+    def _settled(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
+        """What earlier runs of this work put into the side tables: it stays so (protocol A12)."""
+        batches = [*plan.content.origins, *([plan.key.batch] if ran_before else [])]
         settled: dict[Occurrence, OutcomeClass] = {}
         for name, outcome in SIDE_TABLES.items():
-            app = app_id(self.datacenter, self.epoch, name)
-            if self.tables[name].version_of(app) == plan.key.batch:
-                occurrences = self.tables[name].occurrences_of(self.epoch, plan.key.batch)
+            for batch in batches:
+                occurrences = self.tables[name].occurrences_of(self.epoch, batch)
                 settled.update(dict.fromkeys(occurrences, outcome))
         return settled
 
@@ -278,7 +291,7 @@ class BatchExecution:
                 gone=[o for result in results.join for o in result.settled_retries] + list(resolved.over),
                 waiting=waiting,
                 max_time_us=max_time_us,
-                watermark_us=self._watermark(plan, follower, now_us),
+                watermark_us=self._watermark(follower, now_us),
                 inherited=resolved.inherited,
             ),
         )
@@ -299,13 +312,12 @@ class BatchExecution:
         seconds = (now_us - began_us) / MICROSECONDS
         self.watching.on_batch(BatchReport(plan.key.batch, counts, seconds))
 
-    def _watermark(self, plan: Plan, follower: Follower, now_us: int) -> int | None:
-        """The watermark with this plan's bytes read: they do not count as backlog any more."""
-        read = {step.file_number for step in plan.advances}
-        backlog = {n: b for n, b in follower.backlog_bytes["primary"].items() if n not in read}
+    def _watermark(self, follower: Follower, now_us: int) -> int | None:
+        """The watermark with this plan's bytes read."""
+        files = follower.of("primary")
         return settling.watermark_us(
-            list(follower.of("primary").values()),
-            backlog,
+            list(files.values()),
+            {number: tracked.size_bytes - tracked.offset_bytes for number, tracked in files.items()},
             now_us,
             microseconds(self.pipeline.tailing.idle_after),
             self.state.watermark_us,
@@ -318,7 +330,8 @@ class BatchExecution:
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
         follower.advance(plan.advances, {})
-        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[(plan.content, 0)]))
+        again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
+        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[again]))
 
     def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:
         tokens = {Token.parse(item.claim.token) for item in contested}
@@ -364,12 +377,12 @@ class BatchExecution:
                 )
         self._commit_main([], plan.key.batch)
         try:
-            outcomes = self.runner.run(self.orders.release(plan, follower.files))
-            self._release([c for o in outcomes if isinstance(o, JoinResult) for c in o.to_release])
-        except WorkerDied:
+            found = sort_out(self.runner.run(self.orders.release(plan, follower.files)))
+            self._release([claim for result in found.join for claim in result.to_release])
+        except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)
         follower.advance(plan.advances, {})
-        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[(piece, 1) for piece in pieces]))
+        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=pieces))
 
 
 def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:

@@ -7,6 +7,8 @@ goes into one is decided in `planning` and `retrying`.
 from __future__ import annotations
 
 import logging
+import sqlite3
+from dataclasses import replace
 from typing import Literal
 
 from photon.clock import Clock
@@ -63,15 +65,15 @@ class Dispatcher:
         while not self.watching.should_stop():
             try:
                 if not begun:
-                    self._settle_what_was_left()
-                    begun = True
-                if self._step(mode):
+                    # What is in memory may be ahead of the disk: begin from what is stored.
+                    self.follower = self._follow()
+                    begun = self._settle_what_was_left(mode)
+                elif self._step(mode):
                     return
-            except StateUnavailable as error:
-                if not patience.wait(str(error)):
+            except (StateUnavailable, sqlite3.OperationalError) as error:
+                begun = False
+                if not patience.wait(f"state: {error}"):
                     return
-                # What is in memory may be ahead of the disk: begin again from what is stored.
-                self.follower, begun = self._follow(), False
 
     def _step(self, mode: Mode) -> bool:
         """Look, and carry out what there is to do; whether this was all."""
@@ -112,25 +114,32 @@ class Dispatcher:
             case "complete":
                 return not self.state.count_waiting()
 
-    def _settle_what_was_left(self) -> None:
-        """Settle what an earlier process left open, and look again for what was given up."""
+    def _settle_what_was_left(self, mode: Mode) -> bool:
+        """Settle what an earlier process left open; False where a stop was asked for meanwhile.
+
+        A complete run looks again for all that was given up; else the primary that comes wakes it.
+        """
         left = self.state.open_plan()
         if left is not None and self.execution.committed(left):
             self.execution.complete_by_redo(left, self.follower)
         elif left is not None:
             log.info("batch %d was left open: running it again", left.key.batch)
-            self.execution.carry_out(left, self.follower, ran_before=True)
-        reopened = self.state.reopen_unjoinable(self.clock.now_us())
+            if not self.execution.carry_out(left, self.follower, ran_before=True):
+                return False
+        reopened = self.state.reopen_unjoinable(self.clock.now_us()) if mode == "complete" else 0
         if reopened:
             log.info("%d unjoinable events of an earlier run are looked for again", reopened)
+        return True
 
     # -- planning
 
     def _plan(self, now_us: int, mode: Mode, primaries_first: bool) -> Plan | None:
         requeued = self.state.requeued()
         if requeued is not None:
-            requeue_id, content, _ = requeued
-            return self._store(content, Cut(), requeue_id)
+            requeue_id, content = requeued
+            # Whether the inputs are complete is for this run to say, not for the one that left the work.
+            final = mode == "complete" and not primaries_first
+            return self._store(replace(content, final=final), Cut(), requeue_id)
         limits = self.pipeline.limits
         waiting = self.state.count_waiting()
         due = 0 if primaries_first else self.state.count_due(now_us)

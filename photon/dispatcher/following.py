@@ -6,6 +6,7 @@ Wires `photon.logs` to the dispatcher's state. How much of each kind a batch may
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,8 @@ from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.ranges import next_first, share_bytes
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ class Follower:
         begun_again = {n: new for n, new in changed.items() if new is not seen.changed[n]}
         again_bytes = {n: new.size_bytes - new.offset_bytes for n, new in begun_again.items()}
         self.backlog_bytes[side] = {**seen.backlog_bytes, **again_bytes}
+        for problem in seen.problems:
+            if problem not in self.problems[side] and not self._read_only:
+                log.warning("%s log: %s: %s", side, problem.path, problem.reason)
         self.problems[side] = seen.problems
         return seen
 

@@ -5,6 +5,7 @@ The split is a function of the plan and the number of workers, so that a re-run 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,9 @@ class Orders:
         return WorkOrder(context, (), self._join_units(plan, files), release_only=True)
 
     def drop_spools(self, referenced: Collection[str]) -> None:
-        """Remove spool files that no waiting record is in."""
-        drop_unreferenced(self.pipeline.datacenters[self.datacenter].state, referenced)
+        """Remove spool files that no waiting record is in; what can't be removed now goes another time."""
+        with contextlib.suppress(OSError):
+            drop_unreferenced(self.pipeline.datacenters[self.datacenter].state, referenced)
 
     def _context(
         self, plan: Plan, quiet: frozenset[str], settled: Mapping[Occurrence, OutcomeClass], schema: pa.Schema

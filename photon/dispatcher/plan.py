@@ -43,6 +43,8 @@ class PlanContent:
     `final`: the inputs are declared complete, so what has no primary now is unjoinable.
     `quarantine`: why the one record in it becomes a dead letter without being looked at again: alone in
     a batch, it kept the batch from ending (protocol A11).
+    `origins`: the batches that were committed with this content and not completed: what they put into
+    the side tables stays as it is (protocol A12).
     """
 
     primary: tuple[ByteRange, ...] = ()
@@ -50,6 +52,7 @@ class PlanContent:
     retries: tuple[RetryRef, ...] = ()
     final: bool = False
     quarantine: str = ""
+    origins: tuple[int, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -80,6 +83,7 @@ def content_to_json(content: PlanContent) -> str:
         ],
         "final": content.final,
         "quarantine": content.quarantine,
+        "origins": content.origins,
     }
     return json.dumps(stored, separators=(",", ":"))
 
@@ -94,6 +98,7 @@ def content_from_json(text: str) -> PlanContent:
         retries=tuple(RetryRef(Occurrence(*item[:2]), *item[2:]) for item in data["retries"]),
         final=data["final"],
         quarantine=data["quarantine"],
+        origins=tuple(data["origins"]),
     )
 
 

@@ -99,12 +99,14 @@ def start(
         log_map.close()
     if state is not None:
         state.close()
+    # An epoch that a crash in the very first start left behind has read nothing: this one is the first.
+    ran_before = epoch is not None or any(table.version_of(app_id(datacenter, name)) for name in own_epochs)
     for name in {*own_epochs, *([epoch] if epoch else [])}:
         table.fence(app_id(datacenter, name))
         if name in own_epochs:
             register.revoke_epoch(name, clock.now_us())
     started = _begin(pipeline, datacenter, register, table.table_id(), clock)
-    started.new_epoch_because = because if own_epochs else None
+    started.new_epoch_because = because if ran_before else None
     return started
 
 

@@ -37,6 +37,8 @@ from photon.tokens import Occurrence, PlanKey
 
 STATE_FORMAT = 1
 STATE_FILE = "dispatcher.sqlite"
+# Up to so many ids just read are looked up one by one (5 us each); beyond, all that waits is read once.
+FEW_HASHES = 20_000
 
 
 class StateTooNew(Exception):
@@ -87,7 +89,7 @@ class DispatcherState:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             self._roll_back()
             raise StateUnavailable(f"cannot write the state {self.path}: {error}") from error
         except BaseException:
@@ -208,10 +210,10 @@ class DispatcherState:
                 "INSERT OR REPLACE INTO waiting VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
                 [waiting_values(row) for row in completion.waiting],
             )
-            for content, failures in completion.requeue:
+            for content in completion.requeue:
                 db.execute(
-                    "INSERT INTO requeued (content, failures) VALUES (?, ?)",
-                    (content_to_json(content), failures),
+                    "INSERT INTO requeued (content) VALUES (?)",
+                    (content_to_json(content),),
                 )
                 _set_status(db, (retry.occurrence for retry in content.retries), "held")
             if plan.requeue_id is not None:
@@ -266,23 +268,36 @@ class DispatcherState:
         return self._db.execute("SELECT file_number, offset_bytes, event_id, status FROM waiting")
 
     def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
-        """Make records due whose primary may just have come; how many.
+        """Make records due whose primary may just have come, also those that were given up; how many.
 
-        `new_hashes`: sorted uint64 of primary ids just read. Rare collisions only cost a lookup.
+        `new_hashes`: uint64 of primary ids just read. Rare collisions only cost a lookup.
         """
-        query = (
-            "SELECT DISTINCT key_hash FROM waiting"
-            " WHERE status = 'open' AND reason = 'primary' AND due_us > ?"
-        )
-        wanted = np.array([row[0] for row in self._db.execute(query, (now_us,))], dtype=np.int64)
-        if not len(wanted) or not len(new_hashes):
+        come = self._waited_for(new_hashes)
+        if not come:
             return 0
-        come = wanted[np.isin(wanted.view(np.uint64), new_hashes)]
         with self._transaction() as db:
             update = (
                 "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
             )
-            return db.executemany(update, [(now_us, int(h)) for h in come]).rowcount if len(come) else 0
+            woken = db.executemany(update, [(now_us, key_hash) for key_hash in come]).rowcount
+            reopen = (
+                "UPDATE waiting SET status = 'open', due_us = ? WHERE key_hash = ? AND status = 'unjoinable'"
+            )
+            reopened = db.executemany(reopen, [(now_us, key_hash) for key_hash in come]).rowcount
+            if reopened:
+                _add_counts(db, {"unjoinable": -reopened})
+                _recount_pending(db)
+        return woken + reopened
+
+    def _waited_for(self, new_hashes: np.ndarray) -> list[int]:
+        """Which of the ids just read some record waits for."""
+        if len(new_hashes) <= FEW_HASHES:
+            query = "SELECT 1 FROM waiting WHERE key_hash = ? LIMIT 1"
+            hashes = new_hashes.view(np.int64).tolist()
+            return [key_hash for key_hash in hashes if self._db.execute(query, (key_hash,)).fetchone()]
+        rows = self._db.execute("SELECT DISTINCT key_hash FROM waiting")
+        wanted = np.fromiter((row[0] for row in rows), dtype=np.int64)
+        return [int(h) for h in wanted[np.isin(wanted.view(np.uint64), new_hashes)]]
 
     def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
         """Make every open waiting record of these reasons due now."""
@@ -303,10 +318,10 @@ class DispatcherState:
             _recount_pending(db)
         return changed
 
-    def requeued(self) -> tuple[int, PlanContent, int] | None:
+    def requeued(self) -> tuple[int, PlanContent] | None:
         """The oldest work to be taken up again: (id, content, how often it failed)."""
-        row = self._db.execute("SELECT id, content, failures FROM requeued ORDER BY id LIMIT 1").fetchone()
-        return (row[0], content_from_json(row[1]), row[2]) if row else None
+        row = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT 1").fetchone()
+        return (row[0], content_from_json(row[1])) if row else None
 
     def requeued_contents(self) -> list[PlanContent]:
         """All work to be taken up again, the oldest first."""

@@ -34,7 +34,7 @@ CREATE INDEX waiting_due ON waiting (status, due_us);
 CREATE INDEX waiting_spool ON waiting (spool_file);
 CREATE INDEX waiting_key ON waiting (key_hash);
 CREATE INDEX waiting_id ON waiting (event_id);
-CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL, failures INTEGER NOT NULL);
+CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
 """
@@ -69,7 +69,7 @@ class Completion:
     counts: Mapping[str, int]  # increments, by name: foreign, primary, ..., and outcome classes
     gone: Iterable[Occurrence] = ()  # records that wait no more
     waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
-    requeue: Sequence[tuple[PlanContent, int]] = ()  # work to be taken up again, with its failures
+    requeue: Sequence[PlanContent] = ()  # work to be taken up again
     max_time_us: Mapping[int, int] | None = None  # by file number
     watermark_us: int | None = None
     inherited: Iterable[str] = ()

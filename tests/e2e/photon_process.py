@@ -67,9 +67,9 @@ def kill(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
-def stop(process: subprocess.Popen[str]) -> int:
-    """SIGTERM, and its exit status."""
-    process.terminate()
+def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> int:
+    """Ask for a stop, and its exit status."""
+    process.send_signal(how)
     process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode
 

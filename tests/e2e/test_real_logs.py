@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_two_processes_join_real_logs_that_grow_meanwhile(
             time.sleep(2.0)  # the processes are to see the files grow
         for name in DATACENTERS:
             wait_for_rows(pipeline, name, 1_000)
-        assert (stop(east), stop(west)) == (0, 0)
+        assert (stop(east, signal.SIGINT), stop(west, signal.SIGTERM)) == (0, 0)
     assert_counts(photon_json("join", pipeline, "--complete"))
     assert_rows(pipeline, expectation)
 
