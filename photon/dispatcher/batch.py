@@ -282,6 +282,9 @@ class BatchExecution:
             max_time_us.update(result.max_time_us)
         follower.advance(plan.advances, max_time_us)
         counts = settling.sums(results.index, results.join, resolved)
+        hashes = [result.new_hashes for result in results.index if len(result.new_hashes)]
+        if hashes:  # before the transaction: a crash between them wakes once more, and loses no wake-up
+            self.state.wake(np.unique(np.concatenate(hashes)), now_us)
         fault_point("complete.before_transaction")
         self.state.complete(
             plan,
@@ -302,9 +305,6 @@ class BatchExecution:
         now_us = self.clock.now_us()
         for result in results.join:
             self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
-        hashes = [result.new_hashes for result in results.index if len(result.new_hashes)]
-        if hashes:
-            self.state.wake(np.unique(np.concatenate(hashes)), now_us)
         if plan.content.retries:
             self.orders.drop_spools(self.state.spool_files())
         if not plan.content.quarantine:
