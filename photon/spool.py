@@ -49,10 +49,19 @@ def write_spool(state: Path, batch: int, records: pa.Table) -> str:
             pq.write_table(records.cast(SPOOL_COLUMNS), sink, compression="zstd")
             sink.flush()
             os.fsync(sink.fileno())
+        _sync_folder(folder)  # else the file's name may be lost with the power, though its bytes are not
         return name
     except OSError as error:
         target.unlink(missing_ok=True)
         raise SpoolUnavailable(f"cannot write {target}: {error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def read_spool(state: Path, retries: Sequence[RetryRef]) -> pa.Table:
