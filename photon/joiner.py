@@ -7,16 +7,14 @@ in `photon.tasks`; what happens after the task is in `photon.dispatcher`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from photon.adapters import Adapted, Adapter
 from photon.adapting import combine_isolating_failures, skip_isolating_failures
 from photon.clock import MICROSECONDS, Clock
-from photon.dispatcher.outcomes import OutcomeClass
 from photon.dispatcher.retrying import home_of
 from photon.event_store.interface import EventStore, PrimaryEvent, Wanted
 from photon.faults import fault_point
@@ -37,52 +35,12 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, Token
+from photon.verdicts import Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
 from photon.work import TaskContext
 
 
 class OutcomeUnknown(Exception):
     """The registry did not say, in time, who holds some ids: the plan must stay open (protocol A5)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The record is in its final class (a row is written where that is `joined`)."""
-
-    outcome: OutcomeClass
-
-
-@dataclass(frozen=True, slots=True)
-class Dies:
-    """The record is a dead letter, for this reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """The record is to come again: `primary` not there yet, left to its `home`, beyond the `horizon`."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class HeldByOwn:
-    """An earlier plan of this very datacenter registered the event, with this token."""
-
-    token: str
-
-
-Verdict = Ends | Dies | Waits | HeldByOwn
-
-
-@dataclass
-class Verdicts:
-    """The verdict on every record so far, by its index; rows of the winners."""
-
-    of: dict[int, Verdict] = field(default_factory=dict)
-    rows: pa.Table | None = None
-    to_release: list[Claim] = field(default_factory=list)
-    registered_elsewhere: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -413,8 +371,3 @@ class Joiner:
 
 def _why_unknown(outcome: Unknown | Released) -> str:
     return outcome.reason if isinstance(outcome, Unknown) else "the token was released by somebody else"
-
-
-def count_classes(verdicts: Verdicts) -> Counter[OutcomeClass]:
-    """How many records ended in each class."""
-    return Counter(verdict.outcome for verdict in verdicts.of.values() if isinstance(verdict, Ends))

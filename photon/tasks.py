@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from photon import faults
 from photon.adapting import load_adapter
@@ -25,13 +24,12 @@ from photon.event_store.indexing import index_ranges
 from photon.event_store.interface import EventStore
 from photon.event_store.logs import EventStorePlace, open_event_store
 from photon.faults import fault_point
-from photon.joiner import Dies, Ends, HeldByOwn, Joiner, OutcomeUnknown, Verdicts, Waits, count_classes
+from photon.joiner import Joiner, OutcomeUnknown
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS, ParsedRange, read_events
+from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, read_range
 from photon.output import (
     DEAD_LETTER_COLUMNS,
-    UNJOINED_COLUMNS,
     LakeUnavailable,
     TableName,
     write_rows,
@@ -40,8 +38,9 @@ from photon.pipeline import Pipeline
 from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
+from photon.side_tables import letters_of_lines, letters_of_records, not_settled, unjoined_rows
 from photon.spool import SpoolUnavailable, read_spool, write_spool
-from photon.tokens import Occurrence
+from photon.verdicts import Dies, Ends, HeldByOwn, Verdicts, Waits, count_classes
 from photon.work import (
     Contested,
     Failed,
@@ -146,7 +145,7 @@ def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
     fault_point("task.after_index")
     files = {file.number: file for file, _ in unit.ranges}
     letters = [
-        _letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters
+        letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters
     ]
     dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters])
     return IndexResult(
@@ -155,7 +154,7 @@ def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
         new_hashes=indexed.new_hashes,
         dead_letters=dead.num_rows,
         lost_bytes=sum(r.end_bytes - r.start_bytes for r in lost),
-        files=_write(context, "dead_letters", _not_settled(dead, context)),
+        files=_write(context, "dead_letters", not_settled(dead, context)),
     )
 
 
@@ -174,7 +173,7 @@ def _quarantine_primaries(unit: IndexUnit, context: TaskContext) -> IndexResult:
         for file, byte_range in unit.ranges
     ]
     files = {file.number: file for file, _ in unit.ranges}
-    tables = [_letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in letters]
+    tables = [letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in letters]
     dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *tables])
     return IndexResult(0, {}, np.empty(0, np.uint64), dead.num_rows, 0, _write(context, "dead_letters", dead))
 
@@ -196,7 +195,7 @@ def _read(unit: JoinUnit, context: TaskContext, clock: Clock) -> tuple[Records, 
             continue
         parsed = read_events(data, file, byte_range, context.pipeline.foreign, context.pipeline.limits)
         fresh.append(parsed.events)
-        letters.append(_letters_of_lines(parsed.dead_letters, file, context))
+        letters.append(letters_of_lines(parsed.dead_letters, file, context))
     waiting = read_spool(datacenter.state, unit.retries)
     fresh_table = pa.concat_tables(fresh) if fresh else waiting.slice(0, 0)
     records = records_of(fresh_table, waiting, clock.now_us(), context.final)
@@ -210,12 +209,12 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
     headers = headers_by_file(files.values())
     with open_event_store(event_store_place(context)) as store:
         verdicts = _joiner(context, store, registry, clock).join(records, headers)
-    letters = pa.concat_tables([bad_lines, _letters_of_records(records, verdicts, files, context)])
+    letters = pa.concat_tables([bad_lines, letters_of_records(records, verdicts, files, context)])
     rows = verdicts.rows
     output = (
         *(_write(context, "joined_events", rows) if rows is not None else ()),
-        *_write(context, "dead_letters", _not_settled(letters, context)),
-        *_write(context, "unjoined", _unjoined(records, verdicts, headers, context)),
+        *_write(context, "dead_letters", not_settled(letters, context)),
+        *_write(context, "unjoined", unjoined_rows(records, verdicts, headers, context)),
     )
     fault_point("task.after_rows_written")
     waits, contested = _spool(records, verdicts, context)
@@ -314,89 +313,8 @@ def _contested(
     return tuple(contested)
 
 
-# -- side tables
-
-
 def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:
     if not rows.num_rows:
         return ()
     lake = context.pipeline.datacenters[context.datacenter].lake
     return (write_rows(lake, name, context.plan.batch, rows),)
-
-
-def _stamp(context: TaskContext, occurrences: Iterable[Occurrence]) -> dict[str, pa.Array]:
-    texts = [str(occurrence) for occurrence in occurrences]
-    plan = context.plan
-    return {
-        "_datacenter": pa.array([plan.datacenter] * len(texts), pa.string()),
-        "_epoch": pa.array([plan.epoch] * len(texts), pa.string()),
-        "_batch": pa.array([plan.batch] * len(texts), pa.int64()),
-        "_occurrence": pa.array(texts, pa.string()),
-    }
-
-
-def _not_settled(letters: pa.Table, context: TaskContext) -> pa.Table:
-    """Those that an earlier run of this work has not recorded yet (protocol A12)."""
-    recorded = pa.array([str(occurrence) for occurrence in context.settled], pa.string())
-    return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
-
-
-def _letters_of_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
-    """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`)."""
-    assert lines.schema.names == DEAD_LETTERS.names, lines.schema
-    count = lines.num_rows
-    columns = _stamp(context, (Occurrence(file.number, offset) for offset in lines["_offset"].to_pylist()))
-    columns |= {
-        "side": pa.array([file.side] * count, pa.string()),
-        "path": pa.array([file.path] * count, pa.string()),
-        "length_bytes": lines["_length"].combine_chunks(),
-        "reason": lines["reason"].combine_chunks(),
-        "raw": lines["_raw"].combine_chunks(),
-        "event_id": pa.nulls(count, pa.string()),
-    }
-    return pa.table(columns).cast(DEAD_LETTER_COLUMNS)
-
-
-def _letters_of_records(
-    records: Records, verdicts: Verdicts, files: dict[int, LogFile], context: TaskContext
-) -> pa.Table:
-    dead = [(index, verdict.reason) for index, verdict in verdicts.of.items() if isinstance(verdict, Dies)]
-    raws = [records.raws[index] for index, _ in dead]
-    columns = _stamp(context, (records.occurrences[index] for index, _ in dead))
-    columns |= {
-        "side": pa.array(["foreign"] * len(dead), pa.string()),
-        "path": pa.array(
-            [files[records.occurrences[index].file_number].path for index, _ in dead], pa.string()
-        ),
-        "length_bytes": pa.array([len(raw) for raw in raws], pa.int64()),
-        "reason": pa.array([reason for _, reason in dead], pa.string()),
-        "raw": pa.array([raw[:DEAD_LETTER_RAW_BYTES] for raw in raws], pa.binary()),
-        "event_id": pa.array([records.ids[index] for index, _ in dead], pa.string()),
-    }
-    return pa.table(columns).cast(DEAD_LETTER_COLUMNS)
-
-
-def _unjoined(
-    records: Records, verdicts: Verdicts, headers: Mapping[int, bytes], context: TaskContext
-) -> pa.Table:
-    """Records without a primary, given up here, but for those that `unjoined` has from earlier plans."""
-    lost = [
-        index
-        for index, verdict in verdicts.of.items()
-        if verdict == Ends("unjoinable")
-        and not records.recorded[index]
-        and records.occurrences[index] not in context.settled
-    ]
-    occurrences = [records.occurrences[index] for index in lost]
-    columns = _stamp(context, occurrences)
-    columns |= {
-        "event_id": pa.array([records.ids[index] for index in lost], pa.string()),
-        "key": pa.array([records.keys[index] for index in lost], pa.string()),
-        "event_time": pc.cast(
-            pa.array([records.times_us[i] for i in lost], pa.int64()),
-            UNJOINED_COLUMNS.field("event_time").type,
-        ),
-        "header": pa.array([headers[occurrence.file_number] for occurrence in occurrences], pa.binary()),
-        "raw": pa.array([records.raws[index] for index in lost], pa.binary()),
-    }
-    return pa.table(columns).cast(UNJOINED_COLUMNS)

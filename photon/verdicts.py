@@ -1,0 +1,60 @@
+"""What may become of a foreign record, as types: the joiner's verdicts.
+
+How they come about is `photon.joiner`; what is stored of them is `photon.tasks`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from photon.dispatcher.outcomes import OutcomeClass
+from photon.registry.interface import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The record is in its final class (a row is written where that is `joined`)."""
+
+    outcome: OutcomeClass
+
+
+@dataclass(frozen=True, slots=True)
+class Dies:
+    """The record is a dead letter, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The record is to come again: `primary` not there yet, left to its `home`, beyond the `horizon`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByOwn:
+    """An earlier plan of this very datacenter registered the event, with this token."""
+
+    token: str
+
+
+Verdict = Ends | Dies | Waits | HeldByOwn
+
+
+@dataclass
+class Verdicts:
+    """The verdict on every record so far, by its index; rows of the winners."""
+
+    of: dict[int, Verdict] = field(default_factory=dict)
+    rows: pa.Table | None = None
+    to_release: list[Claim] = field(default_factory=list)
+    registered_elsewhere: set[str] = field(default_factory=set)
+
+
+def count_classes(verdicts: Verdicts) -> Counter[OutcomeClass]:
+    """How many records ended in each class."""
+    return Counter(verdict.outcome for verdict in verdicts.of.values() if isinstance(verdict, Ends))
