@@ -50,8 +50,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup
-	$(BIN)/pytest
+# First what needs no JVM, on two processes; then the rest, one after the other: each of those takes both cores.
+test: test-fast
+	$(BIN)/pytest -m "spark or server or slow"
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow"

@@ -87,8 +87,11 @@ def _guarded(context: TaskContext, work: Callable[[], TaskOutcome]) -> TaskOutco
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
-    except (SpoolUnavailable, sqlite3.Error, OSError) as error:
+    except SpoolUnavailable as error:
         return Unavailable("state", str(error))
+    except (sqlite3.Error, OSError) as error:
+        folder = context.pipeline.datacenters[context.datacenter].state
+        return Unavailable("state", f"{folder}: {error}; mend it, it is tried again")
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Failed(f"{type(error).__name__}: {error} (at {Path(where.filename).name}:{where.lineno})")

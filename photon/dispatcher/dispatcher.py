@@ -72,7 +72,7 @@ class Dispatcher:
                     return
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False
-                if not patience.wait(f"state: {error}"):
+                if not patience.wait(f"state in {self.state.folder}: {error}"):
                     return
 
     def _step(self, mode: Mode) -> bool:

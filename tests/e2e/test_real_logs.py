@@ -76,7 +76,7 @@ def test_two_processes_join_real_logs_that_grow_meanwhile(
     photon("registry", "init", pipeline)
     with running("join", pipeline, "-d", "east") as east, running("join", pipeline, "-d", "west") as west:
         while layout.write_step():
-            time.sleep(2.0)  # the processes are to see the files grow
+            time.sleep(1.0)  # the processes are to see the files grow
         for name in DATACENTERS:
             wait_for_rows(pipeline, name, 1_000)
         assert (stop(east, signal.SIGINT), stop(west, signal.SIGTERM)) == (0, 0)

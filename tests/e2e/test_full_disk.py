@@ -1,0 +1,70 @@
+"""A full disk: the batch is not completed, the error says so, and the join resumes when there is room."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from photon.testing.traffic import Traffic
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, photon_json, running, stop
+
+
+class SmallDisk:
+    """A file system in memory, of a size that can be changed."""
+
+    def __init__(self, folder: Path, size: str) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self._mount(f"size={size}", "tmpfs")
+
+    def grow(self, size: str) -> None:
+        self._mount(f"remount,size={size}", "tmpfs")
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
+
+    def _mount(self, options: str, what: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", options, what, str(self.folder)]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture
+def disks() -> Iterator[list[SmallDisk]]:
+    mounted: list[SmallDisk] = []
+    yield mounted
+    for disk in mounted:
+        disk.unmount()
+
+
+@pytest.mark.server
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["lake", "state"])
+def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
+    tmp_path: Path, disks: list[SmallDisk], what: str
+) -> None:
+    traffic = Traffic(seed=1, datacenters=("east",), primary_per_second=400, foreign_per_second=100)
+    pipeline = traffic.write_pipeline(tmp_path, "full")
+    traffic.write_all(tmp_path)
+    photon("registry", "init", pipeline)
+    try:
+        disks.append(SmallDisk(tmp_path / what / "east", "256k"))
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("file systems can't be mounted here: a full disk can't be had")
+    with running("join", pipeline, "--engine", "local") as process:
+        assert process.stderr is not None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        said = ""
+        while "waits for" not in said and time.monotonic() < deadline:
+            said = process.stderr.readline()
+        assert f"/{what}/east" in said, said
+        assert process.poll() is None
+        disks[0].grow("64m")
+        time.sleep(1.0)
+        assert stop(process) == 0
+    counts = photon_json("join", pipeline, "--complete", "--engine", "local")
+    assert traffic.expected().disagreements(counts) == []
+    assert joined_rows(pipeline).num_rows == traffic.expected().joined_total
