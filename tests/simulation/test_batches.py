@@ -9,28 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from photon import faults
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
 from photon.dispatcher.lock import AlreadyRunning, DatacenterLock
-from photon.dispatcher.outcomes import Counts
 from photon.dispatcher.starting import LakeMismatch
-from photon.dispatcher.state import DispatcherState
 from photon.faults import FAULT_POINTS
 from photon.local_runner import LocalRunner
-from photon.output import ROW_COLUMNS, CommitConflict, OutputTable, app_id
+from photon.output import CommitConflict, OutputTable, app_id
 from photon.registry.interface import Claim, EventKey, Free, Joined, Won
-from photon.spool import read_spool
 from photon.testing.memory_registry import Fault
 from photon.tokens import Occurrence, PlanKey, Token
-from photon.work import JoinUnit, TaskOutcome, WorkerDied, WorkOrder
-from tests.simulation.world import NOON_US, World
+from photon.work import TaskOutcome, WorkOrder
+from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
+from tests.simulation.world import World, counts_of
 
 MIXED = [("c1", "q1"), ("c2", "q2"), ("c1", "q1"), ("none", None), ("orphan", "never")]
-
-
-def counts_of(counts: Counts, *names: str) -> dict[str, int]:
-    return {name: counts.as_dict()[name] for name in names}
 
 
 @pytest.fixture
@@ -252,18 +245,6 @@ def test_lost_requests_and_answers_lose_no_event_and_join_none_twice(
     assert counts.of("joined") == 60
 
 
-class LosesTheRegistry(LocalRunner):
-    """Just before its batch is run, the registry goes down."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.registry, world.clock)
-        self._store = world.store
-
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
-        self._store.fail("down")
-        return super().run(order)
-
-
 def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_start(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
@@ -330,30 +311,6 @@ def test_the_same_event_in_a_later_batch_is_a_duplicate(world: World) -> None:
 
 
 # -- what can't end (A11)
-
-
-class PoisonedRunner(LocalRunner):
-    """Its process dies whenever a unit holds a line with `poison` in it and does not quarantine it."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.registry, world.clock)
-        self._logs = world.folder / "logs" / "east"
-        self._state = world.state()
-        self.deaths = 0
-
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
-        if not order.context.quarantine and any(map(self._is_poisoned, order.join_units)):
-            self.deaths += 1
-            raise WorkerDied("the worker was killed")
-        return super().run(order)
-
-    def _is_poisoned(self, unit: JoinUnit) -> bool:
-        lines = [
-            (self._logs / file.path).read_bytes()[part.start_bytes : part.end_bytes]
-            for file, part in unit.ranges
-        ]
-        lines += read_spool(self._state, unit.retries)["_raw"].to_pylist()
-        return any(b"poison" in line for line in lines)
 
 
 def test_an_event_on_which_workers_die_is_a_dead_letter_and_the_rest_goes_on(world: World) -> None:
@@ -453,99 +410,6 @@ def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
     world.join()
 
 
-# -- waiting for primaries
-
-
-def test_an_event_waits_for_its_primary_and_joins_when_it_comes(world: World) -> None:
-    world.clicks(("c1", "q1"), ("c2", "q2"))
-    world.queries("q2")
-    counts = world.join().counts
-    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 1}
-    world.queries("q1")
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1", "c2"]
-    assert counts.of("pending") == 0
-
-
-def test_a_primary_that_comes_wakes_the_event_that_waits_long_before_its_backoff_ends(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    for _ in range(8):
-        world.join()
-        world.clock.advance(120)
-    (row,) = world.read_state().waiting_of("c1")
-    assert row.due_us - world.clock.now_us() < 0
-    world.join()
-    (row,) = world.read_state().waiting_of("c1")
-    assert row.due_us - world.clock.now_us() > 10 * MICROSECONDS
-    asked_us = world.clock.now_us()
-    world.queries("q1")
-    world.join()
-    assert world.joined_ids() == ["c1"]
-    assert world.clock.now_us() - asked_us < 10 * MICROSECONDS
-
-
-def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_on(tmp_path: Path) -> None:
-    world = World(
-        tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
-    )
-    world.clicks(("orphan", "never"), ("late", "later"))
-    for _ in range(12):
-        world.clock.advance(60)
-        world.join()
-    assert world.join().counts.of("pending") == 2, "primary logs were silent"
-    world.queries("q1", at_us=NOON_US + 5 * 60 * MICROSECONDS)
-    world.queries("later", at_us=NOON_US)
-    world.join()
-    world.clock.advance(60)
-    counts = world.join().counts
-    assert counts_of(counts, "joined", "pending", "unjoinable") == {
-        "joined": 1,
-        "pending": 0,
-        "unjoinable": 1,
-    }
-
-
-def test_an_event_given_up_in_a_complete_run_is_looked_for_again_by_a_later_one(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    assert world.join(mode="complete").counts.of("unjoinable") == 1
-    world.queries("q1")
-    counts = world.join(mode="complete").counts
-    assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "foreign", "joined", "unjoinable") == {
-        "foreign": 1,
-        "joined": 1,
-        "unjoinable": 0,
-    }
-
-
-def test_an_event_is_recorded_as_unjoined_once_however_often_it_is_given_up(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    for _ in range(3):
-        assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert len(world.rows("unjoined")) == 1
-
-
-def test_waiting_records_survive_the_loss_of_their_log(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    world.join()
-    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
-    world.queries("q1")
-    world.join()
-    assert world.joined_ids() == ["c1"]
-
-
-def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropped(tmp_path: Path) -> None:
-    world = World(tmp_path, more="limits: {pending_events: 5, batch_foreign: 120B, file_quantum: 120B}")
-    world.clicks(*((f"c{n}", f"q{n}") for n in range(40)))
-
-    stops = iter([False] * 200 + [True] * 1_000)
-    counts = world.join(mode="stop", watching=Watching(should_stop=lambda: next(stops))).counts
-    assert 5 <= counts.of("pending") <= 8
-    world.queries(*(f"q{n}" for n in range(40)))
-    world.join()
-    assert len(world.joined_ids()) == 40
-
-
 # -- two datacenters
 
 
@@ -600,144 +464,3 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
     assert len(said) == 1
     assert "joined_events" in said[0]
     assert world.joined_ids() == ["c1", "c2"]
-
-
-# -- what a second reader found
-
-
-@pytest.mark.parametrize("side", ["clicks", "queries"])
-def test_a_log_column_with_the_name_of_one_of_photons_does_not_take_its_place(
-    world: World, side: str
-) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    own = {name: "theirs" for name in ROW_COLUMNS.names}
-    ids = {"clicks": {"click": "c2", "query": "q2"}, "queries": {"query": "q2"}}
-    world.log("east", side, {**ids[side], "at": NOON_US, **own})
-    world.queries("q2") if side == "clicks" else world.clicks(("c2", "q2"))
-    world.join()
-    assert world.joined_ids() == ["c1", "c2"]
-    assert all(row["_datacenter"] == "east" for row in world.rows())
-
-
-def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_path: Path) -> None:
-    world = World(
-        tmp_path,
-        more="retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}\n"
-        "limits: {batch_primary: 2KiB, file_quantum: 2KiB}\ntailing: {idle_after: 1s}",
-    )
-    world.clicks(("c1", "last"))
-    world.join()
-    world.queries(*(f"q{n}" for n in range(1_000)), "last", at_us=NOON_US + MICROSECONDS)
-    world.clock.advance(60)
-    counts = world.join().counts
-    assert counts_of(counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 0}
-
-
-def test_a_rerun_that_lost_the_holding_record_joins_another_copy_of_it(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), file="a.jsonl")
-    world.clicks(("c1", "q1"), file="b.jsonl")
-    assert world.join_with_a_crash("task.after_register")
-    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
-    world.join()
-    world.clock.advance(60)
-    world.join()
-    assert world.joined_ids() == ["c1"]
-
-
-@pytest.mark.parametrize("point", ["commit.before_main:2", "commit.after_main:2", "plan.after_store:2"])
-def test_work_left_by_a_crashed_complete_run_joins_in_a_later_one(world: World, point: str) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"), ("c2", "q2"))
-    assert world.join_with_a_crash(point, mode="complete")
-    world.join()
-    world.queries("q2")
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "joined", "pending", "unjoinable") == {
-        "joined": 2,
-        "pending": 0,
-        "unjoinable": 0,
-    }
-
-
-def test_what_was_given_up_in_a_complete_run_joins_in_a_live_one_when_its_primary_comes(world: World) -> None:
-    world.clicks(("c1", "q1"))
-    assert world.join(mode="complete").counts.of("unjoinable") == 1
-    assert world.join().counts.of("unjoinable") == 1
-    world.queries("q1")
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1"]
-    assert counts_of(counts, "unjoinable", "pending", "joined") == {
-        "unjoinable": 0,
-        "pending": 0,
-        "joined": 1,
-    }
-
-
-def test_a_stop_during_recovery_leaves_the_plan_open_and_plans_nothing_else(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    assert world.join_with_a_crash("plan.after_store")
-    said: list[str] = []
-    watching = Watching(should_stop=lambda: bool(said), on_wait=said.append)
-    world.join(watching=watching, runner=LosesTheRegistry(world))
-    assert len(said) == 1
-    assert "registry" in said[0]
-    world.store.mend()
-    world.join()
-    assert world.joined_ids() == ["c1"]
-
-
-def test_a_crash_in_the_very_first_start_is_no_lost_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path, more="new_epoch_reads_from: now")
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-
-    def die(state: DispatcherState, *_: object) -> None:
-        state.close()
-        faults.raise_simulated_crash()
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DispatcherState, "begin_epoch", die)
-        with pytest.raises(faults.SimulatedCrash):
-            world.join()
-    world.join()
-    world.join()
-    assert world.joined_ids() == ["c1"]
-
-
-def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.store.fail("down")
-    said: list[str] = []
-
-    def mend(reason: str) -> None:
-        said.append(reason)
-        world.store.mend()
-
-    world.join(watching=Watching(on_wait=mend))
-    assert len(said) == 1
-    assert world.joined_ids() == ["c1"]
-
-
-class DiesBeforeItReleases(PoisonedRunner):
-    """Its process also dies when it is to find what a poisoned plan has registered."""
-
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
-        if order.release_only:
-            raise WorkerDied("the worker was killed")
-        return super().run(order)
-
-
-def test_a_dead_letter_does_not_keep_its_id_from_the_other_datacenter(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("poison", "q1"))
-    assert world.join_with_a_crash("task.after_register")
-    world.join(mode="complete", runner=DiesBeforeItReleases(world))
-    assert world.registry.lookup([EventKey("poison")]) == [Free()]
-    assert len(world.rows("dead_letters")) == 1

@@ -18,6 +18,7 @@ from photon import faults
 from photon.clock import ManualClock
 from photon.dispatcher.batch import Watching
 from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.outcomes import Counts
 from photon.dispatcher.state import DispatcherState
 from photon.event_store import logs as event_store
 from photon.local_runner import LocalRunner
@@ -38,6 +39,11 @@ primary: {{files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_un
 foreign: {{files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}}
 {more}
 """
+
+
+def counts_of(counts: Counts, *names: str) -> dict[str, int]:
+    """Some of the counts, by name."""
+    return {name: counts.as_dict()[name] for name in names}
 
 
 class World:

@@ -1,0 +1,53 @@
+"""Runners of batches with faults: what they lose, or what they die of."""
+
+from __future__ import annotations
+
+from photon.local_runner import LocalRunner
+from photon.spool import read_spool
+from photon.work import JoinUnit, TaskOutcome, WorkerDied, WorkOrder
+from tests.simulation.world import World
+
+
+class LosesTheRegistry(LocalRunner):
+    """Just before its batch is run, the registry goes down."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.registry, world.clock)
+        self._store = world.store
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        self._store.fail("down")
+        return super().run(order)
+
+
+class PoisonedRunner(LocalRunner):
+    """Its process dies whenever a unit holds a line with `poison` in it and does not quarantine it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.registry, world.clock)
+        self._logs = world.folder / "logs" / "east"
+        self._state = world.state()
+        self.deaths = 0
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        if not order.context.quarantine and any(map(self._is_poisoned, order.join_units)):
+            self.deaths += 1
+            raise WorkerDied("the worker was killed")
+        return super().run(order)
+
+    def _is_poisoned(self, unit: JoinUnit) -> bool:
+        lines = [
+            (self._logs / file.path).read_bytes()[part.start_bytes : part.end_bytes]
+            for file, part in unit.ranges
+        ]
+        lines += read_spool(self._state, unit.retries)["_raw"].to_pylist()
+        return any(b"poison" in line for line in lines)
+
+
+class DiesBeforeItReleases(PoisonedRunner):
+    """Its process also dies when it is to find what a poisoned plan has registered."""
+
+    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        if order.release_only:
+            raise WorkerDied("the worker was killed")
+        return super().run(order)

@@ -1,0 +1,150 @@
+"""What a second reader of the dispatcher found, each with the history that showed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon import faults
+from photon.clock import MICROSECONDS
+from photon.dispatcher.batch import Watching
+from photon.dispatcher.state import DispatcherState
+from photon.output import ROW_COLUMNS
+from photon.registry.interface import EventKey, Free
+from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
+from tests.simulation.world import NOON_US, World, counts_of
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("side", ["clicks", "queries"])
+def test_a_log_column_with_the_name_of_one_of_photons_does_not_take_its_place(
+    world: World, side: str
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    own = {name: "theirs" for name in ROW_COLUMNS.names}
+    ids = {"clicks": {"click": "c2", "query": "q2"}, "queries": {"query": "q2"}}
+    world.log("east", side, {**ids[side], "at": NOON_US, **own})
+    world.queries("q2") if side == "clicks" else world.clicks(("c2", "q2"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
+    assert all(row["_datacenter"] == "east" for row in world.rows())
+
+
+def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_path: Path) -> None:
+    world = World(
+        tmp_path,
+        more="retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}\n"
+        "limits: {batch_primary: 2KiB, file_quantum: 2KiB}\ntailing: {idle_after: 1s}",
+    )
+    world.clicks(("c1", "last"))
+    world.join()
+    world.queries(*(f"q{n}" for n in range(1_000)), "last", at_us=NOON_US + MICROSECONDS)
+    world.clock.advance(60)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 0}
+
+
+def test_a_rerun_that_lost_the_holding_record_joins_another_copy_of_it(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), file="a.jsonl")
+    world.clicks(("c1", "q1"), file="b.jsonl")
+    assert world.join_with_a_crash("task.after_register")
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    world.join()
+    world.clock.advance(60)
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+@pytest.mark.parametrize("point", ["commit.before_main:2", "commit.after_main:2", "plan.after_store:2"])
+def test_work_left_by_a_crashed_complete_run_joins_in_a_later_one(world: World, point: str) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    assert world.join_with_a_crash(point, mode="complete")
+    world.join()
+    world.queries("q2")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "joined", "pending", "unjoinable") == {
+        "joined": 2,
+        "pending": 0,
+        "unjoinable": 0,
+    }
+
+
+def test_what_was_given_up_in_a_complete_run_joins_in_a_live_one_when_its_primary_comes(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert world.join().counts.of("unjoinable") == 1
+    world.queries("q1")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "unjoinable", "pending", "joined") == {
+        "unjoinable": 0,
+        "pending": 0,
+        "joined": 1,
+    }
+
+
+def test_a_stop_during_recovery_leaves_the_plan_open_and_plans_nothing_else(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("plan.after_store")
+    said: list[str] = []
+    watching = Watching(should_stop=lambda: bool(said), on_wait=said.append)
+    world.join(watching=watching, runner=LosesTheRegistry(world))
+    assert len(said) == 1
+    assert "registry" in said[0]
+    world.store.mend()
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_crash_in_the_very_first_start_is_no_lost_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, more="new_epoch_reads_from: now")
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+
+    def die(state: DispatcherState, *_: object) -> None:
+        state.close()
+        faults.raise_simulated_crash()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DispatcherState, "begin_epoch", die)
+        with pytest.raises(faults.SimulatedCrash):
+            world.join()
+    world.join()
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.store.fail("down")
+    said: list[str] = []
+
+    def mend(reason: str) -> None:
+        said.append(reason)
+        world.store.mend()
+
+    world.join(watching=Watching(on_wait=mend))
+    assert len(said) == 1
+    assert world.joined_ids() == ["c1"]
+
+
+def test_a_dead_letter_does_not_keep_its_id_from_the_other_datacenter(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("poison", "q1"))
+    assert world.join_with_a_crash("task.after_register")
+    world.join(mode="complete", runner=DiesBeforeItReleases(world))
+    assert world.registry.lookup([EventKey("poison")]) == [Free()]
+    assert len(world.rows("dead_letters")) == 1

@@ -1,0 +1,106 @@
+"""Records that wait for their primaries: woken, given up, and bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher.batch import Watching
+from tests.simulation.world import NOON_US, World, counts_of
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_an_event_waits_for_its_primary_and_joins_when_it_comes(world: World) -> None:
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.queries("q2")
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    world.queries("q1")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts.of("pending") == 0
+
+
+def test_a_primary_that_comes_wakes_the_event_that_waits_long_before_its_backoff_ends(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    for _ in range(8):
+        world.join()
+        world.clock.advance(120)
+    (row,) = world.read_state().waiting_of("c1")
+    assert row.due_us - world.clock.now_us() < 0
+    world.join()
+    (row,) = world.read_state().waiting_of("c1")
+    assert row.due_us - world.clock.now_us() > 10 * MICROSECONDS
+    asked_us = world.clock.now_us()
+    world.queries("q1")
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    assert world.clock.now_us() - asked_us < 10 * MICROSECONDS
+
+
+def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_on(tmp_path: Path) -> None:
+    world = World(
+        tmp_path, more="retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
+    )
+    world.clicks(("orphan", "never"), ("late", "later"))
+    for _ in range(12):
+        world.clock.advance(60)
+        world.join()
+    assert world.join().counts.of("pending") == 2, "primary logs were silent"
+    world.queries("q1", at_us=NOON_US + 5 * 60 * MICROSECONDS)
+    world.queries("later", at_us=NOON_US)
+    world.join()
+    world.clock.advance(60)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "pending", "unjoinable") == {
+        "joined": 1,
+        "pending": 0,
+        "unjoinable": 1,
+    }
+
+
+def test_an_event_given_up_in_a_complete_run_is_looked_for_again_by_a_later_one(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    world.queries("q1")
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "foreign", "joined", "unjoinable") == {
+        "foreign": 1,
+        "joined": 1,
+        "unjoinable": 0,
+    }
+
+
+def test_an_event_is_recorded_as_unjoined_once_however_often_it_is_given_up(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    for _ in range(3):
+        assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert len(world.rows("unjoined")) == 1
+
+
+def test_waiting_records_survive_the_loss_of_their_log(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    world.queries("q1")
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropped(tmp_path: Path) -> None:
+    world = World(tmp_path, more="limits: {pending_events: 5, batch_foreign: 120B, file_quantum: 120B}")
+    world.clicks(*((f"c{n}", f"q{n}") for n in range(40)))
+
+    stops = iter([False] * 200 + [True] * 1_000)
+    counts = world.join(mode="stop", watching=Watching(should_stop=lambda: next(stops))).counts
+    assert 5 <= counts.of("pending") <= 8
+    world.queries(*(f"q{n}" for n in range(40)))
+    world.join()
+    assert len(world.joined_ids()) == 40
