@@ -24,6 +24,9 @@ class SmallDisk:
     def grow(self, size: str) -> None:
         self._mount(f"remount,size={size}", "tmpfs")
 
+    def write_protect(self, protect: bool) -> None:
+        self._mount("remount,ro" if protect else "remount,rw", "tmpfs")
+
     def unmount(self) -> None:
         subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
 
@@ -67,4 +70,28 @@ def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
         assert stop(process) == 0
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
     assert traffic.expected().disagreements(counts) == []
+    assert joined_rows(pipeline).num_rows == traffic.expected().joined_total
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_lake_that_is_read_only_is_named_and_the_join_resumes_when_it_can_be_written(
+    tmp_path: Path, disks: list[SmallDisk]
+) -> None:
+    traffic = Traffic(seed=2, datacenters=("east",), duration_seconds=5)
+    pipeline = traffic.write_pipeline(tmp_path, "readonly")
+    traffic.write_all(tmp_path)
+    photon("registry", "init", pipeline)
+    try:
+        disks.append(SmallDisk(tmp_path / "lake" / "east", "64m"))
+        disks[0].write_protect(True)
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("file systems can't be mounted here: a read-only one can't be had")
+    with running("join", pipeline, "--until-idle", "--engine", "local") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "waits for" in said, said
+        assert "/lake/east" in said, said
+        disks[0].write_protect(False)
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert joined_rows(pipeline).num_rows == traffic.expected().joined_total
