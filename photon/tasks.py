@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -146,24 +146,27 @@ def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
     with open_event_store(event_store_place(context)) as store:
         indexed = index_ranges(parsed_ranges(), store.log_map, store.cache)
     fault_point("task.after_index")
-    files = {file.number: file for file, _ in unit.ranges}
-    letters = [
-        letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in indexed.dead_letters
-    ]
-    dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters])
+    dead = _letters_of_unit(indexed.dead_letters, unit, context)
     return IndexResult(
         events=indexed.events,
         max_time_us=indexed.max_time_us,
         new_hashes=indexed.new_hashes,
         dead_letters=dead.num_rows,
         lost_bytes=sum(r.end_bytes - r.start_bytes for r in lost),
-        files=_write(context, "dead_letters", not_settled(dead, context)),
+        files=_write_letters(context, dead),
     )
+
+
+def _letters_of_unit(lines: Iterable[pa.Table], unit: IndexUnit, context: TaskContext) -> pa.Table:
+    """Dead letters of lines of a unit's files; each table of `lines` is of one file."""
+    files = {file.number: file for file, _ in unit.ranges}
+    letters = [letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in lines]
+    return pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *letters])
 
 
 def _quarantine_primaries(unit: IndexUnit, context: TaskContext) -> IndexResult:
     """The unit's one line kept an index task from ending: a dead letter, unread."""
-    letters = [
+    lines = [
         pa.table(
             {
                 "_file": pa.array([file.number], pa.int32()),
@@ -175,10 +178,8 @@ def _quarantine_primaries(unit: IndexUnit, context: TaskContext) -> IndexResult:
         )
         for file, byte_range in unit.ranges
     ]
-    files = {file.number: file for file, _ in unit.ranges}
-    tables = [letters_of_lines(table, files[table["_file"][0].as_py()], context) for table in letters]
-    dead = pa.concat_tables([DEAD_LETTER_COLUMNS.empty_table(), *tables])
-    return IndexResult(0, {}, np.empty(0, np.uint64), dead.num_rows, 0, _write(context, "dead_letters", dead))
+    dead = _letters_of_unit(lines, unit, context)
+    return IndexResult(0, {}, np.empty(0, np.uint64), dead.num_rows, 0, _write_letters(context, dead))
 
 
 # -- join units
@@ -216,7 +217,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
     rows = verdicts.rows
     output = (
         *(_write(context, "joined_events", rows) if rows is not None else ()),
-        *_write(context, "dead_letters", not_settled(letters, context)),
+        *_write_letters(context, letters),
         *_write(context, "unjoined", unjoined_rows(records, verdicts, headers, context)),
     )
     fault_point("task.after_rows_written")
@@ -321,3 +322,8 @@ def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[Outpu
         return ()
     lake = context.pipeline.datacenters[context.datacenter].lake
     return (write_rows(lake, name, context.plan.batch, rows),)
+
+
+def _write_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:
+    """Dead letters, but for those that an earlier run of this work has recorded."""
+    return _write(context, "dead_letters", not_settled(letters, context))

@@ -14,6 +14,7 @@ import click
 from photon.cli.output import (
     DONE,
     WRONG_USAGE,
+    chosen,
     expected_errors,
     fail,
     json_option,
@@ -67,14 +68,11 @@ def join(
         from photon.shift import prepare
 
         pipeline = load_pipeline(pipeline_file)
-        if datacenter is not None and datacenter not in pipeline.datacenters:
-            known = ", ".join(pipeline.datacenters)
-            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {known}", WRONG_USAGE)
+        names = chosen(pipeline, datacenter)
         if not child:
             prepare(pipeline)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
-    names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
-    if datacenter is not None or len(names) == 1:
+    if len(names) == 1:
         results = {names[0]: _join_one(pipeline, names[0], mode, engine, signals, crash_at, child)}
         status = DONE
     else:

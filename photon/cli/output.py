@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from photon.pipeline import Pipeline
 
 DONE, VIOLATION, WRONG_USAGE, NOT_DONE = 0, 1, 2, 3
 
@@ -41,6 +44,16 @@ def log_to_stderr() -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
+    """The datacenters that a command is for: all, or the one named, which there must be."""
+    if datacenter is None:
+        return list(pipeline.datacenters)
+    if datacenter not in pipeline.datacenters:
+        known = ", ".join(pipeline.datacenters)
+        fail(f"{pipeline.file} has no datacenter {datacenter!r}; expected one of: {known}", WRONG_USAGE)
+    return [datacenter]
 
 
 @contextmanager

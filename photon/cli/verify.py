@@ -14,9 +14,8 @@ import click
 from photon.cli.output import (
     DONE,
     VIOLATION,
-    WRONG_USAGE,
+    chosen,
     expected_errors,
-    fail,
     json_option,
     log_to_stderr,
     pipeline_argument,
@@ -51,10 +50,7 @@ def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
         from photon.pipeline import load_pipeline
 
         pipeline = load_pipeline(pipeline_file)
-        if datacenter is not None and datacenter not in pipeline.datacenters:
-            known = ", ".join(pipeline.datacenters)
-            fail(f"{pipeline_file} has no datacenter {datacenter!r}; expected one of: {known}", WRONG_USAGE)
-        names = [datacenter] if datacenter is not None else list(pipeline.datacenters)
+        names = chosen(pipeline, datacenter)
         module, _, function = PROGRAM.partition(":")
         try:
             with showing_progress() as say:
