@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from jobs.session import build_session, stop_session
 from photon.tasks import run_index_unit, run_join_unit, run_release_unit
@@ -22,8 +23,10 @@ class SparkRunner:
 
     workers = 2
 
-    def __init__(self, name: str) -> None:
-        self._session = build_session(name)
+    def __init__(self, session: SparkSession | str) -> None:
+        """On a session of somebody else's, who stops it; or on one of its own, of this name."""
+        self._owns_session = isinstance(session, str)
+        self._session = build_session(session) if isinstance(session, str) else session
 
     def run(self, order: WorkOrder) -> list[TaskOutcome]:
         """One job. A small live batch is one task: its index unit, then its join unit.
@@ -72,8 +75,19 @@ class SparkRunner:
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
     def close(self) -> None:
-        """Stop the session and its JVM."""
-        stop_session(self._session)
+        """Stop the session and its JVM, if they are its own."""
+        if self._owns_session:
+            stop_session(self._session)
+
+    def warm_up(self) -> None:
+        """Run what the first batch would have to wait for: the first job, and a Python worker on each core."""
+        self._session.sparkContext.parallelize(range(self.workers), self.workers).map(_import_tasks).collect()
+
+
+def _import_tasks(number: int) -> int:
+    import photon.tasks  # noqa: F401 (0.6 s, in a worker that stays)
+
+    return number
 
 
 def _runner_of(order: WorkOrder) -> Any:

@@ -294,9 +294,11 @@ class Joiner:
             verdicts.of[first] = Ends("joined")
             verdicts.of.update(dict.fromkeys(others, Ends("duplicates")))
         if won:
-            verdicts.rows = self._rows(
-                [pairs[row] for row in won], rows.take(pa.array(won, pa.int64())), records
-            )
+            winners = [pairs[row] for row in won]
+            verdicts.rows = self._rows(winners, rows.take(pa.array(won, pa.int64())), records)
+            verdicts.joinable_since_us = [
+                max(records.times_us[pair.event.leader], pair.primary.time_us) for pair in winners
+            ]
 
     # -- parts of steps
 

@@ -94,6 +94,12 @@ def _url(value: str) -> str:
     return value
 
 
+def _cron(value: str) -> str:
+    if len(value.split()) != 5:
+        raise ValueError("five fields of cron: minute, hour, day, month, weekday, such as 17 * * * *")
+    return value
+
+
 def _endpoint_count(value: object) -> object:
     if isinstance(value, tuple) and len(value) in (3, 5):
         raise ValueError("`local` or one endpoint: 3 and 5 are not supported yet")
@@ -235,6 +241,18 @@ class Verification(Strict):
 
     examples: int = Field(default=10, ge=1)  # of each kind of finding, in a report
     piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
+    cron: Annotated[str, AfterValidator(_cron)] = "17 * * * *"  # when Dagster verifies, in UTC
+
+
+class Shift(Strict):
+    """How Dagster's runs of one datacenter follow one another."""
+
+    length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
+    relief: PositiveDuration = timedelta(minutes=1)  # a successor that is not ready by then is not waited for
+    idle: PositiveDuration = timedelta(minutes=2)  # nothing to do for so long: the shift ends
+    lease: PositiveDuration = timedelta(seconds=10)  # no sign of life for so long: the shift is replaced
+    stuck: PositiveDuration = timedelta(minutes=10)  # no progress for so long: it gives no sign of life
+    report: PositiveDuration = timedelta(minutes=1)  # between two materializations of one shift
 
 
 class Pipeline(Strict):
@@ -253,6 +271,7 @@ class Pipeline(Strict):
     event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
     verification: Verification = Verification()
+    shift: Shift = Shift()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 

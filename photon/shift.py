@@ -9,18 +9,21 @@ from __future__ import annotations
 import importlib
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Literal
 
 from photon.adapting import load_adapter
-from photon.clock import Clock, SystemClock
+from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.dispatcher.batch import BatchExecution, Patience, Watching
 from photon.dispatcher.dispatcher import Dispatcher, Mode
-from photon.dispatcher.lock import DatacenterLock
+from photon.dispatcher.heartbeat import Heartbeat
+from photon.dispatcher.lock import DatacenterLock, Lease
 from photon.dispatcher.orders import Orders
 from photon.dispatcher.outcomes import Counts
+from photon.dispatcher.retrying import microseconds
 from photon.dispatcher.starting import start
 from photon.dispatcher.state import STATE_FILE
 from photon.local_runner import LocalRunner
@@ -39,6 +42,21 @@ Engine = Literal["spark", "local"]
 SPARK_RUNNER = "jobs.batch_job:SparkRunner"
 
 
+# Asked to stop; nothing to do for so long; another went on; its time was over; all that its mode asks for.
+Ended = Literal["asked", "idle", "relieved", "over", "done"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a shift begins and ends, beside its mode."""
+
+    run: str = ""  # who runs it: a run of Dagster; empty: a command
+    in_line: bool = False  # wait for the process that runs the datacenter, and be relieved by the next
+    length: timedelta | None = None  # None: no end
+    relief: timedelta = timedelta()  # so much longer it waits for a successor
+    idle: timedelta | None = None  # ends when there was nothing to do for so long
+
+
 @dataclass(frozen=True)
 class ShiftResult:
     """What a shift leaves behind: the equation of the datacenter's epoch, and the time it took."""
@@ -48,6 +66,7 @@ class ShiftResult:
     seconds: float
     foreign_before: int
     primary_before: int
+    ended: Ended
 
     def as_dict(self) -> dict[str, float]:
         """The equation, seconds, and events (of both kinds) read per second in this shift."""
@@ -96,6 +115,52 @@ def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:
     return address, open_registry(address)
 
 
+class _End:
+    """Notices when a shift is to end, and why. Every question is a sign that the main loop goes on."""
+
+    def __init__(
+        self, lock: DatacenterLock, terms: Terms, asked: Callable[[], bool], beats: Heartbeat, clock: Clock
+    ) -> None:
+        self._lock = lock
+        self._terms = terms
+        self._asked = asked
+        self._beats = beats
+        self._clock = clock
+        self.why: Ended | None = None
+
+    def has_come(self) -> bool:
+        self._beats.progress()
+        if self.why is None:
+            self.why = self._reason()
+        return self.why is not None
+
+    def _reason(self) -> Ended | None:
+        if self._asked():
+            return "asked"
+        if not self._terms.in_line:
+            return None
+        if self._lock.is_awaited():
+            return "relieved"
+        ends_us = self._lock.lease.ends_us
+        if ends_us is not None and self._clock.now_us() > ends_us + microseconds(self._terms.relief):
+            return "over"
+        return None
+
+
+def _take_lock(
+    pipeline: Pipeline, datacenter: str, terms: Terms, clock: Clock, asked: Callable[[], bool]
+) -> DatacenterLock:
+    state = pipeline.datacenters[datacenter].state
+
+    def lease() -> Lease:
+        length_us = None if terms.length is None else microseconds(terms.length)
+        return Lease.of_this_process(terms.run, clock.now_us(), length_us)
+
+    if terms.in_line:
+        return DatacenterLock.wait_in_line(state, datacenter, lease, asked)
+    return DatacenterLock(state, datacenter, lease())
+
+
 def run_shift(
     pipeline: Pipeline,
     datacenter: str,
@@ -106,55 +171,75 @@ def run_shift(
     crash_task_at: str | None = None,
     runner: BatchRunner | None = None,
     registry: tuple[RegistryAddress, QuorumRegistry] | None = None,
+    terms: Terms = Terms(),
 ) -> ShiftResult:
-    """Join one datacenter's logs until the end that `mode` names, or until a stop is asked for.
+    """Join one datacenter's logs until the end that `mode` and `terms` name, or until a stop is asked for.
 
     `runner` and `registry` take the place of those that the engine and the pipeline file name.
 
-    Raises AlreadyRunning, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
+    Raises AlreadyRunning, LineLeft, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
     RetiredDatacenter, StateTooNew, and what is unavailable before the first batch.
     """
-    clock, watching, rng = clock or SystemClock(), watching or Watching(), random.Random()
-    place = pipeline.datacenters[datacenter]
+    clock, watching = clock or SystemClock(), watching or Watching()
     load_adapter(pipeline.adapter, pipeline.file.parent)
-    lock = DatacenterLock(place.state, datacenter)
+    lock = _take_lock(pipeline, datacenter, terms, clock, watching.should_stop)
+    times = pipeline.shift
+    beats = Heartbeat(lock, times.lease.total_seconds(), times.stuck.total_seconds(), clock)
+    began_us, idle_seen = clock.now_us(), None
     try:
-        waits = Patience(watching, clock, rng)
-        address, ids = registry or waits.until_there(lambda: _registry_of(pipeline))
-        tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
-        joined = tables["joined_events"]
-        started = waits.until_there(lambda: start(pipeline, datacenter, ids.register, joined, clock))
+        end = _End(lock, terms, watching.should_stop, beats, clock)
+        watching = replace(watching, should_stop=end.has_come)
+        with _opened(pipeline, datacenter, engine, watching, clock, crash_task_at, runner, registry) as work:
+            before = work.state.counts()
+            idle = 0.0 if terms.idle is None else terms.idle.total_seconds()
+            work.run(mode, idle)
+            if end.why is None and mode == "until_idle":
+                idle_seen = work.follower.signature
+            ended = end.why or ("idle" if terms.idle is not None else "done")
+            seconds = (clock.now_us() - began_us) / MICROSECONDS
+            return ShiftResult(
+                datacenter, work.state.counts(), seconds, before.foreign, before.primary, ended
+            )
+    finally:
+        beats.stop()
+        lock.release(clock.now_us(), idle_seen)
+
+
+@contextmanager
+def _opened(
+    pipeline: Pipeline,
+    datacenter: str,
+    engine: Engine,
+    watching: Watching,
+    clock: Clock,
+    crash_task_at: str | None,
+    runner: BatchRunner | None,
+    registry: tuple[RegistryAddress, QuorumRegistry] | None,
+) -> Iterator[Dispatcher]:
+    """A dispatcher with all that it works with; closed at the end."""
+    rng = random.Random()
+    place = pipeline.datacenters[datacenter]
+    waits = Patience(watching, clock, rng)
+    address, ids = registry or waits.until_there(lambda: _registry_of(pipeline))
+    tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
+    joined = tables["joined_events"]
+    started = waits.until_there(lambda: start(pipeline, datacenter, ids.register, joined, clock))
+    state = started.state
+    try:
         for table in tables.values():
             table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
-        before = started.state.counts()
-        began_us = clock.now_us()
         opened = open_runner(engine, pipeline, datacenter) if runner is None else nullcontext(runner)
         with opened as runner:
+            orders = Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at)
             execution = BatchExecution(
-                pipeline,
-                datacenter,
-                started.state,
-                tables,
-                ids,
-                runner,
-                Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at),
-                clock,
-                rng,
-                watching,
+                pipeline, datacenter, state, tables, ids, runner, orders, clock, rng, watching
             )
-            dispatcher = Dispatcher(pipeline, datacenter, started.state, started.log_map, execution, clock)
-            try:
-                if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
-                    dispatcher.skip_foreign_backlog()
-                dispatcher.run(mode)
-                seconds = (clock.now_us() - began_us) / 1_000_000
-                return ShiftResult(
-                    datacenter, started.state.counts(), seconds, before.foreign, before.primary
-                )
-            finally:
-                started.log_map.close()
-                started.state.close()
+            dispatcher = Dispatcher(pipeline, datacenter, state, started.log_map, execution, clock)
+            if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
+                dispatcher.skip_foreign_backlog()
+            yield dispatcher
     finally:
-        lock.release()
+        started.log_map.close()
+        state.close()

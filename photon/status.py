@@ -8,7 +8,7 @@ from typing import Any
 
 from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.following import Follower
-from photon.dispatcher.lock import holder_of
+from photon.dispatcher.lock import standing_of
 from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.logs.files import Side
 from photon.pipeline import Pipeline
@@ -29,6 +29,8 @@ class DatacenterStatus:
     """One datacenter. Times are microseconds since 1970 UTC."""
 
     running_process: int | None
+    running_run: str | None  # of Dagster; None: a command, or nobody
+    last_sign_of_life_us: int | None
     epoch: str | None
     batch: int
     counts: dict[str, int]
@@ -51,13 +53,19 @@ NO_LOG = LogStatus(0, 0, 0, 0)
 def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
     """How the datacenter stands now. A folder that is missing is a problem that is named, not an error."""
     folder = pipeline.datacenters[datacenter].state
-    running = holder_of(folder)
+    standing = standing_of(folder)
+    lease = standing.lease if standing.held else None
+    running = (
+        lease.process if lease else None,
+        (lease.run or None) if lease else None,
+        standing.beat_us or None,
+    )
     if not (folder / STATE_FILE).exists():
         problems = [
             f"{folder}: no state yet; start it with: photon join {pipeline.file} --datacenter {datacenter}"
         ]
         problems += _missing_logs(pipeline.datacenters[datacenter].logs)
-        return DatacenterStatus(running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
+        return DatacenterStatus(*running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
     state = DispatcherState(folder, read_only=True)
     try:
         follower = Follower(pipeline, datacenter, state, read_only=True)
@@ -65,7 +73,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         watermark_us = state.watermark_us
         lag = None if watermark_us is None else (clock.now_us() - watermark_us) / MICROSECONDS
         return DatacenterStatus(
-            running_process=running,
+            *running,
             epoch=state.epoch,
             batch=state.completed,
             counts=state.counts().as_dict(),

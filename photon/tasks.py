@@ -35,6 +35,7 @@ from photon.output import (
     write_rows,
 )
 from photon.pipeline import Pipeline
+from photon.quantiles import Sample
 from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
@@ -237,6 +238,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
         lost_bytes=lost_bytes,
+        joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=output,
     )
 

@@ -51,6 +51,8 @@ class Verdicts:
 
     of: dict[int, Verdict] = field(default_factory=dict)
     rows: pa.Table | None = None
+    # Of each row, the later of its two events' own times: from then on it could be joined.
+    joinable_since_us: list[int] = field(default_factory=list)
     to_release: list[Claim] = field(default_factory=list)
     registered_elsewhere: set[str] = field(default_factory=set)
 

@@ -18,6 +18,7 @@ from photon.dispatcher.outcomes import OutcomeClass
 from photon.dispatcher.plan import RetryRef
 from photon.logs.files import ByteRange, LogFile
 from photon.pipeline import Pipeline
+from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
@@ -127,6 +128,7 @@ class JoinResult:
     to_release: tuple[Claim, ...]  # this plan's own tokens that end without a row (protocol A7)
     registered_elsewhere: frozenset[str]  # datacenters seen to hold ids: they are alive
     lost_bytes: int
+    joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
 
 

@@ -37,6 +37,7 @@ from photon.output import (
     app_id,
 )
 from photon.pipeline import Pipeline
+from photon.quantiles import Sample, merge
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.tokens import Occurrence, Token
 from photon.work import (
@@ -78,6 +79,8 @@ class BatchReport:
     batch: int
     counts: Counter[str]
     seconds: float
+    # Of the rows it made readable: seconds since the later of both events' own times.
+    latencies_seconds: Sample = field(default_factory=Sample)
 
 
 @dataclass
@@ -210,7 +213,7 @@ class BatchExecution:
         fault_point("batch.after_run")
         results = sort_out(outcomes)
         self._commit(plan, results)
-        self._complete(plan, follower, results, began_us)
+        self._complete(plan, follower, results, began_us, self.clock.now_us())
 
     def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> WorkOrder:
         settled = self._settled(plan, ran_before)
@@ -262,7 +265,9 @@ class BatchExecution:
 
     # -- completing
 
-    def _complete(self, plan: Plan, follower: Follower, results: Results, began_us: int) -> None:
+    def _complete(
+        self, plan: Plan, follower: Follower, results: Results, began_us: int, readable_us: int
+    ) -> None:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
         standing = self._standing(results.contested)
         before = self.state.inherited_among(item.claim.token for item in results.contested)
@@ -299,9 +304,11 @@ class BatchExecution:
             ),
         )
         fault_point("complete.after_transaction")
-        self._after_completion(plan, results, counts, began_us)
+        self._after_completion(plan, results, counts, began_us, readable_us)
 
-    def _after_completion(self, plan: Plan, results: Results, counts: Counter[str], began_us: int) -> None:
+    def _after_completion(
+        self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
+    ) -> None:
         now_us = self.clock.now_us()
         for result in results.join:
             self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
@@ -310,7 +317,9 @@ class BatchExecution:
         if not plan.content.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS
-        self.watching.on_batch(BatchReport(plan.key.batch, counts, seconds))
+        since = merge([result.joinable_since_us for result in results.join])
+        latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
+        self.watching.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
 
     def _watermark(self, follower: Follower, now_us: int) -> int | None:
         """The watermark with this plan's bytes read."""

@@ -11,7 +11,7 @@ import sqlite3
 from dataclasses import replace
 from typing import Literal
 
-from photon.clock import Clock
+from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.batch import BatchExecution, Patience
 from photon.dispatcher.following import Cut, Follower, PrimaryNews
 from photon.dispatcher.plan import Plan, PlanContent
@@ -50,6 +50,7 @@ class Dispatcher:
         self.map = log_map
         self.follower = self._follow()
         self._all_due = False
+        self._idle_since_us: int | None = None
 
     def _follow(self) -> Follower:
         follower = Follower(self.pipeline, self.datacenter, self.state)
@@ -58,8 +59,11 @@ class Dispatcher:
 
     # -- the loop
 
-    def run(self, mode: Mode) -> None:
-        """Join until the end that `mode` names; where a stop is asked for, until after the current batch."""
+    def run(self, mode: Mode, idle_seconds: float = 0.0) -> None:
+        """Join until the end that `mode` names; where a stop is asked for, until after the current batch.
+
+        `until_idle` ends when for `idle_seconds` there was nothing to do.
+        """
         patience = Patience(self.watching, self.clock, self.execution.rng)
         begun = False
         while not self.watching.should_stop():
@@ -68,14 +72,14 @@ class Dispatcher:
                     # What is in memory may be ahead of the disk: begin from what is stored.
                     self.follower = self._follow()
                     begun = self._settle_what_was_left(mode)
-                elif self._step(mode):
+                elif self._step(mode, idle_seconds):
                     return
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False
                 if not patience.wait(f"state in {self.state.folder}: {error}"):
                     return
 
-    def _step(self, mode: Mode) -> bool:
+    def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look, and carry out what there is to do; whether this was all."""
         now_us = self.clock.now_us()
         complete = mode == "complete"
@@ -86,11 +90,16 @@ class Dispatcher:
             self._all_due = True
         plan = self._plan(now_us, mode, primaries_first)
         if plan is not None:
+            self._idle_since_us = None
             self.execution.carry_out(plan, self.follower, ran_before=False)
-        elif self._nothing_left(mode, now_us):
+            return False
+        if not self._nothing_left(mode, now_us):
+            self._idle_since_us = None
+        elif self._idle_since_us is None:
+            self._idle_since_us = now_us
+        if self._idle_since_us is not None and now_us - self._idle_since_us >= idle_seconds * MICROSECONDS:
             return True
-        else:
-            self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())
+        self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())
         return False
 
     def _tell_map(self, news: PrimaryNews) -> None:

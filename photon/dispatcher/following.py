@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
-from photon.logs.discovery import Problem
+from photon.logs.discovery import Problem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.ranges import next_first, share_bytes
 from photon.logs.tail import LogTail, Observation
@@ -114,6 +114,11 @@ class Follower:
             if waiting > 0:
                 remaining[number] = waiting
         return remaining
+
+    @property
+    def signature(self) -> str:
+        """Of the log files as the last look saw them (`growth.Growth.signature`)."""
+        return signature_of(self._tails[side].seen for side in ("primary", "foreign"))
 
     def cut(self, side: Side, budget_bytes: int, most_lines: int, final: bool) -> Cut:
         """The next ranges of one log: fair among its files, within the budget.

@@ -93,6 +93,7 @@ class LogTail:
         self._log = log
         self._line_limit_bytes = limits.line
         self._gzips = ClosedGzips(logs_folder, tailing)
+        self.seen = Scan((), (), {}, frozenset())  # by the last look
         self._known: dict[str, tuple[Sighting, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[Sighting, int] = {}  # the other form of a known file (`identity.match`)
         self._missing: set[int] = set()  # numbers of the files that the last look did not find
@@ -108,7 +109,7 @@ class LogTail:
         comes back when it is seen again. `final`: the inputs are declared complete, so an unterminated
         last line counts, and one look is enough (protocol D4). Never raises for what the disk says.
         """
-        found = scan(self._logs_folder, self._log.files)
+        found = self.seen = scan(self._logs_folder, self._log.files)
         look = _Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
         unsettled = self._settle(look, found.sightings)

@@ -11,7 +11,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
-from photon.dispatcher.lock import AlreadyRunning, DatacenterLock
+from photon.dispatcher.lock import AlreadyRunning, DatacenterLock, Lease
 from photon.dispatcher.starting import LakeMismatch
 from photon.faults import FAULT_POINTS
 from photon.local_runner import LocalRunner
@@ -401,12 +401,12 @@ def test_a_registry_that_knows_nothing_of_a_written_lake_is_refused(world: World
 
 
 def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
-    lock = DatacenterLock(world.state(), "east")
+    lock = DatacenterLock(world.state(), "east", Lease.of_this_process("", 0, None))
     try:
         with pytest.raises(AlreadyRunning, match="stop that one first"):
             world.join()
     finally:
-        lock.release()
+        lock.release(0)
     world.join()
 
 
