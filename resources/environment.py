@@ -1,0 +1,127 @@
+"""What the environment tells the code location: which pipelines and datacenters it serves, and with what.
+
+The only place that knows the variables' names. What follows from the settings is for `orchestration`; a
+pipeline's own settings are in its file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from photon.pipeline import Pipeline, PipelineError, load_pipeline
+
+log = logging.getLogger(__name__)
+
+PIPELINES = "PHOTON_PIPELINES"
+DATACENTERS = "PHOTON_DATACENTERS"
+KEEP_RUNS_DAYS = "PHOTON_KEEP_RUNS_DAYS"
+SPARK_MASTER = "PHOTON_SPARK_MASTER"
+
+
+class EnvironmentMistake(Exception):
+    """A variable that can't be used: its name, its value, what was expected."""
+
+    def __init__(self, variable: str, value: str, expected: str) -> None:
+        super().__init__(f"{variable}={value!r}: expected {expected}")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A pipeline, and those of its datacenters that this code location runs."""
+
+    pipeline: Pipeline
+    datacenters: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name as Dagster can write it."""
+        return dagster_name(self.pipeline.name)
+
+
+@dataclass(frozen=True)
+class LocationSettings:
+    """All that a code location is made of."""
+
+    served: tuple[Served, ...] = ()
+    keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
+    spark_master: str | None = None  # None: this machine, as `jobs.session` has it
+
+
+def dagster_name(*parts: str) -> str:
+    """A name that Dagster allows (letters, digits, _), of names that pipeline files allow (- as well)."""
+    return "__".join(part.replace("-", "_") for part in parts)
+
+
+def location_settings(environ: Mapping[str, str]) -> LocationSettings:
+    """What `environ` says; EnvironmentMistake for what can't be used.
+
+    Reads the pipeline files. Without PHOTON_PIPELINES nothing is served, which is said once in the log.
+    """
+    files = environ.get(PIPELINES, "")
+    if not files:
+        log.warning(
+            "nothing is served: set %s to pipeline files, separated by ':', such as "
+            "examples/search_clicks/pipeline.yaml",
+            PIPELINES,
+        )
+    served = _served(files, environ.get(DATACENTERS))
+    _refuse_equal_names(files, served)
+    master = environ.get(SPARK_MASTER) or None
+    return LocationSettings(served, _days(environ), master)
+
+
+def settings_of_this_process() -> LocationSettings:
+    """`location_settings` of the process's own environment."""
+    return location_settings(os.environ)
+
+
+def _served(files: str, datacenters: str | None) -> tuple[Served, ...]:
+    pipelines = [_load(files, path) for path in files.split(":") if path]
+    if datacenters is None:
+        return tuple(Served(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
+    named = [name.strip() for name in datacenters.split(",")]
+    known = {name for pipeline in pipelines for name in pipeline.datacenters}
+    if not set(named) <= known:
+        expected = f"datacenters of the pipelines served, separated by ',', of: {', '.join(sorted(known))}"
+        raise EnvironmentMistake(DATACENTERS, datacenters, expected)
+    chosen = [
+        Served(pipeline, tuple(name for name in pipeline.datacenters if name in named))
+        for pipeline in pipelines
+    ]
+    return tuple(served for served in chosen if served.datacenters)
+
+
+def _load(files: str, path: str) -> Pipeline:
+    try:
+        return load_pipeline(path)
+    except PipelineError as error:
+        raise EnvironmentMistake(PIPELINES, files, f"pipeline files, separated by ':':\n{error}") from None
+
+
+def _refuse_equal_names(files: str, served: Sequence[Served]) -> None:
+    """Names that differ only in - and _ would be one name in Dagster."""
+    owners: dict[str, str] = {}
+    for one in served:
+        places = [dagster_name(one.pipeline.name, datacenter) for datacenter in one.datacenters]
+        for name in [one.name, *places]:
+            if name in owners:
+                who = f"{owners[name]} and {one.pipeline.file}"
+                expected = f"names that differ in more than - and _: {who} would both be {name!r} in Dagster"
+                raise EnvironmentMistake(PIPELINES, files, expected)
+            owners[name] = str(one.pipeline.file)
+
+
+def _days(environ: Mapping[str, str]) -> float:
+    text = environ.get(KEEP_RUNS_DAYS)
+    if text is None:
+        return LocationSettings.keep_runs_days
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 36_500:
+        raise EnvironmentMistake(KEEP_RUNS_DAYS, text, "a number of days, such as 3 or 0.5")
+    return days
