@@ -80,7 +80,7 @@ class SparkRunner:
             stop_session(self._session)
 
     def warm_up(self) -> None:
-        """Run what the first batch would have to wait for: the first job, and a Python worker on each core."""
+        """Run what the first batch would wait for: a first job, and a Python worker on each core."""
         self._session.sparkContext.parallelize(range(self.workers), self.workers).map(_import_tasks).collect()
 
 

@@ -83,7 +83,7 @@ class DatacenterLock:
         state.mkdir(parents=True, exist_ok=True)
         self.path = state / LOCK_FILE
         self.lease = lease
-        file = self.path.open("a+")
+        file = _open(self.path)
         if not _take(file):
             file.close()
             holder = holder_of(state) or "unknown"
@@ -104,7 +104,7 @@ class DatacenterLock:
         AlreadyRunning if another process waits already; LineLeft if a stop is asked for meanwhile.
         """
         state.mkdir(parents=True, exist_ok=True)
-        with (state / LINE_FILE).open("a+") as line:
+        with _open(state / LINE_FILE) as line:
             if not _take(line):
                 raise AlreadyRunning(
                     f"datacenter {datacenter} is run by process {holder_of(state) or 'unknown'}, and process "
@@ -163,6 +163,11 @@ def _in_line(state: Path) -> int | None:
             return int(_content(line) or 0) or None if _is_held(state / LINE_FILE) else None
     except (FileNotFoundError, ValueError):
         return None
+
+
+def _open(path: Path) -> IO[str]:
+    """For writing at any place: what is opened to append to is written at its end only."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
 
 
 def _take(file: IO[str]) -> bool:

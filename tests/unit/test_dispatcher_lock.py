@@ -1,0 +1,215 @@
+"""Who runs a datacenter: the lock, the lease in it, the line before it and the signs of life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from photon.clock import MICROSECONDS, ManualClock
+from photon.dispatcher.heartbeat import Heartbeat
+from photon.dispatcher.lock import (
+    AlreadyRunning,
+    DatacenterLock,
+    Lease,
+    LineLeft,
+    Standing,
+    holder_of,
+    standing_of,
+)
+
+LEASE = Lease.of_this_process("run-1", began_us=5, length_us=60)
+HOLDS_UNTIL_KILLED = """
+import sys, time
+from pathlib import Path
+from photon.dispatcher.lock import DatacenterLock, Lease
+lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("run-of-another", 0, None))
+print("has it", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def another_process_that_holds_it(state: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_UNTIL_KILLED, str(state)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "has it\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[DatacenterLock | Exception]]:
+    came: list[DatacenterLock | Exception] = []
+
+    def wait() -> None:
+        try:
+            came.append(DatacenterLock.wait_in_line(state, "east", lambda: LEASE, should_stop.is_set))
+        except Exception as error:
+            came.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        while standing_of(state).in_line is None and not came:
+            time.sleep(0.01)  # until the other thread is in line
+        yield came
+        thread.join(30)
+    finally:
+        should_stop.set()
+        thread.join(30)
+
+
+def test_nobody_runs_a_datacenter_that_never_ran(tmp_path: Path) -> None:
+    assert standing_of(tmp_path / "none") == Standing(None, False, 0, None)
+    assert holder_of(tmp_path / "none") is None
+
+
+def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> None:
+    lock = DatacenterLock(tmp_path, "east", LEASE)
+    standing = standing_of(tmp_path)
+    assert (standing.lease, standing.held, standing.in_line) == (LEASE, True, None)
+    assert (LEASE.process, LEASE.ends_us, LEASE.is_here) == (os.getpid(), 65, True)
+    lock.release(70)
+
+
+def test_a_lock_that_was_let_go_in_order_says_so_and_what_was_seen_last(tmp_path: Path) -> None:
+    DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="signature")
+    standing = standing_of(tmp_path)
+    assert standing.lease is not None
+    assert not standing.held
+    assert (standing.lease.released_us, standing.lease.idle_seen) == (99, "signature")
+
+
+def test_a_shorter_lease_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
+    DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="s" * 500)
+    lock = DatacenterLock(tmp_path, "east", LEASE)
+    assert standing_of(tmp_path).lease == LEASE
+    lock.release(100)
+
+
+def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    with (
+        another_process_that_holds_it(tmp_path) as other,
+        pytest.raises(AlreadyRunning, match=f"by process {other.pid}"),
+    ):
+        DatacenterLock(tmp_path, "east", LEASE)
+
+
+def test_a_process_that_was_killed_holds_nothing_and_let_nothing_go_in_order(tmp_path: Path) -> None:
+    with another_process_that_holds_it(tmp_path) as other:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+        standing = standing_of(tmp_path)
+    assert standing.lease is not None
+    assert not standing.held
+    assert (standing.lease.process, standing.lease.run) == (other.pid, "run-of-another")
+    assert standing.lease.released_us is None
+
+
+def test_who_waits_in_line_goes_on_when_the_holder_lets_go(tmp_path: Path) -> None:
+    lock = DatacenterLock(tmp_path, "east", LEASE)
+    with waiting_in_line(tmp_path, threading.Event()) as came:
+        assert lock.is_awaited()
+        assert standing_of(tmp_path).in_line == os.getpid()
+        lock.release(1)
+    assert isinstance(came[0], DatacenterLock)
+    assert not came[0].is_awaited()
+    came[0].release(2)
+
+
+def test_who_waits_in_line_goes_on_when_the_holder_is_killed(tmp_path: Path) -> None:
+    with (
+        another_process_that_holds_it(tmp_path) as other,
+        waiting_in_line(tmp_path, threading.Event()) as came,
+    ):
+        other.kill()
+    assert isinstance(came[0], DatacenterLock)
+    came[0].release(2)
+
+
+def test_a_third_process_is_refused_and_told_who_waits(tmp_path: Path) -> None:
+    lock = DatacenterLock(tmp_path, "east", LEASE)
+    with waiting_in_line(tmp_path, threading.Event()) as came:
+        with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} waits in line"):
+            DatacenterLock.wait_in_line(tmp_path, "east", lambda: LEASE, lambda: False)
+        lock.release(1)
+    assert isinstance(came[0], DatacenterLock)
+    came[0].release(2)
+
+
+def test_who_waits_in_line_leaves_it_when_a_stop_is_asked_for(tmp_path: Path) -> None:
+    lock, should_stop = DatacenterLock(tmp_path, "east", LEASE), threading.Event()
+    with waiting_in_line(tmp_path, should_stop) as came:
+        should_stop.set()
+    assert isinstance(came[0], LineLeft)
+    assert not lock.is_awaited()
+    lock.release(1)
+
+
+def test_a_lock_file_of_an_earlier_photon_is_no_lease(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("4711")
+    assert standing_of(tmp_path).lease is None
+
+
+def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
+    beat = Standing(LEASE, True, beat_us=100 * MICROSECONDS)
+    assert beat.is_live(110 * MICROSECONDS, lease_seconds=10)
+    assert not beat.is_live(110 * MICROSECONDS + 1, lease_seconds=10)
+    assert not Standing(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
+
+
+def wait_for_a_beat(state: Path, at_us: int) -> None:
+    deadline = time.monotonic() + 30
+    while standing_of(state).beat_us != at_us:
+        assert time.monotonic() < deadline, "no sign of life"
+        time.sleep(0.005)  # another thread beats
+
+
+def test_signs_of_life_are_given_as_long_as_the_main_loop_makes_progress(tmp_path: Path) -> None:
+    lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
+    beats = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
+    try:
+        wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
+        clock.advance(4)
+        wait_for_a_beat(tmp_path, 1_004 * MICROSECONDS)
+        beats.progress()
+        clock.advance(4)
+        wait_for_a_beat(tmp_path, 1_008 * MICROSECONDS)
+    finally:
+        beats.stop()
+        lock.release(0)
+
+
+def test_a_main_loop_that_hangs_gives_no_sign_of_life_until_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
+    beats = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
+    try:
+        wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
+        clock.advance(6)
+        deadline = time.monotonic() + 30
+        while "no progress" not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)  # until the thread has noticed
+        assert standing_of(tmp_path).beat_us == 1_000 * MICROSECONDS
+        beats.progress()
+        wait_for_a_beat(tmp_path, 1_006 * MICROSECONDS)
+    finally:
+        beats.stop()
+        lock.release(0)
