@@ -25,7 +25,7 @@ from photon.local_runner import LocalRunner
 from photon.output import OutputTable, TableName
 from photon.pipeline import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
-from photon.shift import ShiftResult, run_shift
+from photon.shift import ShiftResult, Terms, run_shift
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from photon.work import BatchRunner
 
@@ -110,6 +110,7 @@ class World:
         mode: Mode = "until_idle",
         watching: Watching | None = None,
         runner: BatchRunner | None = None,
+        terms: Terms | None = None,
     ) -> ShiftResult:
         """One shift in this process."""
         return run_shift(
@@ -120,6 +121,7 @@ class World:
             clock=self.clock,
             runner=runner or LocalRunner(self.registry, self.clock),
             registry=(self.address, self.registry),
+            terms=terms or Terms(),
         )
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
