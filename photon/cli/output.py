@@ -59,38 +59,11 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 @contextmanager
 def expected_errors() -> Iterator[None]:
     """Turn the errors that a user can mend into one message and an exit status."""
-    from photon.adapting import AdapterNotFound
-    from photon.dispatcher.batch import Superseded, TooManyDeaths
-    from photon.dispatcher.lock import AlreadyRunning
-    from photon.dispatcher.starting import LakeMismatch, RetiredDatacenter
-    from photon.dispatcher.state import StateTooNew, StateUnavailable
-    from photon.event_store.log_file_map import NewerFormat
-    from photon.fetch import JavaMissing
-    from photon.output import LakeUnavailable
-    from photon.pipeline import PipelineError
-    from photon.registry.init import RegistryMissing
-    from photon.registry.interface import RegistryMismatch, RegistryUnavailable
-    from photon.registry.register import RegisterTooNew
+    from photon import expected
 
     try:
         yield
-    except (PipelineError, AdapterNotFound) as error:
+    except expected.WRONG_USAGE as error:
         fail(str(error), WRONG_USAGE)
-    except (
-        AlreadyRunning,
-        JavaMissing,
-        LakeMismatch,
-        LakeUnavailable,
-        NewerFormat,
-        RegisterTooNew,
-        RegistryMismatch,
-        RegistryMissing,
-        RegistryUnavailable,
-        RetiredDatacenter,
-        StateTooNew,
-        StateUnavailable,
-        Superseded,
-        TooManyDeaths,
-        OSError,
-    ) as error:
+    except expected.NOT_DONE as error:
         fail(str(error), NOT_DONE)
