@@ -30,6 +30,8 @@ def status(pipeline_file: Path, as_json: bool) -> None:
         return
     for name, one in found.items():
         running = f"run by process {one.running_process}" if one.running_process else "not running"
+        if one.running_run:
+            running += f" (run {one.running_run} of Dagster)"
         click.echo(f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}")
         for side, log in (("primary", one.primary), ("foreign", one.foreign)):
             click.echo(

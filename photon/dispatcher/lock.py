@@ -86,9 +86,8 @@ class DatacenterLock:
         file = _open(self.path)
         if not _take(file):
             file.close()
-            holder = holder_of(state) or "unknown"
             raise AlreadyRunning(
-                f"datacenter {datacenter} is already run by process {holder} (lock {self.path}); "
+                f"datacenter {datacenter} is already run by {_holder(state)} (lock {self.path}); "
                 "stop that one first"
             )
         self._file = file
@@ -107,7 +106,7 @@ class DatacenterLock:
         with _open(state / LINE_FILE) as line:
             if not _take(line):
                 raise AlreadyRunning(
-                    f"datacenter {datacenter} is run by process {holder_of(state) or 'unknown'}, and process "
+                    f"datacenter {datacenter} is run by {_holder(state)}, and process "
                     f"{_content(line) or 'unknown'} waits in line to go on; stop one of them first"
                 )
             _overwrite(line, str(os.getpid()))
@@ -155,6 +154,13 @@ def holder_of(state: Path) -> int | None:
     """The process that runs the datacenter now; None if nobody does."""
     standing = standing_of(state)
     return standing.lease.process if standing.held and standing.lease else None
+
+
+def _holder(state: Path) -> str:
+    lease = standing_of(state).lease
+    if lease is None:
+        return "a process that it does not name"
+    return f"process {lease.process}" + (f" (run {lease.run} of Dagster)" if lease.run else "")
 
 
 def _in_line(state: Path) -> int | None:
