@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.testing.generator import Generator, GeneratorFailed, generating
 from photon.testing.latency import Latency, SeenRow, TableReader, Window, summarize
-from photon.testing.live_traffic import LiveRun, LiveTraffic
+from photon.testing.live_traffic import LiveRun
 from photon.testing.traffic import Traffic
 
 PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
@@ -38,7 +36,7 @@ class Patience:
     start: float = 180.0  # until the first row of every datacenter (Spark takes 18 s alone)
     settle: float = 10.0  # from then on to the first measured click: what piled up is worked off
     drain: float = 60.0  # from the last measured click to its row
-    stop: float = 60.0  # from SIGTERM to the end of the join, and of the generator
+    stop: float = 60.0  # from SIGTERM to the end of the join
     poll: float = 0.02
     report: float = 5.0  # between lines of progress
 
@@ -74,15 +72,22 @@ def measure_live(
     for name in traffic.datacenters:
         (folder / "logs" / name).mkdir(parents=True)
     tables = [folder / "lake" / name / "joined_events" for name in traffic.datacenters]
-    with _join(command, pipeline, patience) as join, _generator(traffic, folder, patience) as generator:
+    with _join(command, pipeline, patience) as join, generating(traffic, folder) as generator:
         watch = _Watch(tables, join, folder / "join.log", patience, progress)
         window = watch.measure(seconds, len(traffic.datacenters))
-        run = generator.stop()
+        run = _stopped(generator)
         written = clicks_written(folder / "logs" / traffic.datacenters[0] / "clicks")
         due = {click for click, time_us in written.items() if time_us in window}
         watch.until(lambda: due <= watch.clicks, patience.drain, "reading the last rows")
     latency = summarize(watch.rows, written, window)
     return LiveResult(latency, primary_per_second, foreign_per_second, run, join.returncode)
+
+
+def _stopped(generator: Generator) -> LiveRun:
+    try:
+        return generator.stop()
+    except GeneratorFailed as error:
+        raise MeasurementFailed(str(error)) from error
 
 
 def clicks_written(folder: Path) -> dict[str, int]:
@@ -163,51 +168,6 @@ class _Watch:
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
         return f"the end of its log {self.log}:\n" + "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class _Generator:
-    """The process that writes the logs."""
-
-    process: multiprocessing.process.BaseProcess
-    should_stop: Event
-    results: Connection
-    patience: Patience
-
-    def stop(self) -> LiveRun:
-        """Stop it, with every line written whole; what it has written."""
-        self.should_stop.set()
-        if not self.results.poll(self.patience.stop):
-            raise MeasurementFailed(f"the generator did not stop within {self.patience.stop:.0f} s")
-        try:
-            run: LiveRun = self.results.recv()
-        except EOFError:
-            raise MeasurementFailed("the generator died; its own message is above") from None
-        return run
-
-
-def _generate(traffic: Traffic, folder: Path, should_stop: Event, results: Connection) -> None:
-    results.send(LiveTraffic(traffic, folder).run(should_stop.is_set))
-    results.close()
-
-
-@contextlib.contextmanager
-def _generator(traffic: Traffic, folder: Path, patience: Patience) -> Iterator[_Generator]:
-    spawn = multiprocessing.get_context("spawn")
-    should_stop = spawn.Event()
-    receiver, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_generate, args=(traffic, folder, should_stop, sender), daemon=True)
-    process.start()
-    sender.close()  # this process's copy: else the end of the generator would go unnoticed
-    try:
-        yield _Generator(process, should_stop, receiver, patience)
-    finally:
-        should_stop.set()
-        process.join(patience.stop)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        receiver.close()
 
 
 @contextlib.contextmanager

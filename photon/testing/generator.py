@@ -1,0 +1,87 @@
+"""The process that writes live traffic while others read it: beside a measurement, and in the demo.
+
+What it writes is `live_traffic`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from photon.testing.live_traffic import LiveRun, LiveTraffic
+from photon.testing.traffic import Traffic
+
+STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
+
+
+class GeneratorFailed(Exception):
+    """The generator died, or did not stop."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A generator at work."""
+
+    process: multiprocessing.process.BaseProcess
+    should_stop: Event
+    results: Connection
+
+    def lives(self) -> bool:
+        """Whether it still writes, or has ended in order."""
+        return self.process.exitcode in (None, 0)
+
+    def stop(self) -> LiveRun:
+        """Stop it, with every line written whole; what it has written. GeneratorFailed if it can't say."""
+        self.should_stop.set()
+        if not self.results.poll(STOP_SECONDS):
+            raise GeneratorFailed(f"the generator did not stop within {STOP_SECONDS:.0f} s")
+        try:
+            run: LiveRun = self.results.recv()
+        except EOFError:
+            raise GeneratorFailed("the generator died; its own message is above") from None
+        return run
+
+
+@contextlib.contextmanager
+def generating(traffic: Traffic, folder: Path) -> Iterator[Generator]:
+    """A process that logs the traffic below `folder`; stopped at the end, and when this process is gone."""
+    spawn = multiprocessing.get_context("spawn")
+    should_stop = spawn.Event()
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(
+        target=_generate, args=(traffic, folder, should_stop, sender, os.getpid()), daemon=True
+    )
+    with _deaf_to_interrupts():
+        process.start()
+    sender.close()  # this process's copy: else the end of the generator would go unnoticed
+    try:
+        yield Generator(process, should_stop, receiver)
+    finally:
+        should_stop.set()
+        process.join(STOP_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        receiver.close()
+
+
+def _generate(traffic: Traffic, folder: Path, should_stop: Event, results: Connection, parent: int) -> None:
+    results.send(LiveTraffic(traffic, folder).run(lambda: should_stop.is_set() or os.getppid() != parent))
+    results.close()
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started meanwhile ignores the terminal's Ctrl-C: its parent decides when it stops."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,141 @@
+"""Whatever becomes of a demo, no process of it is left: real processes, some of which refuse to go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from photon.demo.process_tree import SUPERVISOR, Ended, ProcessTree
+from photon.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
+from tests.e2e.process_marks import marked, soon
+
+SLEEP = "import time; time.sleep(600)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+# Leaves its parent and its session, as daemons do.
+DAEMON = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); time.sleep(600)"
+# Ignored before there are others: who is asked to end too early would obey.
+FAMILY = f"""
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
+subprocess.Popen([sys.executable, "-c", {DAEMON!r}]).wait()
+time.sleep(600)
+"""
+DEMO = """
+import sys, time
+from photon.demo.process_tree import ProcessTree
+from photon.demo.supervisor import Order
+with ProcessTree() as tree:
+    tree.start(Order("child", (sys.executable, "-c", sys.argv[1]), ".", sys.argv[2], {}))
+    time.sleep(600)
+"""
+# Holds a datacenter's lock until it is asked to stop, and takes its time to write down that it was.
+SHIFT = """
+import signal, sys, time
+from pathlib import Path
+from photon.dispatcher.lock import DatacenterLock, Lease
+lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None))
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+while not asked:
+    time.sleep(0.05)
+time.sleep(1)
+Path(sys.argv[2]).write_text("drained")
+"""
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A mark in the environment of all that a test starts; nobody with it is left behind."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv("PHOTON_TEST_MARK", mark)
+    yield mark
+    for process in marked(mark):
+        process.kill()
+
+
+def order(tmp_path: Path, code: str, *arguments: object) -> Order:
+    command = (sys.executable, "-c", code, *map(str, arguments))
+    return Order("child", command, str(tmp_path), str(tmp_path / "child.log"), {})
+
+
+def ended(tree: ProcessTree) -> Callable[[], list[Ended]]:
+    seen: list[Ended] = []
+
+    def look() -> list[Ended]:
+        seen.extend(tree.ended())
+        return seen
+
+    return look
+
+
+def test_nothing_outlives_the_tree_that_started_it(tmp_path: Path, mark: str) -> None:
+    with ProcessTree() as tree:
+        tree.start(order(tmp_path, SLEEP))
+        assert soon(lambda: len(marked(mark)) == 2)  # the supervisor and the child
+    assert marked(mark) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_killed_demo_leaves_nobody_not_even_who_ignores_sigterm_or_became_a_daemon(
+    tmp_path: Path, mark: str, number: int
+) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-c", DEMO, FAMILY, str(tmp_path / "log")], stderr=subprocess.DEVNULL
+    )
+    assert soon(lambda: len(marked(mark)) == 5), "demo, supervisor, child, stubborn one, daemon"
+    demo.send_signal(number)
+    demo.wait(DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS)
+    assert soon(lambda: marked(mark) == [], TERMINATE_SECONDS + KILL_SECONDS)
+
+
+def test_a_hurried_tree_waits_for_nobody(tmp_path: Path, mark: str) -> None:
+    tree = ProcessTree()
+    tree.start(order(tmp_path, STUBBORN))
+    assert soon(lambda: len(marked(mark)) == 2)
+    began = time.monotonic()
+    tree.hurry()
+    tree.close()
+    assert time.monotonic() - began < TERMINATE_SECONDS
+    assert marked(mark) == []
+
+
+def test_a_shift_ends_its_batch_before_dagster_is_ended(tmp_path: Path, mark: str) -> None:
+    state, drained = tmp_path / "state", tmp_path / "drained"
+    with ProcessTree([state]) as tree:
+        tree.start(order(tmp_path, SHIFT, state, drained))
+        assert soon(lambda: (state / "lock").exists() and (state / "lock").read_text() != "")
+    assert drained.read_text() == "drained"
+
+
+def test_a_process_that_ends_by_itself_is_reported_with_its_status(tmp_path: Path, mark: str) -> None:
+    with ProcessTree() as tree:
+        look = ended(tree)
+        tree.start(order(tmp_path, "raise SystemExit(7)"))
+        assert soon(lambda: look() == [Ended("child", 7)])
+
+
+def test_what_cannot_be_started_is_reported_and_its_log_says_why(tmp_path: Path, mark: str) -> None:
+    with ProcessTree() as tree:
+        look = ended(tree)
+        tree.start(Order("child", ("no-such-program",), str(tmp_path), str(tmp_path / "log"), {}))
+        assert soon(lambda: look() == [Ended("child", 127)])
+    assert "no-such-program can't be started" in (tmp_path / "log").read_text()
+
+
+def test_a_killed_supervisor_is_noticed(tmp_path: Path, mark: str) -> None:
+    with ProcessTree() as tree:
+        look = ended(tree)
+        (supervisor,) = psutil.Process(os.getpid()).children()
+        supervisor.kill()
+        assert soon(lambda: Ended(SUPERVISOR, -signal.SIGKILL) in look())
