@@ -5,14 +5,26 @@ One place for each pipeline to be put together; the parts come from `assets` and
 
 from __future__ import annotations
 
-from dagster import Definitions
+from dagster import AssetSelection, Definitions, define_asset_job, in_process_executor
 
+from assets.joined_events import joined_events_asset, joined_events_key
+from assets.logs import log_assets
 from orchestration.partitions import datacenters_of
+from orchestration.sensors import shift_job_name, shift_sensor
 from resources.environment import Served
 
 
 def definitions_of(served: Served) -> Definitions:
     """All that belongs to one pipeline and the datacenters of it that are served here."""
-    partitions = datacenters_of(served)
-    assert partitions is not None
-    return Definitions(assets=[], jobs=[], sensors=[], schedules=[])
+    datacenters = datacenters_of(served)
+    shift = define_asset_job(
+        shift_job_name(served),
+        selection=AssetSelection.assets(joined_events_key(served)),
+        executor_def=in_process_executor,
+        description="Joins one datacenter's logs for some time; its sensor starts it.",
+    )
+    return Definitions(
+        assets=[*log_assets(served, datacenters), joined_events_asset(served, datacenters)],
+        jobs=[shift],
+        sensors=[shift_sensor(served, name) for name in served.datacenters],
+    )

@@ -1,0 +1,86 @@
+"""The shift as an asset: one bounded run that joins a datacenter's logs, and tells once a minute how it goes.
+
+What a shift does is `photon.shift`, for this as for the commands; when one begins is for `orchestration`.
+"""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    AssetsDefinition,
+    MaterializeResult,
+    PartitionsDefinition,
+    asset,
+)
+
+from assets.draining import draining
+from assets.failures import failures_with_a_message
+from assets.logs import log_key
+from assets.reporting import Reporter
+from jobs.batch_job import SparkRunner
+from photon.dispatcher.batch import Watching
+from photon.dispatcher.lock import LineLeft
+from photon.pipeline import Pipeline
+from photon.shift import Terms, prepare, run_shift
+from resources.environment import Served
+from resources.pipelines import PipelineFiles
+from resources.spark import SparkResource
+
+
+def joined_events_key(served: Served) -> AssetKey:
+    """The asset that a pipeline's shifts materialize."""
+    return AssetKey([served.name, "joined_events"])
+
+
+def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -> AssetsDefinition:
+    """The asset `joined_events` of a pipeline; a datacenter is a partition, a shift a materialization."""
+    key = joined_events_key(served)
+
+    @asset(
+        key=key,
+        group_name=served.name,
+        partitions_def=partitions,
+        deps=[log_key(served, "primary_log"), log_key(served, "foreign_log")],
+        kinds={"pyspark", "deltalake"},
+        description=(
+            "One row for each foreign event whose primary exists. A materialization is a shift, which joins "
+            "for some time what is in the datacenter's logs and what comes, and reports while it does."
+        ),
+    )
+    def joined_events(
+        context: AssetExecutionContext, pipelines: PipelineFiles, spark: SparkResource
+    ) -> MaterializeResult[None]:
+        with failures_with_a_message(), draining() as drain:
+            pipeline = pipelines.load(served.pipeline.name)
+            prepare(pipeline)
+            # Warm before it waits in line: its predecessor works on until then.
+            runner = SparkRunner(spark.spark_session)
+            runner.warm_up()
+            reporter = Reporter(context, key, served, pipeline)
+            watching = Watching(drain.asked, reporter.on_batch, reporter.on_wait)
+            terms = _terms(context.run_id, pipeline)
+            try:
+                result = run_shift(
+                    pipeline,
+                    context.partition_key,
+                    "until_idle",
+                    watching=watching,
+                    runner=runner,
+                    terms=terms,
+                )
+            except LineLeft:
+                return MaterializeResult()  # never seen: a stop was asked for, so the run ends as canceled
+            metadata = reporter.last_metadata(result)
+            if drain.asked():
+                context.log_event(
+                    AssetMaterialization(key, partition=context.partition_key, metadata=metadata)
+                )
+            return MaterializeResult(metadata=metadata)
+
+    return joined_events
+
+
+def _terms(run_id: str, pipeline: Pipeline) -> Terms:
+    shift = pipeline.shift
+    return Terms(run_id, in_line=True, length=shift.length, relief=shift.relief, idle=shift.idle)

@@ -1,0 +1,84 @@
+"""Telling Dagster how a shift goes while it runs: materializations, and observations of its logs.
+
+What they say is `shift_metadata` and `logs`, when they are due `photon.shift_report`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MetadataValue
+
+from assets.logs import Seen, is_news, observations
+from assets.shift_metadata import metadata_of
+from photon.clock import Clock, SystemClock
+from photon.dispatcher.batch import BatchReport
+from photon.growth import growth_of
+from photon.pipeline import Pipeline
+from photon.shift import ShiftResult
+from photon.shift_report import ShiftLog, totals_of
+from resources.environment import Served
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports of one shift into the events of its run."""
+
+    def __init__(
+        self,
+        context: AssetExecutionContext,
+        key: AssetKey,
+        served: Served,
+        pipeline: Pipeline,
+        clock: Clock | None = None,
+    ) -> None:
+        """`served` names the assets; `pipeline` is its file as this run has read it."""
+        self._context = context
+        self._key = key
+        self._served = served
+        self._pipeline = pipeline
+        self._datacenter = context.partition_key
+        self._clock = clock or SystemClock()
+        self._shift = ShiftLog(self._clock.now_us(), pipeline.shift.report.total_seconds())
+        self._seen: Seen | None = None
+
+    def on_batch(self, batch: BatchReport) -> None:
+        """Take in a batch, and report if it is time."""
+        self._shift.add(batch)
+        if not self._shift.is_due(self._clock.now_us()):
+            return
+        try:
+            self.report_now()
+        except Exception:
+            # Reports are for those who watch: a storage of Dagster's that is busy or full ends no shift.
+            log.exception(
+                "datacenter %s: a report could not be stored; the next one says as much", self._datacenter
+            )
+
+    def on_wait(self, reason: str) -> None:
+        """Say what the shift waits for."""
+        self._context.log.warning("waits for %s", reason)
+
+    def report_now(self) -> None:
+        """Store a materialization, before the shift's last."""
+        self._context.log_event(
+            AssetMaterialization(self._key, partition=self._datacenter, metadata=self._metadata())
+        )
+
+    def last_metadata(self, result: ShiftResult) -> dict[str, MetadataValue]:
+        """What the shift's last materialization says."""
+        ended = {"ended": MetadataValue.text(result.ended), "seconds": MetadataValue.float(result.seconds)}
+        return {**self._metadata(), **ended}
+
+    def _metadata(self) -> dict[str, MetadataValue]:
+        now_us = self._clock.now_us()
+        growth = growth_of(self._pipeline, self._datacenter, now_us)
+        seen = Seen.of(growth, now_us)
+        if is_news(seen, self._seen):
+            self._seen = seen
+            for observation in observations(self._served, self._datacenter, growth):
+                self._context.log_event(observation)
+        self._shift.report(now_us)
+        totals = totals_of(self._pipeline.datacenters[self._datacenter].state)
+        return metadata_of(self._shift.reports, totals, growth)
