@@ -22,7 +22,7 @@ help:
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
-setup: $(BIN)/.fetched
+setup: $(BIN)/.archived
 
 # Asked before anything is installed, so that what is missing is said at once and in one line.
 prerequisites:
@@ -31,7 +31,7 @@ prerequisites:
 	       "or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -m photon.fetch --check-java
 
-# Two stamps: a change in what is fetched does not install the packages again.
+# Three stamps: a change in what is fetched does not install the packages again.
 # --no-deps: the lock is complete, so nothing outside it can slip in.
 $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 	@test -x $(BIN)/python || { echo "making .venv"; $(PYTHON) -m venv .venv; }
@@ -42,6 +42,10 @@ $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 
 $(BIN)/.fetched: $(BIN)/.installed photon/fetch.py | prerequisites
 	@$(BIN)/python -m photon.fetch
+	@touch $@
+
+$(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
+	@$(BIN)/python -m jobs.class_archive
 	@touch $@
 
 check: setup

@@ -139,8 +139,14 @@ def _rows_of(
 
 
 def _table(session: SparkSession, table: TableAt) -> DataFrame:
-    reader = session.read.format("delta").option("versionAsOf", table.version)
-    return reader.load(str(table.folder))
+    if table.files is None:
+        reader = session.read.format("delta").option("versionAsOf", table.version)
+        return reader.load(str(table.folder))
+    # delta-rs has read the table's log already; Spark needs seconds for that in a new JVM.
+    schema = from_arrow_schema(table.schema)
+    if not table.files:
+        return session.createDataFrame([], schema)
+    return session.read.schema(schema).parquet(*table.files)
 
 
 def _place_of(occurrence: str, file: str, offset: str) -> list[Column]:
