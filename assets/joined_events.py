@@ -7,7 +7,6 @@ What a shift does is `photon.shift`, for this as for the commands; when one begi
 from dagster import (
     AssetExecutionContext,
     AssetKey,
-    AssetMaterialization,
     AssetsDefinition,
     MaterializeResult,
     PartitionsDefinition,
@@ -73,9 +72,7 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
                 return MaterializeResult()  # never seen: a stop was asked for, so the run ends as canceled
             metadata = reporter.last_metadata(result)
             if drain.asked():
-                context.log_event(
-                    AssetMaterialization(key, partition=context.partition_key, metadata=metadata)
-                )
+                reporter.materialized(metadata)
             return MaterializeResult(metadata=metadata)
 
     return joined_events

@@ -6,6 +6,8 @@ What they say is `shift_metadata` and `logs`, when they are due `photon.shift_re
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MetadataValue
 
@@ -18,6 +20,9 @@ from photon.pipeline import Pipeline
 from photon.shift import ShiftResult
 from photon.shift_report import ShiftLog, totals_of
 from resources.environment import Served
+
+# A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
+PICTURE_EVERY, FIRST_PICTURE = 5, 2
 
 log = logging.getLogger(__name__)
 
@@ -40,45 +45,51 @@ class Reporter:
         self._pipeline = pipeline
         self._datacenter = context.partition_key
         self._clock = clock or SystemClock()
-        self._shift = ShiftLog(self._clock.now_us(), pipeline.shift.report.total_seconds())
+        self._shift = ShiftLog(pipeline.shift.report.total_seconds())
         self._seen: Seen | None = None
+        self._made = 0
 
     def on_batch(self, batch: BatchReport) -> None:
         """Take in a batch, and report if it is time."""
-        self._shift.add(batch)
-        if not self._shift.is_due(self._clock.now_us()):
-            return
-        try:
-            self.report_now()
-        except Exception:
-            # Reports are for those who watch: a storage of Dagster's that is busy or full ends no shift.
-            log.exception(
-                "datacenter %s: a report could not be stored; the next one says as much", self._datacenter
-            )
+        self._shift.add(batch, self._clock.now_us())
+        if self._shift.is_due(self._clock.now_us()):
+            self._made += 1
+            with self._where_possible():
+                metadata = self._metadata(with_picture=self._made % PICTURE_EVERY == FIRST_PICTURE)
+                self.materialized(metadata)
 
     def on_wait(self, reason: str) -> None:
         """Say what the shift waits for."""
-        self._context.log.warning("waits for %s", reason)
+        with self._where_possible():
+            self._context.log.warning("waits for %s", reason)
 
-    def report_now(self) -> None:
-        """Store a materialization, before the shift's last."""
+    def materialized(self, metadata: dict[str, MetadataValue]) -> None:
+        """Store a materialization while the run goes on."""
         self._context.log_event(
-            AssetMaterialization(self._key, partition=self._datacenter, metadata=self._metadata())
+            AssetMaterialization(self._key, partition=self._datacenter, metadata=metadata)
         )
 
     def last_metadata(self, result: ShiftResult) -> dict[str, MetadataValue]:
         """What the shift's last materialization says."""
         ended = {"ended": MetadataValue.text(result.ended), "seconds": MetadataValue.float(result.seconds)}
-        return {**self._metadata(), **ended}
+        return {**self._metadata(with_picture=True), **ended}
 
-    def _metadata(self) -> dict[str, MetadataValue]:
+    @contextmanager
+    def _where_possible(self) -> Iterator[None]:
+        """Reports are for those who watch: a storage of Dagster's that is busy or full ends no shift."""
+        try:
+            yield
+        except Exception:
+            log.exception("datacenter %s: a report of its shift could not be stored", self._datacenter)
+
+    def _metadata(self, with_picture: bool) -> dict[str, MetadataValue]:
         now_us = self._clock.now_us()
+        self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
         seen = Seen.of(growth, now_us)
         if is_news(seen, self._seen):
             self._seen = seen
             for observation in observations(self._served, self._datacenter, growth):
                 self._context.log_event(observation)
-        self._shift.report(now_us)
         totals = totals_of(self._pipeline.datacenters[self._datacenter].state)
-        return metadata_of(self._shift.reports, totals, growth)
+        return metadata_of(self._shift.reports, totals, growth, with_picture)

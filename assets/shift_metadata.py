@@ -15,8 +15,10 @@ from photon.growth import Growth
 from photon.shift_report import ShiftReport, Totals
 
 
-def metadata_of(reports: Sequence[ShiftReport], totals: Totals, growth: Growth) -> dict[str, MetadataValue]:
-    """Metadata of the latest of a shift's reports."""
+def metadata_of(
+    reports: Sequence[ShiftReport], totals: Totals, growth: Growth, with_picture: bool
+) -> dict[str, MetadataValue]:
+    """Metadata of the latest of a shift's reports; the picture, where it is asked for, is of all of them."""
     latest = reports[-1]
     counts = totals.counts
     metadata: dict[str, MetadataValue] = {
@@ -38,7 +40,7 @@ def metadata_of(reports: Sequence[ShiftReport], totals: Totals, growth: Growth) 
         metadata["latency_p50_seconds"] = MetadataValue.float(round(latest.latency.p50_seconds, 3))
         metadata["latency_p90_seconds"] = MetadataValue.float(round(latest.latency.p90_seconds, 3))
         metadata["latency_p99_seconds"] = MetadataValue.float(round(latest.latency.p99_seconds, 3))
-    picture = latency_plot(reports)
+    picture = latency_plot(reports) if with_picture else None
     if picture is not None:
         metadata["latency"] = MetadataValue.md(picture)
     return metadata

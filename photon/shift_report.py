@@ -58,8 +58,8 @@ class ShiftReport:
 class ShiftLog:
     """Takes in batches; gives a report when one is due."""
 
-    def __init__(self, began_us: int, every_seconds: float) -> None:
-        self._since_us = began_us
+    def __init__(self, every_seconds: float) -> None:
+        self._since_us: int | None = None
         self._every_us = round(every_seconds * MICROSECONDS)
         self._batches = self._joined = 0
         self._latencies: list[Sample] = []
@@ -70,8 +70,10 @@ class ShiftLog:
         """The latest reports of the shift, the oldest first."""
         return tuple(self._reports)
 
-    def add(self, batch: BatchReport) -> None:
-        """Take in what a batch did."""
+    def add(self, batch: BatchReport, now_us: int) -> None:
+        """Take in what a batch did that is over now; with the first one the shift begins."""
+        if self._since_us is None:
+            self._since_us = now_us - round(batch.seconds * MICROSECONDS)
         self._batches += 1
         self._joined += batch.counts["joined"]
         self._latencies.append(batch.latencies_seconds)
@@ -80,13 +82,15 @@ class ShiftLog:
 
     def is_due(self, now_us: int) -> bool:
         """Whether there is something to tell, and the last report is long enough ago."""
-        return self._batches > 0 and now_us - self._since_us >= self._every_us
+        if self._since_us is None or not self._batches:
+            return False
+        return now_us - self._since_us >= self._every_us
 
     def report(self, now_us: int) -> ShiftReport:
         """What was done since the last report; the next begins now."""
         made = ShiftReport(
             now_us,
-            (now_us - self._since_us) / MICROSECONDS,
+            0.0 if self._since_us is None else (now_us - self._since_us) / MICROSECONDS,
             self._batches,
             self._joined,
             Latency.of(self._latencies),
