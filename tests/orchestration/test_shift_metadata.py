@@ -1,0 +1,104 @@
+"""What is shown of a datacenter: little enough to be stored every minute, and all that adds up."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import replace
+
+from PIL import Image
+
+from assets.latency_plot import latency_plot
+from assets.logs import OBSERVED_EVERY_SECONDS, Seen, is_news
+from assets.shift_metadata import equation, metadata_of
+from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
+from photon.growth import Growth, LogSize
+from photon.shift_report import MOST_REMEMBERED, Latency, ShiftReport, Totals
+
+SECOND = 1_000_000
+# 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.
+MOST_PICTURE_BYTES = 3_000
+
+COUNTS = Counts(foreign=1000, primary=9000, classes={"joined": 960, "pending": 39, "unjoinable": 1})
+GROWTH = Growth(
+    primary=LogSize(3, 1000, 100),
+    foreign=LogSize(2, 500, 10),
+    signature="s",
+    due=0,
+    waiting=39,
+    watermark_us=5,
+    lag_seconds=1.25,
+    problems=(),
+)
+
+
+USUAL = Latency(0.25, 0.5, 1.5)
+
+
+def report(minute: int, latency: Latency | None = USUAL) -> ShiftReport:
+    return ShiftReport(minute * 60 * SECOND, 60.0, 100, 120, latency)
+
+
+def test_a_report_has_every_term_of_the_equation_as_a_number() -> None:
+    metadata = metadata_of([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    terms = {name: metadata[name].value for name in OUTCOME_CLASSES}
+    assert sum(terms.values()) == metadata["foreign"].value == 1000
+    assert terms["joined"] == 960
+
+
+def test_a_report_says_how_fast_and_how_far_it_is() -> None:
+    metadata = metadata_of([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    expected = {
+        "joined_per_second": 2.0,
+        "read_bytes": 1390,
+        "backlog_bytes": 110,
+        "lag_seconds": 1.25,
+        "latency_p90_seconds": 0.5,
+        "epoch": "e",
+        "batch": 7,
+    }
+    assert {name: metadata[name].value for name in expected} == expected
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    growth = replace(GROWTH, watermark_us=None, lag_seconds=None)
+    metadata = metadata_of([report(1, latency=None)], Totals("e", 7, COUNTS), growth, with_picture=True)
+    assert not {"lag_seconds", "latency_p50_seconds", "latency"} & set(metadata)
+
+
+def test_the_equation_names_the_classes_that_there_are() -> None:
+    assert equation(COUNTS).splitlines()[2:] == [
+        "|joined|960|",
+        "|unjoinable|1|",
+        "|pending|39|",
+        "|**foreign**|**1,000**|",
+    ]
+
+
+def test_the_picture_is_a_small_png_even_of_the_longest_shift() -> None:
+    reports = [
+        report(minute, Latency(0.3 + minute % 7 / 20, 0.6 + minute % 11 / 10, 1.5 + minute % 13 / 5))
+        for minute in range(MOST_REMEMBERED)
+    ]
+    markdown = latency_plot(reports)
+    assert markdown is not None
+    png = base64.b64decode(markdown.partition("base64,")[2].rstrip(")"))
+    assert len(png) <= MOST_PICTURE_BYTES
+    with Image.open(io.BytesIO(png)) as picture:
+        colours = picture.getcolors()
+    assert colours is not None
+    assert len(colours) >= 5  # paper, axes and three lines
+
+
+def test_one_report_is_no_picture() -> None:
+    assert latency_plot([report(1), report(2, latency=None)]) is None
+
+
+def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
+    first = Seen("as it was", 0, 0)
+    later_us = OBSERVED_EVERY_SECONDS * SECOND
+    assert is_news(first, None)
+    assert is_news(Seen("grown", 0, later_us), first)
+    assert is_news(Seen("as it was", 10, later_us), first)
+    assert not is_news(Seen("as it was", 0, later_us), first)
+    assert not is_news(Seen("grown", 0, later_us - 1), first)

@@ -1,0 +1,86 @@
+"""What the environment tells the code location, and what of it is refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from photon.testing.traffic import Traffic
+from resources.environment import EnvironmentMistake, LocationSettings, dagster_name, location_settings
+
+
+def pipeline_file(folder: Path, name: str = "clicks", datacenters: tuple[str, ...] = ("east", "west")) -> str:
+    return str(Traffic(1, datacenters).write_pipeline(folder / name, name))
+
+
+def test_all_datacenters_of_the_pipelines_named_are_served(tmp_path: Path) -> None:
+    files = [pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))]
+    settings = location_settings({"PHOTON_PIPELINES": ":".join(files)})
+    served = [(one.pipeline.name, one.datacenters) for one in settings.served]
+    assert served == [("clicks", ("east", "west")), ("views", ("north",))]
+
+
+def test_a_location_may_serve_one_datacenter_of_several(tmp_path: Path) -> None:
+    environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path), "PHOTON_DATACENTERS": "west"}
+    assert [one.datacenters for one in location_settings(environ).served] == [("west",)]
+
+
+def test_a_pipeline_without_the_datacenters_named_is_not_served(tmp_path: Path) -> None:
+    files = [pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))]
+    environ = {"PHOTON_PIPELINES": ":".join(files), "PHOTON_DATACENTERS": " east, west "}
+    assert [one.pipeline.name for one in location_settings(environ).served] == ["clicks"]
+
+
+def test_without_pipelines_nothing_is_served_and_the_log_says_what_to_set(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert location_settings({}) == LocationSettings()
+    assert "set PHOTON_PIPELINES" in caplog.text
+
+
+def test_the_other_settings_are_read(tmp_path: Path) -> None:
+    settings = location_settings({"PHOTON_KEEP_RUNS_DAYS": "0.5", "PHOTON_SPARK_MASTER": "local[8]"})
+    assert (settings.keep_runs_days, settings.spark_master) == (0.5, "local[8]")
+
+
+@pytest.mark.parametrize("days", ["soon", "-1", "nan", ""])
+def test_a_bad_number_of_days_is_refused_by_name_and_value(days: str) -> None:
+    with pytest.raises(
+        EnvironmentMistake, match=f"PHOTON_KEEP_RUNS_DAYS='{days}': expected a number of days"
+    ):
+        location_settings({"PHOTON_KEEP_RUNS_DAYS": days})
+
+
+def test_an_unknown_datacenter_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path), "PHOTON_DATACENTERS": "east,nowhere"}
+    with pytest.raises(EnvironmentMistake, match=r"PHOTON_DATACENTERS='east,nowhere'.*of: east, west"):
+        location_settings(environ)
+
+
+def test_a_bad_pipeline_file_is_refused_with_its_problems(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nflavour: sweet\n")
+    with pytest.raises(EnvironmentMistake, match=r"(?s)PHOTON_PIPELINES=.*bad\.yaml:2: flavour"):
+        location_settings({"PHOTON_PIPELINES": str(tmp_path / "bad.yaml")})
+
+
+def test_a_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMistake, match=r"no\.yaml: cannot be read"):
+        location_settings({"PHOTON_PIPELINES": str(tmp_path / "no.yaml")})
+
+
+def test_pipelines_whose_names_dagster_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    files = [pipeline_file(tmp_path, "a-b"), pipeline_file(tmp_path, "a_b")]
+    with pytest.raises(EnvironmentMistake, match="would both be 'a_b' in Dagster"):
+        location_settings({"PHOTON_PIPELINES": ":".join(files)})
+
+
+def test_datacenters_whose_names_dagster_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMistake, match="clicks__a_b"):
+        location_settings({"PHOTON_PIPELINES": pipeline_file(tmp_path, datacenters=("a-b", "a_b"))})
+
+
+def test_names_are_made_of_what_dagster_allows() -> None:
+    assert dagster_name("search-clicks", "eu-west-1") == "search_clicks__eu_west_1"
