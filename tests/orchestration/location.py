@@ -1,0 +1,100 @@
+"""A code location over a folder of its own, ticks of its sensors, and processes that have a lock."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor_context
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from orchestration.definitions import build_defs
+from orchestration.sensors import shift_job_name, shift_sensor
+from photon.clock import ManualClock, SystemClock
+from photon.testing.traffic import Traffic
+from resources.environment import LocationSettings, Served, location_settings
+
+# Takes the lock as a shift of run argv[2] would, says so, and gives no sign of life until it is killed.
+HOLDER = """
+import sys, time
+from pathlib import Path
+from photon.clock import SystemClock
+from photon.dispatcher.lock import DatacenterLock, Lease
+lease = Lease.of_this_process(sys.argv[2], SystemClock().now_us(), 1_800_000_000)
+lock = DatacenterLock(Path(sys.argv[1]), "east", lease)
+print("holds it", flush=True)
+time.sleep(600)
+"""
+
+
+class Location:
+    """One pipeline of one or two datacenters, with logs, as a code location serves it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        datacenters: tuple[str, ...] = ("east", "west"),
+        name: str = "clicks",
+        more: str = "",
+    ) -> None:
+        self.folder = folder
+        self.traffic = Traffic(
+            1, datacenters, duration_seconds=2, start_us=SystemClock().now_us() - 3_000_000
+        )
+        self.traffic.write_all(folder)
+        self.file = self.traffic.write_pipeline(folder, name, more)
+        self.settings: LocationSettings = location_settings({"PHOTON_PIPELINES": str(self.file)})
+        self.served: Served = self.settings.served[0]
+        self.pipeline = self.served.pipeline
+        self.defs: Definitions = build_defs(self.settings)
+        self.job = shift_job_name(self.served)
+        self.clock = ManualClock(SystemClock().now_us())
+
+    def state(self, datacenter: str = "east") -> Path:
+        return self.pipeline.datacenters[datacenter].state
+
+    def tick(
+        self, instance: DagsterInstance, datacenter: str = "east", cursor: str | None = None
+    ) -> SensorExecutionData:
+        """What the sensor of a datacenter answers now; what it does to runs and processes is done."""
+        resources = self.defs.resources or {}
+        context = build_sensor_context(
+            instance, cursor, resources={"pipelines": resources["pipelines"]}, definitions=self.defs
+        )
+        return shift_sensor(self.served, datacenter, self.clock).evaluate_tick(context)
+
+    def run(
+        self,
+        instance: DagsterInstance,
+        datacenter: str = "east",
+        status: DagsterRunStatus = DagsterRunStatus.STARTED,
+    ) -> str:
+        """A run of the shift job as Dagster has it in its storage; its id."""
+        run = instance.create_run_for_job(
+            self.defs.resolve_job_def(self.job),
+            run_id=str(uuid.uuid4()),
+            status=status,
+            tags={"dagster/partition": datacenter},
+        )
+        return run.run_id
+
+    @contextlib.contextmanager
+    def holder(self, run_id: str, datacenter: str = "east") -> Iterator[subprocess.Popen[str]]:
+        """A process that has the datacenter's lock in the name of a run."""
+        command = [sys.executable, "-c", HOLDER, str(self.state(datacenter)), run_id]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "holds it\n"
+                yield process
+            finally:
+                process.kill()
+
+
+def launched(tick: SensorExecutionData) -> list[str | None]:
+    """The partitions for which a tick requests runs."""
+    return [request.partition_key for request in tick.run_requests or []]

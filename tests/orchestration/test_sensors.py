@@ -1,0 +1,197 @@
+"""A datacenter's sensor on a real instance, real state folders and real processes that have the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+
+from assets.logs import OBSERVED_EVERY_SECONDS
+from orchestration.sensors import TICK_SECONDS, WHY_TAG
+from orchestration.shift_decision import START_PATIENCE_SECONDS
+from photon.dispatcher.lock import DatacenterLock, Lease
+from photon.growth import growth_of
+from tests.orchestration.location import Location, launched
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return Location(tmp_path)
+
+
+def status(instance: DagsterInstance, run_id: str) -> DagsterRunStatus:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.status
+
+
+def last_message(instance: DagsterInstance, run_id: str) -> str:
+    return instance.all_logs(run_id)[-1].message
+
+
+def test_a_datacenter_with_logs_and_nobody_to_join_them_gets_a_run_that_says_why(
+    location: Location, instance: DagsterInstance
+) -> None:
+    tick = location.tick(instance)
+    assert launched(tick) == ["east"]
+    assert tick.run_requests is not None
+    assert tick.run_requests[0].tags[WHY_TAG] == "this datacenter was never run"
+
+
+def test_a_run_that_was_requested_is_not_requested_again(
+    location: Location, instance: DagsterInstance
+) -> None:
+    location.run(instance, status=DagsterRunStatus.STARTING)
+    tick = location.tick(instance)
+    assert launched(tick) == []
+    assert tick.skip_message is not None
+    assert "starting" in tick.skip_message
+
+
+def test_a_run_of_another_datacenter_is_not_in_the_way(location: Location, instance: DagsterInstance) -> None:
+    location.run(instance, "west")
+    assert launched(location.tick(instance)) == ["east"]
+
+
+def test_a_run_that_was_launched_from_the_asset_graph_counts(
+    location: Location, instance: DagsterInstance
+) -> None:
+    asset_job = location.defs.resolve_implicit_global_asset_job_def()
+    key = AssetKey(["clicks", "joined_events"])
+    instance.create_run_for_job(
+        asset_job.get_subset(asset_selection={key}),
+        asset_selection=frozenset({key}),
+        status=DagsterRunStatus.STARTED,
+        tags={"dagster/partition": "east"},
+    )
+    assert launched(location.tick(instance)) == []
+
+
+def test_a_shift_at_work_is_left_alone(location: Location, instance: DagsterInstance) -> None:
+    run_id = location.run(instance)
+    with location.holder(run_id) as process:
+        tick = location.tick(instance)
+        assert (launched(tick), process.poll()) == ([], None)
+    assert status(instance, run_id) is DagsterRunStatus.STARTED
+
+
+def test_a_killed_shift_is_marked_failed_and_replaced_in_one_tick(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance)
+    with location.holder(run_id) as process:
+        process.kill()
+        process.wait()
+        assert launched(location.tick(instance)) == ["east"]
+    assert status(instance, run_id) is DagsterRunStatus.FAILURE
+    assert f"the process {process.pid} of this shift is gone" in last_message(instance, run_id)
+
+
+def test_a_hung_shift_is_killed_marked_failed_and_replaced_in_one_tick(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance)
+    with location.holder(run_id) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        location.clock.advance(location.pipeline.shift.lease.total_seconds() + TICK_SECONDS)
+        assert launched(location.tick(instance)) == ["east"]
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    assert status(instance, run_id) is DagsterRunStatus.FAILURE
+    assert "no sign of life" in last_message(instance, run_id)
+
+
+def test_a_hung_process_of_no_run_of_ours_is_left_alone(
+    location: Location, instance: DagsterInstance
+) -> None:
+    with location.holder("a run of another Dagster") as process:
+        location.clock.advance(3600)
+        tick = location.tick(instance)
+        assert (launched(tick), process.poll()) == ([], None)
+        assert tick.skip_message is not None
+        assert f"process {process.pid}" in tick.skip_message
+
+
+def test_a_process_that_got_the_number_of_a_dead_one_is_not_killed(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance)
+    with location.holder(run_id) as process:
+        lock = location.state() / "lock"
+        begun = json.loads(lock.read_text())
+        lock.write_text(json.dumps({**begun, "began_us": begun["began_us"] - 86_400_000_000}))
+        location.clock.advance(3600)
+        location.tick(instance)
+        assert process.poll() is None
+
+
+def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance, status=DagsterRunStatus.STARTING)
+    location.clock.advance(START_PATIENCE_SECONDS + TICK_SECONDS)
+    assert launched(location.tick(instance)) == ["east"]
+    assert status(instance, run_id) is DagsterRunStatus.FAILURE
+
+
+def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance, status=DagsterRunStatus.CANCELING)
+    location.clock.advance(START_PATIENCE_SECONDS + TICK_SECONDS)
+    location.tick(instance)
+    assert status(instance, run_id) is DagsterRunStatus.CANCELED
+
+
+def test_runs_that_fail_at_once_are_followed_at_growing_distance(
+    location: Location, instance: DagsterInstance
+) -> None:
+    for _ in range(3):
+        run = instance.get_run_by_id(location.run(instance, status=DagsterRunStatus.STARTING))
+        assert run is not None
+        instance.report_run_failed(run)
+    assert launched(location.tick(instance)) == []
+    location.clock.advance(60)
+    assert launched(location.tick(instance)) == ["east"]
+
+
+def test_a_datacenter_that_was_left_idle_rests_until_its_logs_grow(
+    location: Location, instance: DagsterInstance
+) -> None:
+    now_us = location.clock.now_us()
+    lock = DatacenterLock(location.state(), "east", Lease.of_this_process("", now_us, None))
+    lock.release(now_us, growth_of(location.pipeline, "east", now_us).signature)
+    assert launched(location.tick(instance)) == []
+    location.clock.advance(1)
+    log = next((location.folder / "logs" / "east" / "queries").rglob("*.jsonl"))
+    log.write_text(log.read_text() + "{}\n")
+    assert launched(location.tick(instance)) == ["east"]
+
+
+def test_logs_are_observed_when_they_change_and_no_shift_runs(
+    location: Location, instance: DagsterInstance
+) -> None:
+    first = location.tick(instance)
+    observed = [(event.asset_key.path[-1], event.partition) for event in first.asset_events]
+    assert observed == [("primary_log", "east"), ("foreign_log", "east")]
+    location.clock.advance(OBSERVED_EVERY_SECONDS)
+    again = location.tick(instance, cursor=first.cursor)
+    assert (again.asset_events, again.cursor) == ([], first.cursor)
+    log = next((location.folder / "logs" / "east" / "clicks").rglob("*.jsonl"))
+    log.write_text(log.read_text() + "{}\n")
+    assert len(location.tick(instance, cursor=first.cursor).asset_events) == 2
+
+
+def test_a_shift_observes_its_own_logs(location: Location, instance: DagsterInstance) -> None:
+    with location.holder(location.run(instance)):
+        assert location.tick(instance).asset_events == []
