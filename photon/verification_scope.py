@@ -5,11 +5,13 @@ Reads states, tables' logs and the registry's register; no log file and no row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from photon.dispatcher.window import Window, read_window
 from photon.logs.files import Side
@@ -22,14 +24,23 @@ from photon.registry.open import open_register
 from photon.registry.register import EpochRecord
 from photon.verification import EpochStanding
 
+# More are left to Delta's own reader, which does not hold them in one plan.
+MOST_FILES_NAMED = 5_000
+# Spark takes a path with one of these for a pattern.
+GLOB_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
+
 
 @dataclass(frozen=True)
 class TableAt:
-    """One Delta table at one version."""
+    """One Delta table at one version, with the Parquet files that are all of it.
+
+    `files` is None where only a Delta reader knows the rows, or the files are too many to be named.
+    """
 
     folder: Path
     version: int
     schema: pa.Schema
+    files: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,7 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
             table = OutputTable(place.lake, name)
             if table.exists():
                 handle = handles[datacenter, name] = table.load()
-                schema = pa.schema(handle.schema().to_arrow())
-                tables[datacenter, name] = TableAt(table.folder, handle.version(), schema)
+                tables[datacenter, name] = _at_its_version(table.folder, handle)
     epochs = open_register(address).read().epochs
 
     def standing(epoch: str, record: EpochRecord) -> EpochStanding:
@@ -106,3 +116,13 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
 
     standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
     return Scope(pipeline, tuple(selected), address, windows, tables, standings)
+
+
+def _at_its_version(folder: Path, handle: DeltaTable) -> TableAt:
+    schema = pa.schema(handle.schema().to_arrow())
+    # Reader version 1: neither deletion vectors nor mapped column names.
+    plain = handle.protocol().min_reader_version == 1 and not GLOB_CHARACTERS.search(str(folder))
+    files = tuple(handle.file_uris()) if plain else None
+    if files is not None and len(files) > MOST_FILES_NAMED:
+        files = None
+    return TableAt(folder, handle.version(), schema, files)
