@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from photon.fetch import spark_jars_dir
@@ -89,3 +90,5 @@ def stop_session(session: SparkSession, patience_seconds: float = 30.0) -> None:
         if process is not None:
             process.stdin.close()
             process.wait(timeout=patience_seconds)
+    # PySpark would go on with the JVM that is gone; so the next session of this process gets one of its own.
+    SparkContext._gateway = SparkContext._jvm = None
