@@ -10,13 +10,15 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites check test test-fast example bench lock clean
+.PHONY: help setup prerequisites check test test-fast demo dev example bench lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       every test"
 	@echo "make test-fast  the tests without Spark and servers"
+	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification"
+	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
 	@echo "make bench      measure the live delay"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
@@ -61,6 +63,13 @@ test: test-fast
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow"
 
+demo: setup
+	$(BIN)/photon demo
+
+# Goes on with what the demo left, its history in Dagster's UI included.
+dev: setup
+	$(BIN)/photon demo --stay
+
 example: setup
 	$(BIN)/python examples/make_logs.py examples/search_clicks
 	$(BIN)/photon join examples/search_clicks/pipeline.yaml --complete --json
@@ -79,5 +88,5 @@ lock:
 
 clean:
 	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf spark-warehouse metastore_db derby.log examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
+	rm -rf spark-warehouse metastore_db derby.log demo examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,14 +32,16 @@ SUPERVISOR = "supervisor"
 class ProcessTree:
     """A context manager: whatever was started in it has ended when it is left.
 
-    `shifts`: state folders of the datacenters whose shifts are asked to stop before all else.
+    `shifts`: state folders of the datacenters whose shifts are asked to stop before all else. `keep_open`:
+    file descriptors, such as locks, that stay open until the last process has ended.
     """
 
-    def __init__(self, shifts: Iterable[Path] = ()) -> None:
+    def __init__(self, shifts: Iterable[Path] = (), keep_open: Iterable[int] = ()) -> None:
         self._supervisor = subprocess.Popen(
             [sys.executable, "-m", "photon.demo.supervisor", *map(str, shifts)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            pass_fds=tuple(keep_open),
             start_new_session=True,  # out of reach of the terminal's Ctrl-C
         )
         assert self._supervisor.stdin is not None

@@ -30,12 +30,17 @@ class Generator:
     """A generator at work."""
 
     process: multiprocessing.process.BaseProcess
+    is_calm: Event
     should_stop: Event
     results: Connection
 
     def lives(self) -> bool:
         """Whether it still writes, or has ended in order."""
         return self.process.exitcode in (None, 0)
+
+    def calm(self) -> None:
+        """Have it log no more clicks, only queries: what was clicked before can still be joined."""
+        self.is_calm.set()
 
     def stop(self) -> LiveRun:
         """Stop it, with every line written whole; what it has written. GeneratorFailed if it can't say."""
@@ -53,16 +58,16 @@ class Generator:
 def generating(traffic: Traffic, folder: Path) -> Iterator[Generator]:
     """A process that logs the traffic below `folder`; stopped at the end, and when this process is gone."""
     spawn = multiprocessing.get_context("spawn")
-    should_stop = spawn.Event()
+    is_calm, should_stop = spawn.Event(), spawn.Event()
     receiver, sender = spawn.Pipe(duplex=False)
     process = spawn.Process(
-        target=_generate, args=(traffic, folder, should_stop, sender, os.getpid()), daemon=True
+        target=_generate, args=(traffic, folder, is_calm, should_stop, sender, os.getpid()), daemon=True
     )
     with _deaf_to_interrupts():
         process.start()
     sender.close()  # this process's copy: else the end of the generator would go unnoticed
     try:
-        yield Generator(process, should_stop, receiver)
+        yield Generator(process, is_calm, should_stop, receiver)
     finally:
         should_stop.set()
         process.join(STOP_SECONDS)
@@ -72,8 +77,13 @@ def generating(traffic: Traffic, folder: Path) -> Iterator[Generator]:
         receiver.close()
 
 
-def _generate(traffic: Traffic, folder: Path, should_stop: Event, results: Connection, parent: int) -> None:
-    results.send(LiveTraffic(traffic, folder).run(lambda: should_stop.is_set() or os.getppid() != parent))
+def _generate(
+    traffic: Traffic, folder: Path, is_calm: Event, should_stop: Event, results: Connection, parent: int
+) -> None:
+    def stops() -> bool:
+        return should_stop.is_set() or os.getppid() != parent
+
+    results.send(LiveTraffic(traffic, folder).run(stops, is_calm.is_set))
     results.close()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.testing.log_writer import LogWriter
+from photon.testing.stories import Click
 from photon.testing.traffic import Traffic
 
 TICK_SECONDS = 0.01  # lines wait at most so long before they are written
@@ -39,16 +40,24 @@ class LiveTraffic:
         self._clock = clock or SystemClock()
         self._tick_seconds = tick_seconds
 
-    def run(self, should_stop: Callable[[], bool] = lambda: False) -> LiveRun:
-        """Write until the traffic ends or `should_stop`; then every file is closed."""
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False, is_calm: Callable[[], bool] = lambda: False
+    ) -> LiveRun:
+        """Write until the traffic ends or `should_stop`; then every file is closed.
+
+        While `is_calm`, no click is logged that was not logged anywhere before; queries are.
+        """
         writers = self._traffic.writers(self._folder)
         try:
-            return self._write(writers, should_stop)
+            return self._write(writers, should_stop, is_calm)
         finally:
             for writer in (writer for pair in writers for writer in pair):
                 writer.close()
 
-    def _write(self, writers: list[tuple[LogWriter, LogWriter]], should_stop: Callable[[], bool]) -> LiveRun:
+    def _write(
+        self, writers: list[tuple[LogWriter, LogWriter]], should_stop: Callable[[], bool],
+        is_calm: Callable[[], bool],
+    ) -> LiveRun:  # fmt: skip
         start_us = now_us = self._clock.now_us()
         copies: dict[int, tuple[bytes, int]] = {}  # by line: its bytes, and how many got it already
         lines = bytes_ = most_behind_us = 0
@@ -61,6 +70,8 @@ class LiveTraffic:
                 self._clock.sleep(self._tick_seconds)
                 now_us = self._clock.now_us()
             data, given = copies.pop(delivery.serial, (b"", 0))
+            if not given and isinstance(delivery.line.event, Click) and is_calm():
+                continue
             if not given:
                 data = self._traffic.render_line(delivery.line, start_us, self._clock.now_us())
             if given + 1 < len(self._traffic.datacenters):

@@ -256,6 +256,19 @@ def test_live_traffic_leaves_whole_lines_when_it_is_stopped(tmp_path: Path) -> N
     assert all(path.read_bytes().endswith(b"\n") for path in files)
 
 
+def test_calm_traffic_logs_no_new_click_but_the_queries_of_those_it_has_logged(tmp_path: Path) -> None:
+    clock = ManualClock(0)
+    traffic = small(ills={"query_minutes_late": 3}, late_seconds=5.0)
+    LiveTraffic(traffic, tmp_path, clock).run(is_calm=lambda: clock.now_us() > 8 * MICROSECONDS)
+    for name in traffic.datacenters:
+        clicks, _ = read_side(tmp_path / "logs" / name / "clicks", "jsonl", "click_id")
+        queries, _ = read_side(tmp_path / "logs" / name / "queries", "jsonl", "query_id")
+        assert clicks
+        assert max(int(click["logged_at"]) for click in clicks) <= 8.1 * MICROSECONDS
+        assert {click["query_id"] for click in clicks} <= {query["query_id"] for query in queries}
+        assert max(int(query["logged_at"]) for query in queries) > 15 * MICROSECONDS
+
+
 def test_copies_in_live_traffic_are_the_same_bytes(tmp_path: Path) -> None:
     LiveTraffic(small(ills={"copies_apart": 3}), tmp_path, ManualClock(0)).run()
     east, west = (sorted(read_lines(tmp_path / "logs" / name)) for name in ("east", "west"))

@@ -1,0 +1,290 @@
+"""A demo's decisions: when a phase is over, what is shown, what is told at the end, what is touched."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.demo import scenario
+from photon.demo.dagster_stack import HOST, stack_in
+from photon.demo.folder import FolderRefused, held_folder
+from photon.demo.plot import draw, percentiles_over_time, rows_per_second
+from photon.demo.scenario import Facts, Kill, phases
+from photon.demo.summary import Course, Summary
+from photon.demo.verdict import Verdict, verdict_of
+from photon.demo.view import rows_of, words
+from photon.demo.watch import recent_p90_seconds
+from photon.pipeline import load_pipeline
+from photon.status import DatacenterStatus, LogStatus
+from photon.testing.latency import SeenRow, Window
+from photon.verification_table import StoredReport
+
+READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
+UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)
+KILL = Kill("west", process=4711, at_us=60_000_000, gone_us=60_100_000)
+
+
+def standing(**changes: object) -> DatacenterStatus:
+    """A datacenter that has read everything and runs."""
+    values: dict[str, object] = {
+        "running_process": 12, "running_run": "0123456789ab", "last_sign_of_life_us": 0, "epoch": "e",
+        "batch": 7, "counts": {"joined": 1_234, "joined_elsewhere": 99, "unjoinable": 2, "dead_letters": 3},
+        "waiting": {}, "to_take_up_again": 0, "watermark_us": 0, "watermark_lag_seconds": 0.52,
+        "primary": READ, "foreign": READ, "problems": [],
+    }  # fmt: skip
+    return DatacenterStatus(**(values | changes))  # type: ignore[arg-type]
+
+
+def facts(seconds: float = 0.0, newest_row_us: dict[str, int] | None = None, **more: object) -> Facts:
+    values: dict[str, object] = {"datacenters": {"east": standing(), "west": standing()}}
+    return Facts(
+        now_us=round(seconds * MICROSECONDS), began_us=0, newest_row_us=newest_row_us or {},
+        **(values | more),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def row(click: int, datacenter: str, written_s: float, readable_s: float) -> SeenRow:
+    times = (round(written_s * MICROSECONDS), round(readable_s * MICROSECONDS))
+    return SeenRow(f"c{click}", (datacenter, "e", 1, f"1:{click}"), *times)
+
+
+def a_course() -> Course:
+    """Both join from 0 to 60 s, west is gone until 80 s, and the clicks cease at 95 s; 0.5 s to each row."""
+    rows = [row(n, "east", n / 2, n / 2 + 0.5) for n in range(190)]
+    rows += [row(1_000 + n, "west", n / 2, n / 2 + 0.5) for n in range(190) if not 59 <= n / 2 < 79.5]
+    rows.append(row(5_000, "east", 70, 75))  # one that took long while west was gone
+    spans = {
+        "dagster": Window(-30_000_000, -20_000_000), "start": Window(-20_000_000, 0),
+        "join": Window(0, 60_000_000), "kill": Window(60_000_000, 80_100_000),
+        "return": Window(80_100_000, 95_100_000),
+    }  # fmt: skip
+    return Course(tuple(rows), spans, KILL)
+
+
+# -- phases
+
+
+def test_the_demo_begins_when_every_datacenter_has_joined_something() -> None:
+    assert not scenario.all_have_rows(facts(newest_row_us={"east": 5}))
+    assert scenario.all_have_rows(facts(newest_row_us={"east": 5, "west": 6}))
+
+
+def test_rows_of_the_killed_shift_do_not_count_as_a_return() -> None:
+    assert not scenario.has_returned(facts(newest_row_us={"west": KILL.gone_us}, kill=KILL))
+    assert scenario.has_returned(facts(newest_row_us={"west": KILL.gone_us + 1}, kill=KILL))
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        standing(running_process=None, primary=UNREAD),
+        standing(running_process=None, foreign=UNREAD),
+        standing(running_process=None, waiting={"primary": 1}),
+        standing(running_process=None, to_take_up_again=1),
+        standing(running_process=12),
+    ],
+)
+def test_a_demo_is_not_idle_while_something_is_left_or_a_shift_runs(busy: DatacenterStatus) -> None:
+    idle = standing(running_process=None)
+    assert scenario.all_have_left(facts(datacenters={"east": idle, "west": idle}))
+    assert not scenario.all_have_left(facts(datacenters={"east": idle, "west": busy}))
+
+
+def test_every_phase_is_bounded_and_the_join_lasts_as_long_as_asked() -> None:
+    listed = phases(42)
+    assert all(0 < phase.at_most_seconds <= 120 for phase in listed)
+    (join,) = (phase for phase in listed if phase.name == "join")
+    assert [join.is_over(facts(seconds)) for seconds in (41.9, 42.0)] == [False, True]
+
+
+def test_no_late_query_comes_after_the_traffic_has_stopped() -> None:
+    assert scenario.CALM_SECONDS > 2 * scenario.LATE_SECONDS  # late: once to twice as long
+
+
+def test_the_pipeline_file_of_a_demo_is_accepted(tmp_path: Path) -> None:
+    traffic = scenario.traffic(1, 60)
+    pipeline = load_pipeline(traffic.write_pipeline(tmp_path, scenario.PIPELINE, scenario.SETTINGS))
+    assert tuple(pipeline.datacenters) == scenario.DATACENTERS
+    assert scenario.VICTIM in pipeline.datacenters
+
+
+# -- what is shown
+
+
+def test_a_row_says_who_runs_a_datacenter_and_how_far_it_is() -> None:
+    (shown, _) = rows_of(facts(1), {"east": 0.31})
+    assert shown.as_line() == (
+        "east: run 01234567, process 12, batch 7, 1,234 joined, 99 elsewhere, 0 waiting, 2 unjoinable, "
+        "3 dead letters, lag 0.5 s, p90 0.3 s: waits for logs to grow"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "kill", "newest_row_us", "expected"),
+    [
+        (standing(foreign=UNREAD), None, 1, "joins"),
+        (standing(running_process=None, batch=0), None, 0, "waits for its first shift"),
+        (standing(running_process=None), None, 1, "nothing to do: no shift"),
+        (standing(running_process=None, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
+        (standing(running_process=None), KILL, KILL.gone_us, "killed; its next shift has to come"),
+        (standing(foreign=UNREAD), KILL, 1, "a new shift takes up what the killed one left"),
+        (standing(foreign=UNREAD), KILL, KILL.gone_us + 1, "joins"),
+        (standing(last_sign_of_life_us=-9 * MICROSECONDS), None, 1, "no sign of life for 9 s"),
+    ],
+)
+def test_words_say_what_a_datacenter_is_about(
+    seen: DatacenterStatus, kill: Kill | None, newest_row_us: int, expected: str
+) -> None:
+    assert words("west", seen, kill, 0, newest_row_us) == expected
+
+
+def test_the_shown_p90_is_of_one_datacenters_last_seconds() -> None:
+    rows = [row(1, "east", 0, 9), row(2, "west", 99, 104), row(3, "east", 100, 101), row(4, "east", 100, 103)]
+    assert recent_p90_seconds(rows, "east", 105 * MICROSECONDS) == 3.0
+
+
+# -- what is told
+
+
+def test_latency_is_told_apart_by_whether_both_datacenters_were_there() -> None:
+    course = a_course()
+    assert course.undisturbed == Window(10 * MICROSECONDS, KILL.at_us)
+    assert course.latency(course.undisturbed).p99_seconds == 0.5
+    assert course.latency(course.without).most_seconds == 5.0
+
+
+def test_a_killed_datacenter_has_returned_with_its_next_row() -> None:
+    assert a_course().without.seconds == 20.0
+
+
+def test_shares_say_that_the_other_datacenter_carried_on() -> None:
+    shares = a_course().shares()
+    assert shares["without"] == {"east": 41}
+    assert shares["before"]["west"] > 0
+    assert shares["after"]["west"] > 0
+
+
+def test_the_summary_has_the_equation_and_what_matters_in_text_and_json() -> None:
+    equations = {
+        name: {"foreign": 400, "joined": joined, "joined_elsewhere": 400 - joined, "missing": 0}
+        for name, joined in (("east", 250), ("west", 150))
+    }
+    summary = Summary(Verdict(True, equations, duplicate_rows=0), a_course(), "http://ui", "plot.png", "demo")
+    told = json.loads(json.dumps(summary.as_dict(), allow_nan=False))
+    assert (told["joined"], told["duplicate_rows"], told["missing"], told["holds"]) == (400, 0, 0, True)
+    assert (told["recovery_seconds"], told["total_seconds"]) == (20.0, 125.1)
+    assert "= joined                     250         150" in summary.text()
+    assert "VERIFIED" in summary.text()
+
+
+def test_a_broken_promise_is_said_with_what_to_do() -> None:
+    verdict = Verdict(False, {"east": {"foreign": 1, "joined": 0, "missing": 1}}, 0, ("missing: read again",))
+    text = Summary(verdict, a_course(), "http://ui", "plot.png", "demo").text()
+    assert "PROMISES ARE BROKEN" in text
+    assert "missing: read again" in text
+    assert "VERIFIED" not in text
+
+
+def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
+    broken = {
+        "kind": "duplicate_rows",
+        "count": 2,
+        "says": "ids with two rows",
+        "what_to_do": "wait",
+    }
+    equation = {"foreign": 5, "joined": 5, "missing": 0}
+    sound = StoredReport(0, "run", equation, 5, 0, True, 1.0, {"violations": []})
+    unsound = StoredReport(0, "run", equation, 7, 2, False, 1.0, {"violations": [broken]})
+    assert verdict_of({"east": sound, "west": sound}).holds
+    verdict = verdict_of({"east": sound, "west": unsound})
+    assert (verdict.holds, verdict.joined, verdict.duplicate_rows) == (False, 10, 2)
+    assert verdict.remedies == ("west: 2 ids with two rows. What to do: wait",)
+
+
+def test_an_equation_that_does_not_add_up_is_no_proof() -> None:
+    stored = StoredReport(
+        0, "run", {"foreign": 6, "joined": 5, "missing": 0}, 5, 0, True, 1.0, {"violations": []}
+    )
+    assert not verdict_of({"east": stored}).holds
+
+
+# -- the plot
+
+
+def test_the_plot_has_percentiles_and_rates_of_every_two_seconds() -> None:
+    rows = [row(n, "east", n / 4, n / 4 + 1) for n in range(16)]
+    window = Window(MICROSECONDS, 5 * MICROSECONDS)
+    assert percentiles_over_time(rows, window) == [(1.0, [1.0] * 3), (3.0, [1.0] * 3)]
+    assert rows_per_second(rows, window) == {"east": [4.0, 4.0]}
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    draw(a_course(), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+# -- the folder
+
+
+def test_somebody_elses_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FolderRefused, match="was not made by photon demo"), held_folder(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_in_which_a_demo_runs_is_refused(tmp_path: Path) -> None:
+    with (
+        held_folder(tmp_path / "demo"),
+        pytest.raises(FolderRefused, match="another demo runs"),
+        held_folder(tmp_path / "demo"),
+    ):
+        pass
+
+
+def test_a_demo_empties_its_own_folder_and_knows_it_again(tmp_path: Path) -> None:
+    with held_folder(tmp_path / "demo") as folder:
+        (folder.path / "lake").mkdir()
+        folder.pipeline.write_text("name: demo")
+    with held_folder(tmp_path / "demo") as folder:
+        assert folder.is_begun
+        folder.empty()
+        assert not folder.is_begun
+    with held_folder(tmp_path / "demo"):
+        pass
+
+
+def test_logs_of_earlier_traffic_make_room_for_new_ones_of_the_same_name(tmp_path: Path) -> None:
+    with held_folder(tmp_path / "demo") as folder:
+        clicks = folder.path / "logs" / "east" / "clicks"
+        clicks.mkdir(parents=True)
+        for text in ("first", "second"):
+            (clicks / "clicks-1.jsonl").write_text(text)
+            folder.set_logs_aside()
+        found = {path.parent.name: path.read_text() for path in clicks.rglob("*.jsonl")}
+    assert found == {"earlier-000": "first", "earlier-001": "second"}
+
+
+# -- Dagster's processes
+
+
+def test_a_taken_port_is_left_to_its_owner(tmp_path: Path) -> None:
+    with held_folder(tmp_path / "demo") as folder, socket.socket() as owner:
+        owner.bind((HOST, 0))
+        owner.listen()
+        taken = owner.getsockname()[1]
+        assert stack_in(folder, taken).ui_port != taken
+
+
+def test_dagsters_processes_share_one_code_server_and_one_home(tmp_path: Path) -> None:
+    with held_folder(tmp_path / "demo") as folder:
+        stack = stack_in(folder, 3000)
+        stack.prepare()
+        orders = (stack.code_server(), stack.daemon(), stack.webserver())
+    assert {order.environment["DAGSTER_HOME"] for order in orders} == {str(folder.dagster_home)}
+    assert str(stack.code_port) in (folder.path / "workspace.yaml").read_text()
+    assert [order.ends_first for order in orders] == [False, True, False]
