@@ -1,0 +1,71 @@
+"""infra/dagster.yaml: Dagster reads it, and it makes the instance that its comments speak of."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.run_coordinator import DefaultRunCoordinator
+from dagster._core.scheduler.instigation import TickStatus
+
+SETTINGS = Path(__file__).parents[2] / "infra" / "dagster.yaml"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
+    return tmp_path
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[DagsterInstance]:
+    with DagsterInstance.from_config(str(home)) as opened:
+        yield opened
+
+
+def test_the_instance_opens_without_a_warning(home: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with DagsterInstance.from_config(str(home)) as opened:
+            opened.get_runs(limit=1)
+
+
+def test_everything_is_stored_below_the_home(instance: DagsterInstance, home: Path) -> None:
+    instance.run_storage.get_runs(limit=1)
+    instance.event_log_storage.get_logs_for_run("none")
+    instance.schedule_storage.all_instigator_state()
+    stored = {path.relative_to(home).as_posix() for path in home.rglob("*.db")}
+    assert stored == {"event_log.db", "history/runs.db", "schedules/schedules.db"}
+    assert instance.compute_log_manager.get_log_metadata(["a"]).stdout_location.startswith(str(home))
+
+
+def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
+    assert isinstance(instance.run_coordinator, DefaultRunCoordinator)
+
+
+def test_only_daemons_that_have_something_to_do_run(instance: DagsterInstance) -> None:
+    assert set(instance.get_required_daemon_types()) == {"SENSOR", "SCHEDULER", "BACKFILL", "MONITORING"}
+
+
+def test_a_run_that_never_starts_or_never_ends_is_given_up(instance: DagsterInstance) -> None:
+    assert instance.run_monitoring_enabled
+    assert 0 < instance.run_monitoring_start_timeout_seconds <= 300
+    assert 0 < instance.run_monitoring_cancel_timeout_seconds <= 300
+    assert instance.run_monitoring_max_runtime_seconds == 0  # a shift may be long
+
+
+def test_no_tick_is_kept_for_ever(instance: DagsterInstance) -> None:
+    for kind in (InstigatorType.SENSOR, InstigatorType.SCHEDULE):
+        days = instance.get_tick_retention_settings(kind)
+        assert all(days[status] > 0 for status in TickStatus), kind
+
+
+def test_nothing_is_told_to_others(instance: DagsterInstance) -> None:
+    assert not instance.telemetry_enabled
+    assert not instance.nux_enabled
