@@ -58,7 +58,7 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
             runner.warm_up()
             reporter = Reporter(context, key, served, pipeline)
             watching = Watching(drain.asked, reporter.on_batch, reporter.on_wait)
-            terms = _terms(context.run_id, pipeline)
+            terms = _terms(context.run.run_id, pipeline)
             try:
                 result = run_shift(
                     pipeline,

@@ -1,0 +1,141 @@
+"""What the code location serves: compared with definitions.json, so that no change of it goes unseen.
+
+Where a change is meant, renew the file and look at its diff:
+
+    .venv/bin/python -m tests.orchestration.test_definitions
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import Definitions
+
+from orchestration.definitions import build_defs
+from photon.testing.traffic import Traffic
+from resources.environment import LocationSettings, location_settings
+
+SNAPSHOT = Path(__file__).with_name("definitions.json")
+PROJECT = Path(__file__).parents[2]
+
+
+def served(folder: Path, **more: str) -> LocationSettings:
+    """The settings of a location that serves a pipeline of two datacenters."""
+    file = Traffic(1).write_pipeline(folder, "search-clicks")
+    return location_settings({"PHOTON_PIPELINES": str(file), **more})
+
+
+def snapshot(defs: Definitions) -> dict[str, Any]:
+    """What matters of definitions to those who use them."""
+    repository = defs.get_repository_def()
+    graph = repository.asset_graph
+    return {
+        "assets": {
+            node.key.to_user_string(): {
+                "description": node.description,
+                "group": node.group_name,
+                "external": node.is_external,
+                "partitions": list(node.partitions_def.get_partition_keys()) if node.partitions_def else None,
+                "parents": sorted(key.to_user_string() for key in node.parent_keys),
+                "kinds": sorted(node.kinds or ()),
+                "checks": sorted(check.name for check in node.check_keys),
+            }
+            for node in graph.asset_nodes
+        },
+        "jobs": {
+            job.name: {"description": job.description, "executor": job.executor_def.name}
+            for job in repository.get_all_jobs()
+        },
+        "sensors": {
+            sensor.name: {
+                "description": sensor.description,
+                "seconds": sensor.minimum_interval_seconds,
+                "status": sensor.default_status.value,
+                "jobs": sorted(target.job_name for target in sensor.targets),
+            }
+            for sensor in repository.sensor_defs
+        },
+        "schedules": {
+            schedule.name: {
+                "description": schedule.description,
+                "cron": schedule.cron_schedule,
+                "timezone": schedule.execution_timezone,
+                "status": schedule.default_status.value,
+                "job": schedule.job_name,
+            }
+            for schedule in repository.schedule_defs
+        },
+        "resources": sorted(defs.resources or ()),
+    }
+
+
+def as_text(defs: Definitions) -> str:
+    """The snapshot as it is stored."""
+    return json.dumps(snapshot(defs), indent=2, sort_keys=True) + "\n"
+
+
+def test_the_definitions_are_those_of_the_snapshot(tmp_path: Path) -> None:
+    found = as_text(build_defs(served(tmp_path)))
+    expected = SNAPSHOT.read_text()
+    difference = difflib.unified_diff(
+        expected.splitlines(), found.splitlines(), "stored", "found", lineterm=""
+    )
+    assert found == expected, "\n".join(
+        ["definitions.json differs (see this file's docstring):", *difference]
+    )
+
+
+def test_the_same_settings_make_the_same_definitions(tmp_path: Path) -> None:
+    settings = served(tmp_path)
+    assert as_text(build_defs(settings)) == as_text(build_defs(settings))
+
+
+def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
+    found = snapshot(build_defs(served(tmp_path, PHOTON_DATACENTERS="west")))
+    assert list(found["sensors"]) == ["search_clicks__west"]
+    assert found["assets"]["search_clicks/joined_events"]["partitions"] == ["west"]
+
+
+def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
+    files = [Traffic(1).write_pipeline(tmp_path / name, name) for name in ("clicks", "views")]
+    settings = location_settings({"PHOTON_PIPELINES": ":".join(map(str, files))})
+    found = snapshot(build_defs(settings))
+    assert {"clicks/joined_events", "views/joined_events"} <= set(found["assets"])
+    assert sorted(found["sensors"]) == ["clicks__east", "clicks__west", "views__east", "views__west"]
+
+
+def test_a_location_may_serve_nothing() -> None:
+    assert snapshot(build_defs(LocationSettings()))["sensors"] == {}
+
+
+def location_process(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, whose environment names a pipeline."""
+    file = Traffic(1).write_pipeline(folder)
+    environ = {**os.environ, "PHOTON_PIPELINES": str(file), "DAGSTER_HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, env=environ, cwd=PROJECT, check=False)
+
+
+def test_loading_the_location_warns_of_nothing(tmp_path: Path) -> None:
+    load = "from orchestration.definitions import defs; defs.get_repository_def()"
+    done = location_process(tmp_path, sys.executable, "-W", "error", "-c", load)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_dagster_finds_nothing_wrong_with_the_definitions(tmp_path: Path) -> None:
+    done = location_process(tmp_path, str(Path(sys.executable).with_name("dg")), "check", "defs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All definitions loaded successfully" in done.stdout
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        SNAPSHOT.write_text(as_text(build_defs(served(Path(temporary)))))

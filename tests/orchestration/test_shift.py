@@ -1,0 +1,136 @@
+"""A shift as the asset `joined_events`, in this process, on Spark and a registry of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
+
+from photon.dispatcher.lock import standing_of
+from photon.dispatcher.state import StateUnavailable
+from photon.growth import growth_of
+from photon.registry.open import close_registries
+from photon.shift_report import totals_of
+from tests.orchestration.location import Location
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.slow,
+    # A deprecated call of ours shows only when it is made.
+    pytest.mark.filterwarnings("error::DeprecationWarning"),
+]
+
+SETTINGS = """
+shift: {idle: 2s, report: 1s}
+retry: {unjoinable_after: 2s, max_delay: 1s, min_attempts: 2, allowed_lateness: 1s}
+tailing: {idle_after: 1s}
+home: {takeover_delay: 0s}
+"""
+JOINED = AssetKey(["clicks", "joined_events"])
+PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Iterator[Location]:
+    yield Location(tmp_path, more=SETTINGS)
+    close_registries()
+
+
+def shift(location: Location, instance: DagsterInstance) -> ExecuteInProcessResult:
+    job = location.defs.resolve_job_def(location.job)
+    return job.execute_in_process(instance=instance, partition_key="east", raise_on_error=False)
+
+
+def reports(instance: DagsterInstance) -> list[dict[str, Any]]:
+    """The metadata of all materializations, the latest first."""
+    found = instance.fetch_materializations(AssetRecordsFilter(JOINED, asset_partitions=["east"]), limit=100)
+    metadata = [record.asset_materialization for record in found.records]
+    return [{name: value.value for name, value in each.metadata.items()} for each in metadata if each]
+
+
+def joined(state: Path) -> int:
+    """The rows of a datacenter, as its state counts them; none before there is one."""
+    try:
+        return totals_of(state).counts.of("joined")
+    except (StateUnavailable, sqlite3.OperationalError):
+        return 0
+
+
+def test_a_shift_joins_what_there_is_tells_of_it_and_leaves_when_idle(
+    location: Location, instance: DagsterInstance
+) -> None:
+    result = shift(location, instance)
+    assert result.success
+    expected = location.traffic.expected()
+    last = reports(instance)[0]
+    assert (last["foreign"], last["joined"], last["pending"]) == (expected.foreign, expected.joined_total, 0)
+    assert (last["backlog_bytes"], last["ended"]) == (0, "idle")
+    assert sum(report["joined_since_last_report"] for report in reports(instance)) == last["joined"]
+    assert any("latency_p50_seconds" in report for report in reports(instance))
+    observed = [event.asset_observation_data.asset_observation.asset_key.path[-1]
+                for event in result.get_asset_observation_events()]  # fmt: skip
+    assert observed[:2] == ["primary_log", "foreign_log"]
+    now_us = location.clock.now_us()
+    lease = standing_of(location.state()).lease
+    assert lease is not None
+    assert lease.run == result.run_id
+    assert lease.idle_seen == growth_of(location.pipeline, "east", now_us).signature
+
+
+def test_a_run_that_is_terminated_drains_and_ends_as_canceled(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    location = Location(tmp_path, more=SETTINGS.replace("idle: 2s", "idle: 10m"))
+    state = location.state()
+
+    def terminate() -> None:
+        """As the button in the UI: the run is to be canceled, and its process is interrupted."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not joined(state) and time.monotonic() < deadline:
+            time.sleep(0.1)  # the shift runs by the machine's clock
+        (run,) = instance.get_runs()
+        instance.report_run_canceling(run)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    terminator = threading.Thread(target=terminate)
+    terminator.start()
+    result = shift(location, instance)
+    terminator.join()
+    close_registries()
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.status is DagsterRunStatus.CANCELED
+    standing = standing_of(state)
+    assert standing.lease is not None
+    assert standing.lease.released_us is not None
+    assert reports(instance)[0]["ended"] == "asked"
+    assert joined(state) == location.traffic.expected().joined_total
+
+
+def test_what_a_user_can_mend_fails_the_run_with_its_message_alone(
+    location: Location, instance: DagsterInstance
+) -> None:
+    location.file.write_text(location.file.read_text() + "flavour: sweet\n")  # since the location was loaded
+    result = shift(location, instance)
+    assert not result.success
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    data = failure.step_failure_data
+    assert data.user_failure_data is not None
+    assert "flavour: unknown key" in (data.user_failure_data.description or "")
+    assert data.error is not None
+    assert data.error.cause is None
