@@ -1,0 +1,74 @@
+"""How long a tick of a datacenter's sensor takes with many log files, all of them known and some grown.
+
+    python bench/sensor_tick.py [FILES]
+
+The target is 0.5 s for 5,000 files. A tick by hand, with a real instance in a folder: the daemon and the code
+location's server add what they need to talk to one another, some 0.05 s.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
+
+from orchestration.definitions import build_defs
+from orchestration.sensors import shift_job_name, shift_sensor
+from photon.dispatcher.following import Follower
+from photon.dispatcher.state import DispatcherState
+from resources.environment import location_settings
+
+ROUNDS = 10
+PAST_RUNS = 300  # three days of two datacenters' shifts
+PIPELINE = """
+name: many
+datacenters: {here: {logs: logs}}
+primary: {files: "queries/**/*.jsonl", format: jsonl, id: id, time: time}
+foreign: {files: "clicks/**/*.jsonl", format: jsonl, id: id, key: query, time: time}
+"""
+LINE = b'{"id": "0123456789", "time": 1700000000.123, "query": "the words of a query"}\n'
+
+
+def main(count: int) -> None:
+    """Measure with `count` files and print."""
+    with tempfile.TemporaryDirectory() as name, DagsterInstance.local_temp(name) as instance:
+        folder = Path(name)
+        (folder / "pipeline.yaml").write_text(PIPELINE)
+        settings = location_settings({"PHOTON_PIPELINES": str(folder / "pipeline.yaml")})
+        (served,) = settings.served
+        kinds = ("queries", "clicks")
+        paths = [folder / "logs" / kinds[i % 2] / f"server{i % 20}" / f"{i}.jsonl" for i in range(count)]
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(LINE)
+        state = DispatcherState(served.pipeline.datacenters["here"].state)
+        state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, "bench")
+        Follower(served.pipeline, "here", state).look(time.time_ns() // 1000, final=False)
+        state.close()
+        defs = build_defs(settings)
+        job = defs.resolve_job_def(shift_job_name(served))
+        for _ in range(PAST_RUNS):
+            tags = {"dagster/partition": "here"}
+            instance.create_run_for_job(job, status=DagsterRunStatus.SUCCESS, tags=tags)
+        sensor = shift_sensor(served, "here")
+        resources = {"pipelines": (defs.resources or {})["pipelines"]}
+        seconds = []
+        for number in range(ROUNDS):
+            for path in paths[number::ROUNDS]:
+                with path.open("ab") as log:
+                    log.write(LINE)
+            began = time.perf_counter()
+            context = build_sensor_context(instance, resources=resources, definitions=defs)
+            tick = sensor.evaluate_tick(context)
+            seconds.append(time.perf_counter() - began)
+            assert tick.run_requests
+        seconds.sort()
+        print(f"{count:,} files, {PAST_RUNS} runs before: a tick takes {seconds[ROUNDS // 2]:.3f} s (median)")
+        print(f"the slowest of {ROUNDS} {seconds[-1]:.3f} s; the target is 0.5 s for 5,000 files")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5_000)
