@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dagster import Definitions, in_process_executor
 
+from assets.run_history import pruning_job
 from jobs.session import LOCAL_MASTER
 from orchestration.pipeline_definitions import definitions_of
+from orchestration.schedules import pruning_schedule
 from resources.environment import LocationSettings, settings_of_this_process
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
@@ -26,6 +28,8 @@ def build_defs(settings: LocationSettings) -> Definitions:
         },
         # A run is one process: a shift's Spark session and its lock belong to the process that reports.
         executor=in_process_executor,
+        jobs=[pruning_job(settings.keep_runs_days)],
+        schedules=[pruning_schedule()],
     )
     return Definitions.merge(shared, *map(definitions_of, settings.served))
 

@@ -9,7 +9,9 @@ from dagster import AssetSelection, Definitions, define_asset_job, in_process_ex
 
 from assets.joined_events import joined_events_asset, joined_events_key
 from assets.logs import log_assets
+from assets.verification import verification_asset
 from orchestration.partitions import datacenters_of
+from orchestration.schedules import verification_job, verification_schedule
 from orchestration.sensors import shift_job_name, shift_sensor
 from resources.environment import Served
 
@@ -24,7 +26,12 @@ def definitions_of(served: Served) -> Definitions:
         description="Joins one datacenter's logs for some time; its sensor starts it.",
     )
     return Definitions(
-        assets=[*log_assets(served, datacenters), joined_events_asset(served, datacenters)],
-        jobs=[shift],
+        assets=[
+            *log_assets(served, datacenters),
+            joined_events_asset(served, datacenters),
+            verification_asset(served),
+        ],
+        jobs=[shift, verification_job(served)],
         sensors=[shift_sensor(served, name) for name in served.datacenters],
+        schedules=[verification_schedule(served)],
     )

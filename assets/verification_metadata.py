@@ -1,0 +1,140 @@
+"""A report of verification as Dagster shows it: the equations side by side, and what breaks each promise.
+
+Words and tables only. What kinds of findings mean, and what to do about them, is for
+`photon.verification_report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagster import MetadataValue
+
+from photon.verification_report import Finding, FindingKind, VerificationReport
+
+# What Dagster stores of one example; ids and details may be long.
+MOST_SHOWN_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Check:
+    """A promise, and the kinds of findings that break it."""
+
+    name: str
+    promise: str
+    kinds: tuple[FindingKind, ...]
+
+    def violations(self, report: VerificationReport) -> list[tuple[str, Finding]]:
+        """What breaks it, with the datacenter in which it was found."""
+        return [
+            (name, finding)
+            for name, one in report.datacenters.items()
+            for finding in one.violations
+            if finding.kind in self.kinds
+        ]
+
+
+CHECKS = (
+    Check(
+        "nothing_missing",
+        "Every foreign event whose primary exists is joined, or still waits.",
+        ("missing", "unjoinable_but_joinable_when_complete"),
+    ),
+    Check("nothing_twice", "No event has more than one row, over all datacenters.", ("duplicate_rows",)),
+    Check(
+        "values_agree",
+        "Every row says what a join made afresh from the raw logs says.",
+        ("different_values", "row_without_event"),
+    ),
+)
+
+
+def report_metadata(report: VerificationReport, seconds: float) -> dict[str, MetadataValue]:
+    """Metadata of a verification that took `seconds`."""
+    reports = report.datacenters.values()
+    violations = [finding for one in reports for finding in one.violations]
+    unverified = [file for one in reports for file in one.unverified]
+    terms = {
+        f"{name}_{term}": MetadataValue.int(count)
+        for name, one in report.datacenters.items()
+        for term, count in one.equation().items()
+    }
+    notes = _notes(report)
+    return {
+        "equations": MetadataValue.md(equations(report)),
+        "rows": MetadataValue.int(report.rows),
+        "violations": MetadataValue.int(sum(finding.count for finding in violations)),
+        "rows_not_compared": MetadataValue.int(sum(one.rows_not_compared for one in reports)),
+        "unverified_bytes": MetadataValue.int(sum(file.bytes for file in unverified)),
+        "seconds": MetadataValue.float(round(seconds, 1)),
+        **terms,
+        **({"notes": MetadataValue.md(notes)} if notes else {}),
+    }
+
+
+def equations(report: VerificationReport) -> str:
+    """A Markdown table: a column for each datacenter, whose classes add up to `foreign`."""
+    columns = {name: one.equation() for name, one in report.datacenters.items()}
+    terms = next(iter(columns.values()), {})
+    lines = [_row("", *columns), "|-|" + "-:|" * len(columns)]
+    for term in terms:
+        sign = {"foreign": "", "joined": "= "}.get(term, "+ ")
+        lines.append(_row(f"{sign}{term}", *(f"{column[term]:,}" for column in columns.values())))
+    lines.append(_row("rows", *(f"{one.rows:,}" for one in report.datacenters.values())))
+    return "\n".join(lines)
+
+
+def check_summary(check: Check, report: VerificationReport) -> str:
+    """What is wrong and what to do, or that nothing is."""
+    found = check.violations(report)
+    if not found:
+        return f"Holds in {', '.join(report.datacenters)}."
+    sentences = [f"{name}: {finding.count:,} {finding.meaning.says}" for name, finding in found]
+    remedies = dict.fromkeys(finding.meaning.remedy for _, finding in found)
+    return f"{'; '.join(sentences)}. What to do: {'; '.join(remedies)}"
+
+
+def check_metadata(check: Check, report: VerificationReport) -> Mapping[str, MetadataValue]:
+    """How many cases there are, some of them, and what to do about each kind."""
+    found = check.violations(report)
+    metadata: dict[str, MetadataValue] = {
+        "count": MetadataValue.int(sum(finding.count for _, finding in found))
+    }
+    if found:
+        remedies = {finding.kind: finding.meaning.remedy for _, finding in found}
+        metadata["what_to_do"] = MetadataValue.md(
+            "\n".join(f"- **{kind}**: {remedy}" for kind, remedy in remedies.items())
+        )
+        metadata["examples"] = MetadataValue.md(_examples(found))
+    return metadata
+
+
+def _examples(found: list[tuple[str, Finding]]) -> str:
+    rows = [
+        _row(name, finding.kind, f"`{_shown(case.event_id)}`", _shown(case.where), _shown(case.detail))
+        for name, finding in found
+        for case in finding.examples
+    ]
+    return "\n".join([_row("datacenter", "kind", "event", "where", "detail"), "|-|-|-|-|-|", *rows])
+
+
+def _notes(report: VerificationReport) -> str:
+    notes = [(name, note) for name, one in report.datacenters.items() for note in one.notes]
+    notes += [
+        (name, f"{finding.count:,} {finding.meaning.says}; {finding.meaning.remedy}")
+        for name, one in report.datacenters.items()
+        for finding in one.findings
+        if not finding.meaning.violation
+    ]
+    return "\n".join(f"- {name}: {note}" for name, note in notes)
+
+
+def _row(*cells: str) -> str:
+    return f"|{'|'.join(cells)}|"
+
+
+def _shown(text: str) -> str:
+    """Text of events, bounded, and without what would end a cell of a Markdown table."""
+    flat = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    return flat if len(flat) <= MOST_SHOWN_CHARACTERS else f"{flat[:MOST_SHOWN_CHARACTERS]}..."
