@@ -66,7 +66,7 @@ def verification_asset(served: Served, clock: Clock | None = None) -> AssetsDefi
                 close_registries()
             at_us = clock.now_us()
             seconds = (at_us - began_us) / MICROSECONDS
-            append(pipeline, report, at_us, context.run_id, seconds)
+            append(pipeline, report, at_us, context.run.run_id, seconds)
         return MaterializeResult(
             metadata=report_metadata(report, seconds), check_results=_results(key, CHECKS, report)
         )

@@ -1,0 +1,142 @@
+"""The asset `verification_report`, on Spark: a sound join passes all checks, each planted fault fails one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
+from deltalake import DeltaTable, write_deltalake
+
+from orchestration.schedules import verification_job_name
+from photon.output import OutputTable
+from photon.registry.open import close_registries
+from photon.shift import prepare, run_shift
+from photon.verification_report import MEANINGS
+from photon.verification_table import newest
+from tests.orchestration.location import Location
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.slow,
+    # A deprecated call of ours shows only when it is made.
+    pytest.mark.filterwarnings("error::DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
+    """Two datacenters whose logs are joined and declared complete."""
+    made = Location(tmp_path_factory.mktemp("verified"))
+    prepare(made.pipeline)
+    with ThreadPoolExecutor(2) as pool:
+        joins = [
+            pool.submit(run_shift, made.pipeline, name, "complete", "local")
+            for name in made.served.datacenters
+        ]
+        for join in joins:
+            join.result()
+    close_registries()
+    yield made
+    close_registries()
+
+
+def verify(location: Location) -> ExecuteInProcessResult:
+    job = location.defs.resolve_job_def(verification_job_name(location.served))
+    with DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(instance=instance, raise_on_error=False)
+
+
+@pytest.fixture(scope="module")
+def sound(location: Location) -> ExecuteInProcessResult:
+    return verify(location)
+
+
+@pytest.fixture(scope="module")
+def planted(location: Location, sound: ExecuteInProcessResult) -> Iterator[ExecuteInProcessResult]:
+    """One row removed, one doubled, one changed."""
+    table = _fullest(location)
+    version = table.version()
+    removed, doubled, changed = sorted(table.to_pyarrow_table()["_event_id"].to_pylist())[:3]
+    rows = table.to_pyarrow_table(filters=[("_event_id", "=", doubled)])
+    table.delete(f"_event_id = '{removed}'")
+    write_deltalake(table, rows, mode="append")
+    table.update({"text": "'forged'"}, predicate=f"_event_id = '{changed}'")
+    yield verify(location)
+    table.restore(version)
+
+
+def _fullest(location: Location) -> DeltaTable:
+    tables = [
+        OutputTable(place.lake, "joined_events").load() for place in location.pipeline.datacenters.values()
+    ]
+    return max(tables, key=lambda table: table.to_pyarrow_table().num_rows)
+
+
+def checks(result: ExecuteInProcessResult) -> dict[str, Any]:
+    return {check.check_name: check for check in result.get_asset_check_evaluations()}
+
+
+def test_a_sound_join_passes_every_check(sound: ExecuteInProcessResult) -> None:
+    assert sound.success
+    assert {name: check.passed for name, check in checks(sound).items()} == {
+        "nothing_missing": True,
+        "nothing_twice": True,
+        "values_agree": True,
+    }
+
+
+def test_the_materialization_has_the_equations_and_their_numbers(
+    location: Location, sound: ExecuteInProcessResult
+) -> None:
+    (event,) = sound.get_asset_materialization_events()
+    metadata = event.materialization.metadata
+    expected = location.traffic.expected()
+    assert metadata["east_foreign"].value == metadata["west_foreign"].value == expected.foreign
+    assert metadata["east_joined"].value + metadata["west_joined"].value == expected.joined_total
+    assert metadata["rows"].value == expected.joined_total
+    assert metadata["violations"].value == 0
+    assert f"|foreign|{expected.foreign:,}|{expected.foreign:,}|" in str(metadata["equations"].value)
+
+
+def test_the_report_is_stored_in_each_datacenter_under_its_run(
+    location: Location, sound: ExecuteInProcessResult
+) -> None:
+    reports = newest(location.pipeline, location.served.datacenters)
+    assert {name: (report.run, report.ok) for name, report in reports.items()} == {
+        "east": (sound.run_id, True),
+        "west": (sound.run_id, True),
+    }
+    assert all(report.adds_up and report.seconds > 0 for report in reports.values())
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        ("nothing_missing", "missing"),
+        ("nothing_twice", "duplicate_rows"),
+        ("values_agree", "different_values"),
+    ],
+)
+def test_a_planted_fault_fails_its_check_which_says_what_to_do(
+    planted: ExecuteInProcessResult, check: str, kind: Any
+) -> None:
+    found = checks(planted)[check]
+    assert not found.passed
+    assert found.severity is AssetCheckSeverity.ERROR
+    assert found.metadata["count"].value >= 1
+    assert kind in found.metadata["examples"].value
+    assert MEANINGS[kind].remedy in found.metadata["what_to_do"].value
+    assert MEANINGS[kind].remedy in found.description
+
+
+def test_what_cannot_be_verified_fails_with_a_message_and_evaluates_no_check(tmp_path: Path) -> None:
+    result = verify(Location(tmp_path))  # nobody has made its registry
+    assert not result.success
+    assert checks(result) == {}
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "photon registry init" in str(failure.step_failure_data.user_failure_data)
