@@ -20,7 +20,8 @@ from photon.pipeline import Shift
 START_PATIENCE_SECONDS = 120
 # After it let go of the datacenter a run reports and stops its Spark session, which alone may take 30 s.
 END_PATIENCE_SECONDS = 60
-# A successor is launched so long before its predecessor's time is over, to be warm by then.
+# A successor is launched so long before its predecessor's time is over, to be warm by then; of short shifts
+# at half their time.
 LEAD_SECONDS = 60
 # A run that failed sooner than this failed quickly; such runs are followed at growing distance.
 QUICK_SECONDS = 60
@@ -176,7 +177,8 @@ def _why_leave(facts: Facts, shift: Shift, lease: Lease | None) -> str | None:
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"
     left_seconds = _seconds(lease.ends_us - facts.now_us)
-    return f"{who} runs it, for {left_seconds} s more" if left_seconds > LEAD_SECONDS else None
+    lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
+    return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 
 def _distance(past_runs: Sequence[PastRun], now_us: int) -> str | None:
@@ -201,6 +203,8 @@ def _why_launch(facts: Facts, held: bool, lost: Sequence[LostRun]) -> str:
     lease, growth = facts.standing.lease, facts.growth
     if lease is None:
         return "this datacenter was never run"
+    if lease.released_us is None:
+        return f"the process {lease.process} of the last shift is gone"
     if lease.idle_seen is None:
         return "the last shift left before all was done"
     return "the logs have grown" if growth.signature != lease.idle_seen else f"{growth.due} events are due"

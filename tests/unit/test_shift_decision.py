@@ -145,6 +145,13 @@ def test_a_successor_is_launched_before_the_time_of_the_shift_is_over() -> None:
     assert not decision(held(lease(ends_us=ends_us + SECOND)), run()).launch
 
 
+def test_a_short_shift_gets_its_successor_at_half_its_time() -> None:
+    short = Shift.model_validate({"length": "20s"})
+    for left_s, launches in ((10, True), (11, False)):
+        facts = Facts(NOW_US, LOGS, held(lease(ends_us=NOW_US + left_s * SECOND)), (run(),))
+        assert decide(facts, short).launch is launches
+
+
 def test_there_is_one_successor() -> None:
     ending = lease(ends_us=NOW_US)
     assert not decision(held(ending), run(), run(NEXT, DagsterRunStatus.STARTING, -3)).launch
