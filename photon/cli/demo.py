@@ -21,7 +21,10 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
     "--seconds", default=60.0, show_default=True, type=click.FloatRange(min=5),
     help="How long both datacenters join before a shift is killed.",
 )  # fmt: skip
-@click.option("--port", default=3000, show_default=True, help="Of Dagster's UI; another one if it is taken.")
+@click.option(
+    "--port", default=3000, show_default=True, type=click.IntRange(0, 65_535),
+    help="Of Dagster's UI; another one if it is taken. 0: any.",
+)  # fmt: skip
 @click.option(
     "--stay", is_flag=True, help="Live traffic until Ctrl-C, on what is in the folder; nothing is killed."
 )

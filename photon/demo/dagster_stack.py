@@ -141,7 +141,7 @@ class DagsterStack:
 
 
 def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
-    """A stack for this folder; where the UI's port is taken, it gets another.
+    """A stack for this folder; where the UI's port is taken, or 0, it gets another.
 
     NoProject without the project's folder.
     """
@@ -150,7 +150,8 @@ def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
         raise NoProject(
             f"{project}: expected orchestration/ and infra/dagster.yaml; run from a clone of Photon"
         )
-    return DagsterStack(folder, project, _free_port(), ui_port if _is_free(ui_port) else _free_port())
+    port = ui_port if ui_port and _is_free(ui_port) else _free_port()
+    return DagsterStack(folder, project, _free_port(), port)
 
 
 def _answers(port: int) -> bool:

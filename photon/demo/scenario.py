@@ -35,7 +35,7 @@ SETTLE_SECONDS = 10.0
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
 SETTINGS = """\
 retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
-tailing: {idle_after: 10s}
+tailing: {idle_after: 3s}
 shift: {idle: 5s}
 """
 

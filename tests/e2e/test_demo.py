@@ -1,0 +1,123 @@
+"""The whole demo, as its user starts it: Dagster, two datacenters, a killed shift, verification, the end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.demo.process_tree import END_SECONDS
+from tests.e2e.photon_process import PHOTON
+from tests.e2e.process_marks import MARK, marked, soon
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+
+DEMO_SECONDS = 400.0  # its phases at their bounds would be more; 150 on two cores
+JOINING_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A demo that runs, and what it has said so far."""
+
+    process: subprocess.Popen[bytes]
+    said_file: Path
+
+    def said(self) -> str:
+        return self.said_file.read_text()
+
+    def wait_for(self, *texts: str) -> None:
+        """Until each of the regular expressions was found in what it said."""
+
+        def has_said() -> bool:
+            assert self.process.poll() is None, self.said()
+            return all(re.search(text, self.said()) for text in texts)
+
+        assert soon(has_said, JOINING_SECONDS), self.said()
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield mark
+    for process in marked(mark):
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "demo"
+
+
+def started(folder: Path, *options: str) -> Running:
+    said = folder.parent / f"said-{uuid.uuid4().hex}"
+    command = [*PHOTON, "demo", "--folder", str(folder), "--port", "0", *options]
+    with said.open("wb") as file:
+        return Running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file), said)
+
+
+def run_whole(folder: Path) -> dict[str, Any]:
+    demo = started(folder, "--seconds", "10", "--json")
+    printed, _ = demo.process.communicate(timeout=DEMO_SECONDS)
+    assert demo.process.returncode == 0, demo.said()
+    summary: dict[str, Any] = json.loads(printed)
+    return summary
+
+
+def test_the_demo_joins_exactly_once_through_a_kill_and_leaves_no_process(folder: Path, mark: str) -> None:
+    summary = run_whole(folder)
+    assert marked(mark) == []
+    assert (summary["holds"], summary["duplicate_rows"], summary["missing"]) == (True, 0, 0)
+    for equation in summary["datacenters"].values():
+        foreign = equation.pop("foreign")
+        assert foreign == sum(equation.values())
+        assert equation["joined"] > 0
+        assert equation["pending"] == 0
+    assert summary["rows"]["without"].keys() == {"east"}, "the other datacenter carries on alone"
+    assert summary["rows"]["after"]["west"] > 0, "the killed one joins again"
+    assert 0 < summary["recovery_seconds"] < 60
+    assert summary["latency_undisturbed"]["rows"] > 0
+    assert Path(summary["plot"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark: str) -> None:
+    """After the test above, in its folder."""
+    assert (folder / "dagster").is_dir(), "the test above has to run first"
+    rows_before = len(list(folder.glob("lake/*/joined_events/*.parquet")))
+    demo = started(folder, "--stay")
+    demo.wait_for("east: run .*: joins", "west: run .*: joins")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(END_SECONDS) == 0
+    assert marked(mark) == []
+    assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_demo_that_is_ended_amid_the_join_leaves_no_process(
+    tmp_path: Path, mark: str, number: signal.Signals, status: int
+) -> None:
+    demo = started(tmp_path / "demo")
+    demo.wait_for("east: run .*: joins", "west: run .*: joins")
+    assert len(marked(mark)) > 5
+    demo.process.send_signal(number)
+    assert demo.process.wait(END_SECONDS) == status
+    assert soon(lambda: marked(mark) == [], END_SECONDS)
+
+
+def test_a_dagster_process_that_dies_ends_the_demo_with_its_last_words(tmp_path: Path, mark: str) -> None:
+    demo = started(tmp_path / "demo")
+    demo.wait_for("the UI is there")
+    (daemon,) = (process for process in marked(mark) if "dagster-daemon" in " ".join(process.cmdline()))
+    daemon.kill()
+    assert demo.process.wait(END_SECONDS) == 3
+    assert "the daemon ended with status -9; the end of" in demo.said()
+    assert marked(mark) == []
