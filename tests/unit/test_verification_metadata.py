@@ -1,0 +1,92 @@
+"""A verification as Dagster shows it: which finding breaks which promise, and what is said of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from assets.verification_metadata import (
+    CHECKS,
+    MOST_SHOWN_CHARACTERS,
+    check_metadata,
+    check_summary,
+    equations,
+    report_metadata,
+)
+from photon.verification_report import (
+    MEANINGS,
+    DatacenterReport,
+    Example,
+    Finding,
+    FindingKind,
+    Unverified,
+    VerificationReport,
+)
+
+BY_NAME = {check.name: check for check in CHECKS}
+EAST = DatacenterReport(classes={"joined": 1_200, "joined_elsewhere": 3}, rows=1_200)
+
+
+def report_with(*findings: Finding) -> VerificationReport:
+    west = DatacenterReport(classes={"joined": 3, "missing": 2}, findings=findings, rows=3)
+    return VerificationReport({"east": EAST, "west": west}, rows=1_203)
+
+
+def test_every_violation_breaks_exactly_one_promise_and_a_mere_finding_none() -> None:
+    checked = Counter(kind for check in CHECKS for kind in check.kinds)
+    assert checked == {kind: 1 for kind, meaning in MEANINGS.items() if meaning.violation}
+
+
+def test_a_violation_is_shown_with_where_it_is_and_what_to_do() -> None:
+    report = report_with(Finding("missing", 2, (Example("e1", "1:0", "nobody has it"),)))
+    metadata = check_metadata(BY_NAME["nothing_missing"], report)
+    assert metadata["count"].value == 2
+    assert "|west|missing|`e1`|1:0|nobody has it|" in str(metadata["examples"].value)
+    assert MEANINGS["missing"].remedy in str(metadata["what_to_do"].value)
+    summary = check_summary(BY_NAME["nothing_missing"], report)
+    assert summary.startswith("west: 2 records that should be joined")
+    assert MEANINGS["missing"].remedy in summary
+
+
+def test_other_promises_hold_all_the_same() -> None:
+    report = report_with(Finding("missing", 2))
+    assert BY_NAME["nothing_twice"].violations(report) == []
+    assert check_summary(BY_NAME["nothing_twice"], report) == "Holds in east, west."
+    assert set(check_metadata(BY_NAME["nothing_twice"], report)) == {"count"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind, meaning in MEANINGS.items() if not meaning.violation])
+def test_a_finding_that_breaks_no_promise_is_a_note(kind: FindingKind) -> None:
+    report = report_with(Finding(kind, 5))
+    assert not any(check.violations(report) for check in CHECKS)
+    assert f"west: 5 {MEANINGS[kind].says}" in str(report_metadata(report, 1.0)["notes"].value)
+
+
+def test_the_equations_stand_side_by_side() -> None:
+    lines = equations(report_with()).splitlines()
+    assert lines[0] == "||east|west|"
+    assert lines[2] == "|foreign|1,203|5|"
+    assert lines[3] == "|= joined|1,200|3|"
+    assert lines[-2:] == ["|+ missing|0|2|", "|rows|1,200|3|"]
+
+
+def test_counts_are_numbers_that_dagster_can_plot() -> None:
+    metadata = report_metadata(report_with(Finding("missing", 2)), 12.34)
+    assert (metadata["east_joined"].value, metadata["west_missing"].value) == (1_200, 2)
+    assert (metadata["violations"].value, metadata["rows"].value) == (2, 1_203)
+    assert metadata["seconds"].value == 12.3
+
+
+def test_bytes_that_could_not_be_read_again_are_told() -> None:
+    gone = [Unverified("a.csv", "foreign", 70, "gone"), Unverified("b.csv", "primary", 30, "gone")]
+    report = VerificationReport({"east": DatacenterReport(unverified=gone)}, rows=0)
+    assert report_metadata(report, 1.0)["unverified_bytes"].value == 100
+
+
+def test_what_events_say_can_neither_break_the_table_nor_fill_the_storage() -> None:
+    wild = Example("a|b`c\nd", "1:0", "x" * 10_000)
+    metadata = check_metadata(BY_NAME["nothing_missing"], report_with(Finding("missing", 1, (wild,))))
+    (_, _, row) = str(metadata["examples"].value).splitlines()
+    assert "|`a\\|b'c d`|" in row
+    assert len(row) < MOST_SHOWN_CHARACTERS + 100
