@@ -6,7 +6,6 @@ that is given up here is used again, so they stop growing; they do not shrink.
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dagster import (
@@ -37,22 +36,14 @@ OVER = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CAN
 PARTITION_TAG = "dagster/partition"
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """What was deleted."""
-
-    runs: int
-    skipped_ticks_before_us: int
-
-
 def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinition:
     """The job that prunes; runs stay for `keep_runs_days` after their end."""
     clock = clock or SystemClock()
 
     @op(description=f"Deletes runs that ended more than {keep_runs_days:g} days ago, but each kind's newest.")
     def prune(context: OpExecutionContext) -> None:
-        pruned = prune_history(context.instance, clock.now_us(), keep_runs_days, context.log.info)
-        context.add_output_metadata({"runs": pruned.runs})
+        runs = prune_history(context.instance, clock.now_us(), keep_runs_days, context.log.info)
+        context.add_output_metadata({"runs": runs})
 
     @job(name=PRUNING_JOB, description="Keeps Dagster's storage from growing.")
     def prune_run_history() -> None:
@@ -63,8 +54,8 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
 
 def prune_history(
     instance: DagsterInstance, now_us: int, keep_runs_days: float, say: Callable[[str], None]
-) -> Pruned:
-    """Delete what may go, at most so much a call; after a crash the next call goes on."""
+) -> int:
+    """Delete what may go, at most so much a call, and count the runs; after a crash the next call goes on."""
     before_us = now_us - round(keep_runs_days * DAY_US)
     oldest = _ended_runs(instance, before_us)
     newest = newest_of_each(oldest).values()
@@ -72,12 +63,11 @@ def prune_history(
     doomed = prunable(oldest, before_us, outlived)
     for run_id in doomed:
         _delete(instance, run_id)
-    ticks_before_us = now_us - SKIPPED_TICKS_KEPT_HOURS * 3_600 * MICROSECONDS
-    _purge_skipped_ticks(instance, ticks_before_us)
+    _purge_skipped_ticks(instance, now_us - SKIPPED_TICKS_KEPT_HOURS * 3_600 * MICROSECONDS)
     say(
         f"deleted {len(doomed)} runs of {len(oldest)} that ended before {_time(before_us):%Y-%m-%d %H:%M} UTC"
     )
-    return Pruned(len(doomed), ticks_before_us)
+    return len(doomed)
 
 
 def _ended_runs(instance: DagsterInstance, before_us: int) -> list[EndedRun]:

@@ -67,7 +67,7 @@ def run_once(instance: DagsterInstance, partition: str = "east") -> str:
 
 
 def prune(instance: DagsterInstance, now_us: int = LATER_US) -> int:
-    return prune_history(instance, now_us, KEEP_DAYS, print).runs
+    return prune_history(instance, now_us, KEEP_DAYS, print)
 
 
 def runs(instance: DagsterInstance) -> set[str]:
