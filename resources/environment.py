@@ -56,7 +56,7 @@ def dagster_name(*parts: str) -> str:
 
 
 def location_settings(environ: Mapping[str, str]) -> LocationSettings:
-    """What `environ` says; EnvironmentMistake for what can't be used.
+    """What `environ` says; EnvironmentMistake for what can't be used. A variable that is empty is not set.
 
     Reads the pipeline files. Without PHOTON_PIPELINES nothing is served, which is said once in the log.
     """
@@ -67,7 +67,7 @@ def location_settings(environ: Mapping[str, str]) -> LocationSettings:
             "examples/search_clicks/pipeline.yaml",
             PIPELINES,
         )
-    served = _served(files, environ.get(DATACENTERS))
+    served = _served(files, environ.get(DATACENTERS, ""))
     _refuse_equal_names(files, served)
     master = environ.get(SPARK_MASTER) or None
     return LocationSettings(served, _days(environ), master)
@@ -78,9 +78,9 @@ def settings_of_this_process() -> LocationSettings:
     return location_settings(os.environ)
 
 
-def _served(files: str, datacenters: str | None) -> tuple[Served, ...]:
+def _served(files: str, datacenters: str) -> tuple[Served, ...]:
     pipelines = [_load(files, path) for path in files.split(":") if path]
-    if datacenters is None:
+    if not datacenters:
         return tuple(Served(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
     named = [name.strip() for name in datacenters.split(",")]
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
@@ -115,8 +115,8 @@ def _refuse_equal_names(files: str, served: Sequence[Served]) -> None:
 
 
 def _days(environ: Mapping[str, str]) -> float:
-    text = environ.get(KEEP_RUNS_DAYS)
-    if text is None:
+    text = environ.get(KEEP_RUNS_DAYS, "")
+    if not text:
         return LocationSettings.keep_runs_days
     try:
         days = float(text)

@@ -22,6 +22,12 @@ def test_all_datacenters_of_the_pipelines_named_are_served(tmp_path: Path) -> No
     assert served == [("clicks", ("east", "west")), ("views", ("north",))]
 
 
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    empty = dict.fromkeys(["PHOTON_DATACENTERS", "PHOTON_KEEP_RUNS_DAYS", "PHOTON_SPARK_MASTER"], "")
+    environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path)}
+    assert location_settings({**environ, **empty}) == location_settings(environ)
+
+
 def test_a_location_may_serve_one_datacenter_of_several(tmp_path: Path) -> None:
     environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path), "PHOTON_DATACENTERS": "west"}
     assert [one.datacenters for one in location_settings(environ).served] == [("west",)]
@@ -46,7 +52,7 @@ def test_the_other_settings_are_read(tmp_path: Path) -> None:
     assert (settings.keep_runs_days, settings.spark_master) == (0.5, "local[8]")
 
 
-@pytest.mark.parametrize("days", ["soon", "-1", "nan", ""])
+@pytest.mark.parametrize("days", ["soon", "-1", "nan"])
 def test_a_bad_number_of_days_is_refused_by_name_and_value(days: str) -> None:
     with pytest.raises(
         EnvironmentMistake, match=f"PHOTON_KEEP_RUNS_DAYS='{days}': expected a number of days"

@@ -1,0 +1,102 @@
+"""What a shift stores while it runs, on a real state; only Dagster's context is not Dagster's own."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetMaterialization
+
+from assets.reporting import Reporter
+from photon.dispatcher.batch import BatchReport
+from photon.quantiles import Sample
+from resources.environment import Served
+from tests.simulation.world import World
+
+MINUTE_SECONDS = 60
+
+
+class Context:
+    """Keeps what is stored, or is as a storage that is full."""
+
+    partition_key = "east"
+
+    def __init__(self, full: bool = False) -> None:
+        self.full = full
+        self.stored: list[Any] = []
+        self.log = self
+
+    def log_event(self, event: Any) -> None:
+        if self.full:
+            raise OSError("database or disk is full")
+        self.stored.append(event)
+
+    warning = log_event
+
+    @property
+    def materializations(self) -> list[AssetMaterialization]:
+        return [event for event in self.stored if isinstance(event, AssetMaterialization)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.join()
+    return world
+
+
+def reporter(world: World, context: Context) -> Reporter:
+    served = Served(world.pipeline, ("east",))
+    key = AssetKey(["searches", "joined_events"])
+    return Reporter(context, key, served, world.pipeline, world.clock)  # type: ignore[arg-type]
+
+
+def batch() -> BatchReport:
+    return BatchReport(1, Counter(joined=2), 0.0, Sample.of([0.5, 1.5]))
+
+
+def minutes(world: World, of: Reporter, count: int) -> None:
+    """A batch, and a minute later another one, so many times."""
+    of.on_batch(batch())
+    for _ in range(count):
+        world.clock.advance(MINUTE_SECONDS)
+        of.on_batch(batch())
+
+
+def test_a_shift_is_materialized_once_a_minute_however_many_batches_it_has(world: World) -> None:
+    context = Context()
+    shift = reporter(world, context)
+    for _ in range(2 * MINUTE_SECONDS):
+        shift.on_batch(batch())
+        world.clock.advance(1)
+    assert len(context.materializations) == 1
+    assert context.materializations[0].metadata["batches_since_last_report"].value == MINUTE_SECONDS + 1
+    assert context.materializations[0].metadata["joined"].value == 2
+
+
+def test_the_second_report_and_each_fifth_after_it_have_a_picture(world: World) -> None:
+    context = Context()
+    minutes(world, reporter(world, context), 12)
+    pictured = [
+        number for number, event in enumerate(context.materializations, 1) if "latency" in event.metadata
+    ]
+    assert pictured == [2, 7, 12]
+
+
+def test_logs_are_observed_with_the_first_report_and_then_only_where_they_change(world: World) -> None:
+    context = Context()
+    minutes(world, reporter(world, context), 12)
+    assert len(context.stored) - len(context.materializations) == 2
+
+
+def test_a_storage_that_is_full_ends_no_shift(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    shift = reporter(world, Context(full=True))
+    with caplog.at_level(logging.ERROR):
+        minutes(world, shift, 2)
+        shift.on_wait("the registry")
+    assert caplog.text.count("a report of its shift could not be stored") == 3
