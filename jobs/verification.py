@@ -40,7 +40,7 @@ from photon.verification_report import (
     Unverified,
     VerificationReport,
 )
-from photon.verification_scope import Scope, open_scope
+from photon.verification_scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification_tasks import BATCH_ROWS, TaskScope
 
 Progress = Callable[[str], None]
@@ -63,6 +63,8 @@ def verify(
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
     # Compiling the queries took 34 s of 94 s on a small pipeline; on a large one Python's parsing dominates.
     own.conf.set("spark.sql.codegen.wholeStage", "false")
+    # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
+    own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
     verification = Verification(own, scope, progress)
     try:
         return verification.report()
