@@ -5,17 +5,16 @@ The only place that knows all parts. The command is `photon.cli.demo`.
 
 from __future__ import annotations
 
-import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.demo.dagster_stack import stack_in
 from photon.demo.folder import DemoFolder, held_folder
+from photon.demo.interrupts import Interrupts
 from photon.demo.performance import Performance
 from photon.demo.plot import draw
 from photon.demo.process_tree import ProcessTree
@@ -91,11 +90,12 @@ def _performance(
     for place in pipeline.datacenters.values():
         place.logs.mkdir(parents=True, exist_ok=True)
     with (
+        Interrupts() as interrupts,  # around all: also while all the others end
         ProcessTree(shifts, keep_open=[folder.lock.fileno()]) as tree,
-        _interrupts(tree.hurry),
         _shown() as view,
         generating(logged, folder.path) as generator,
     ):
+        interrupts.hurry = tree.hurry
         watch = Watch(pipeline, clock, deque(maxlen=keep_rows))
         yield Performance(pipeline, stack, tree, generator, watch, view, clock)
 
@@ -110,27 +110,6 @@ def _shown() -> Iterator[View]:
         raise
     finally:
         view.close()
-
-
-@contextmanager
-def _interrupts(hurry: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM: the first is a KeyboardInterrupt, the next ones end all processes at once."""
-    asked = False
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            hurry()
-        else:
-            asked = True
-            raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _seed(clock: Clock) -> int:

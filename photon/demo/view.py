@@ -57,11 +57,12 @@ class Row:
             self.batch, self.joined, self.joined_elsewhere, self.waiting, self.unjoinable, self.dead_letters
         )  # fmt: skip
         times = (_seconds(self.lag_seconds), _seconds(self.p90_seconds))
-        return self.datacenter, self.run, self.process, *(f"{count:,}" for count in counts), *times, self.says
+        return self.datacenter, self.run, self.process, *(f"{count:,}" for count in counts), *times
 
 
+# With numbers of a usual size they fit a terminal of 80 columns.
 HEADER = (
-    "", "run", "process", "batch", "joined", "elsewhere", "waiting", "unjoinable", "dead", "lag", "p90", "",
+    "", "run", "pid", "batch", "joined", "elsewhere", "waiting", "given up", "dead", "lag", "p90",
 )  # fmt: skip
 
 
@@ -152,7 +153,7 @@ class TerminalView:
     def shows(self, rows: list[Row], phase: str, now_us: int) -> None:
         if now_us - self._shown_us >= SHOW_EVERY_SECONDS * MICROSECONDS:
             self._shown_us = now_us
-            self._live.update(_table(rows, phase), refresh=True)
+            self._live.update(_picture(rows, phase), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -163,16 +164,18 @@ def open_view() -> View:
     return TerminalView() if sys.stderr.isatty() else PlainView()
 
 
-def _table(rows: list[Row], phase: str) -> RenderableType:
+def _picture(rows: list[Row], phase: str) -> RenderableType:
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=phase, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for number, name in enumerate(HEADER):
-        is_text = number in (0, 1, len(HEADER) - 1)
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=number < len(HEADER) - 1)
+        table.add_column(name, justify="left" if number < 2 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row.as_cells())
-    return table
+    now = [Text(f"{row.datacenter}: {row.says}", style="dim") for row in rows]
+    return Group(Text(phase, style="bold"), table, *now)
 
 
 def _seconds(value: float | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from photon.demo.process_tree import END_SECONDS
+from photon.demo.supervisor import DRAIN_SECONDS
 from tests.e2e.photon_process import PHOTON
 from tests.e2e.process_marks import MARK, marked, soon
 
@@ -101,16 +102,23 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_demo_that_is_ended_amid_the_join_leaves_no_process(
-    tmp_path: Path, mark: str, number: signal.Signals, status: int
-) -> None:
+def test_a_demo_that_is_killed_amid_the_join_leaves_no_process(tmp_path: Path, mark: str) -> None:
     demo = started(tmp_path / "demo")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
     assert len(marked(mark)) > 5
-    demo.process.send_signal(number)
-    assert demo.process.wait(END_SECONDS) == status
+    demo.process.kill()
+    demo.process.wait()
     assert soon(lambda: marked(mark) == [], END_SECONDS)
+
+
+def test_a_second_ctrl_c_ends_a_demo_at_once(tmp_path: Path, mark: str) -> None:
+    demo = started(tmp_path / "demo")
+    demo.wait_for("east: run .*: joins", "west: run .*: joins")
+    demo.process.send_signal(signal.SIGINT)
+    demo.wait_for("everything that was started is being ended")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(DRAIN_SECONDS / 2) == 130
+    assert marked(mark) == []
 
 
 def test_a_dagster_process_that_dies_ends_the_demo_with_its_last_words(tmp_path: Path, mark: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from photon.clock import MICROSECONDS
 from photon.demo import scenario
 from photon.demo.dagster_stack import HOST, stack_in
 from photon.demo.folder import FolderRefused, held_folder
+from photon.demo.interrupts import Interrupts
 from photon.demo.plot import draw, percentiles_over_time, rows_per_second
 from photon.demo.scenario import Facts, Kill, phases
 from photon.demo.summary import Course, Summary
@@ -267,6 +269,21 @@ def test_logs_of_earlier_traffic_make_room_for_new_ones_of_the_same_name(tmp_pat
             folder.set_logs_aside()
         found = {path.parent.name: path.read_text() for path in clicks.rglob("*.jsonl")}
     assert found == {"earlier-000": "first", "earlier-001": "second"}
+
+
+# -- its end
+
+
+def test_the_first_interrupt_ends_a_demo_and_the_second_hurries_its_end() -> None:
+    hurried: list[str] = []
+    with Interrupts() as interrupts:
+        interrupts.hurry = lambda: hurried.append("at once")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert hurried == []
+        signal.raise_signal(signal.SIGINT)
+    assert hurried == ["at once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # -- Dagster's processes
