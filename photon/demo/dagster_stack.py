@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -21,6 +22,7 @@ from photon.demo.supervisor import Order
 
 HOST = "127.0.0.1"
 LOCATION = "photon"
+DATABASE_SECONDS = 60.0  # 2 s alone
 ANSWER_SECONDS = 10.0  # a busy machine answers a query within two
 # The UI asks for news of all assets so often; each time costs a tenth of a core for the default 2 s.
 LIVE_POLL_MILLISECONDS = 5_000
@@ -64,6 +66,34 @@ class DagsterStack:
         text = _WORKSPACE.format(host=HOST, port=self.code_port, location=LOCATION)
         self._workspace.write_text(text)
 
+    def make_databases(self) -> None:
+        """Have Dagster make its databases: daemon and webserver would do it at once, and one of them fail.
+
+        DagsterFailed with what Dagster said. Takes 2 s, in which the code server loads.
+        """
+        try:
+            subprocess.run(
+                [_program("dagster"), "instance", "info"], capture_output=True, text=True, check=True,
+                env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
+            )  # fmt: skip
+        except subprocess.CalledProcessError as error:
+            raise DagsterFailed(
+                f"Dagster can't use {self.folder.dagster_home}: {error.stderr[-2_000:]}"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise DagsterFailed(
+                f"Dagster made no databases in {self.folder.dagster_home} within {DATABASE_SECONDS:.0f} s"
+            ) from None
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, [str(self.project), os.environ.get("PYTHONPATH")]))
+        return {
+            "DAGSTER_HOME": str(self.folder.dagster_home),
+            "PHOTON_PIPELINES": str(self.folder.pipeline),
+            "PYTHONPATH": path,
+        }
+
     @property
     def _workspace(self) -> Path:
         return self.folder.path / "workspace.yaml"
@@ -83,15 +113,9 @@ class DagsterStack:
         return self._order("daemon", "dagster-daemon", "run", "-w", self._workspace, ends_first=True)
 
     def _order(self, name: str, program: str, *arguments: object, ends_first: bool = False) -> Order:
-        path = os.pathsep.join(filter(None, [str(self.project), os.environ.get("PYTHONPATH")]))
-        environment = {
-            "DAGSTER_HOME": str(self.folder.dagster_home),
-            "PHOTON_PIPELINES": str(self.folder.pipeline),
-            "PYTHONPATH": path,
-        }
-        command = (str(Path(sys.executable).with_name(program)), *map(str, arguments))
+        command = (_program(program), *map(str, arguments))
         log = str(self.folder.log(name))
-        return Order(name, command, str(self.folder.path), log, environment, ends_first)
+        return Order(name, command, str(self.folder.path), log, self._environment, ends_first)
 
     # -- what is asked
 
@@ -152,6 +176,10 @@ def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
         )
     port = ui_port if ui_port and _is_free(ui_port) else _free_port()
     return DagsterStack(folder, project, _free_port(), port)
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
 
 
 def _answers(port: int) -> bool:

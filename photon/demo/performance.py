@@ -60,6 +60,7 @@ class Performance:
         self.view.says(f"Dagster starts; its UI will be at {self.stack.url}")
         self.stack.prepare()
         self.tree.start(self.stack.code_server())
+        self.stack.make_databases()
         self._until(self.stack.code_server_is_up, CODE_SERVER_SECONDS, "the code server to load its location")
         self.tree.start(self.stack.daemon())
         self.tree.start(self.stack.webserver())
