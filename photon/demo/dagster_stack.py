@@ -67,9 +67,9 @@ class DagsterStack:
         self._workspace.write_text(text)
 
     def make_databases(self) -> None:
-        """Have Dagster make its databases: daemon and webserver would do it at once, and one of them fail.
+        """Have Dagster make its databases: its processes would do it all at once, and one of them fail.
 
-        DagsterFailed with what Dagster said. Takes 2 s, in which the code server loads.
+        DagsterFailed with what Dagster said. Takes 2 s.
         """
         try:
             subprocess.run(
