@@ -6,6 +6,7 @@ running dispatcher looks at its files is `photon.logs` and `dispatcher.following
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -86,7 +87,7 @@ def _stored(pipeline: Pipeline, datacenter: str, now_us: int) -> _Stored:
     except StateUnavailable as error:
         return _Stored({}, problems=(str(error),))
     try:
-        if state.epoch is None:
+        if state.epoch is None:  # it is just being started
             return _Stored({})
         offsets: dict[Side, dict[int, TrackedFile]] = {"primary": {}, "foreign": {}}
         for tracked in state.files().values():
@@ -94,6 +95,8 @@ def _stored(pipeline: Pipeline, datacenter: str, now_us: int) -> _Stored:
                 offsets[tracked.file.side][tracked.file.inode] = tracked
         due = state.count_due(now_us) + state.count_requeued() + (state.open_plan() is not None)
         return _Stored(offsets, due, state.counts().of("pending"), state.watermark_us)
+    except sqlite3.Error as error:
+        return _Stored({}, problems=(f"cannot read the state {state.path}: {error}",))
     finally:
         state.close()
 

@@ -60,13 +60,13 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         (lease.run or None) if lease else None,
         standing.beat_us or None,
     )
-    if not (folder / STATE_FILE).exists():
+    state = DispatcherState(folder, read_only=True) if (folder / STATE_FILE).exists() else None
+    if state is None or state.epoch is None:  # never started, or is just being started
         problems = [
             f"{folder}: no state yet; start it with: photon join {pipeline.file} --datacenter {datacenter}"
         ]
         problems += _missing_logs(pipeline.datacenters[datacenter].logs)
         return DatacenterStatus(*running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
-    state = DispatcherState(folder, read_only=True)
     try:
         follower = Follower(pipeline, datacenter, state, read_only=True)
         follower.look(clock.now_us(), final=False)

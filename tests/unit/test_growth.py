@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.state import DispatcherState
 from photon.growth import Growth, LogSize, growth_of
+from photon.status import status_of
 from tests.simulation.world import NOON_US, World
 
 
@@ -104,6 +106,13 @@ def test_a_missing_logs_folder_is_a_problem_that_is_named_once(world: World) -> 
     problems = look(world).problems
     assert len(problems) == 1
     assert "the logs folder cannot be read" in problems[0]
+
+
+def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
+    DispatcherState(world.state()).close()
+    assert (look(world).due, look(world).problems) == (0, ())
+    status = status_of(world.pipeline, "east", world.clock)
+    assert "no state yet" in status.problems[0]
 
 
 def test_a_state_that_can_not_be_read_is_a_problem_and_everything_counts_as_unread(world: World) -> None:
