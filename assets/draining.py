@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dagster import DagsterExecutionInterruptedError
+from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, DagsterRunStatus
 
 
 class Drain:
@@ -34,7 +34,7 @@ class Drain:
 
 @contextmanager
 def draining() -> Iterator[Drain]:
-    """Inside, SIGINT and SIGTERM only ask; at the end the run ends as canceled if one did.
+    """Inside, SIGINT and SIGTERM only ask. What a run ends as, where one did, is for the asset to say.
 
     Outside the main thread signals can't be taken: there it does nothing.
     """
@@ -48,5 +48,9 @@ def draining() -> Iterator[Drain]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if drain.asked():
-        raise DagsterExecutionInterruptedError
+
+
+def is_canceled(context: AssetExecutionContext) -> bool:
+    """Whether it was Dagster that asked, and waits for the run to end as canceled."""
+    run = context.instance.get_run_by_id(context.run.run_id)
+    return run is not None and run.status is DagsterRunStatus.CANCELING

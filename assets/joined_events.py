@@ -8,12 +8,13 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetsDefinition,
+    DagsterExecutionInterruptedError,
     MaterializeResult,
     PartitionsDefinition,
     asset,
 )
 
-from assets.draining import draining
+from assets.draining import draining, is_canceled
 from assets.failures import failures_with_a_message
 from assets.logs import log_key
 from assets.reporting import Reporter
@@ -69,10 +70,12 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
                     terms=terms,
                 )
             except LineLeft:
-                return MaterializeResult()  # never seen: a stop was asked for, so the run ends as canceled
+                raise DagsterExecutionInterruptedError from None  # it did nothing that could be told
             metadata = reporter.last_metadata(result)
-            if drain.asked():
+            if drain.asked() and is_canceled(context):
                 reporter.materialized(metadata)
+                raise DagsterExecutionInterruptedError
+            # A signal from elsewhere, as when the machine goes down: the shift ended in order all the same.
             return MaterializeResult(metadata=metadata)
 
     return joined_events

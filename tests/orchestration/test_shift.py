@@ -92,29 +92,40 @@ def test_a_shift_joins_what_there_is_tells_of_it_and_leaves_when_idle(
     assert lease.idle_seen == growth_of(location.pipeline, "east", now_us).signature
 
 
-def test_a_run_that_is_terminated_drains_and_ends_as_canceled(
-    tmp_path: Path, instance: DagsterInstance
+@pytest.mark.parametrize(
+    ("by_dagster", "number", "ends_as"),
+    [
+        (True, signal.SIGINT, DagsterRunStatus.CANCELED),  # the button in the UI
+        (False, signal.SIGTERM, DagsterRunStatus.SUCCESS),  # the machine goes down
+    ],
+)
+def test_a_run_that_is_told_to_end_drains_first(
+    tmp_path: Path,
+    instance: DagsterInstance,
+    by_dagster: bool,
+    number: signal.Signals,
+    ends_as: DagsterRunStatus,
 ) -> None:
     location = Location(tmp_path, more=SETTINGS.replace("idle: 2s", "idle: 10m"))
     state = location.state()
 
-    def terminate() -> None:
-        """As the button in the UI: the run is to be canceled, and its process is interrupted."""
+    def tell() -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not joined(state) and time.monotonic() < deadline:
             time.sleep(0.1)  # the shift runs by the machine's clock
         (run,) = instance.get_runs()
-        instance.report_run_canceling(run)
-        os.kill(os.getpid(), signal.SIGINT)
+        if by_dagster:
+            instance.report_run_canceling(run)
+        os.kill(os.getpid(), number)
 
-    terminator = threading.Thread(target=terminate)
-    terminator.start()
+    teller = threading.Thread(target=tell)
+    teller.start()
     result = shift(location, instance)
-    terminator.join()
+    teller.join()
     close_registries()
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert run.status is DagsterRunStatus.CANCELED
+    assert run.status is ends_as
     standing = standing_of(state)
     assert standing.lease is not None
     assert standing.lease.released_us is not None
