@@ -6,6 +6,7 @@ in `.dynamodb`. Here is what surrounds rounds: conflicts within a call, horizon,
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
@@ -21,7 +22,7 @@ from photon.registry.decisions import (
     value_to_commit,
     value_to_release,
 )
-from photon.registry.endpoints import Deadline, Endpoints
+from photon.registry.endpoints import MACHINE_CHANCE, Channel, Deadline, Endpoints, Threads
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -51,8 +52,15 @@ Outcome = TypeVar("Outcome")
 class QuorumRegistry:
     """An IdRegistry (see `photon.registry.interface`). Thread-safe."""
 
-    def __init__(self, acceptors: Sequence[Acceptor], settings: Registry, clock: Clock) -> None:
-        self._endpoints = Endpoints(acceptors, settings.concurrency)
+    def __init__(
+        self,
+        acceptors: Sequence[Acceptor],
+        settings: Registry,
+        clock: Clock,
+        channel: Channel | None = None,
+        chance: random.Random = MACHINE_CHANCE,
+    ) -> None:
+        self._endpoints = Endpoints(acceptors, channel or Threads(settings.concurrency), chance)
         self._settings = settings
         self._clock = clock
         self.register = RegisterStore(self._endpoints, clock, settings.deadline, settings.horizon_step)
@@ -195,7 +203,7 @@ class QuorumRegistry:
                 raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self._settings.deadline.total_seconds())
+        return Deadline(self._clock, self._settings.deadline.total_seconds(), self._endpoints.chance)
 
     # -- where events lie
 

@@ -6,7 +6,6 @@ compare-and-set by ballots. What the register holds is in `photon.registry.regis
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -43,13 +42,13 @@ class RegisterStore:
         self._clock = clock
         self._deadline_seconds = deadline.total_seconds()
         self._horizon_step_us = horizon_step // timedelta(microseconds=1)
-        self._proposer = secrets.token_hex(8)
+        self._proposer = endpoints.new_proposer()
 
     # -- reading
 
     def read(self) -> Register:
         """The register, as a majority has it at a moment after the call began."""
-        deadline = Deadline(self._clock, self._deadline_seconds)
+        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
         while True:
             answer = self.read_once()
             if isinstance(answer, Register):
@@ -108,7 +107,7 @@ class RegisterStore:
         return self.change(lambda current: with_horizon(current, now_us, self._horizon_step_us))
 
     def _propose(self, change: Change) -> Register:
-        deadline = Deadline(self._clock, self._deadline_seconds)
+        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
         counter = self._next_counter()
         while True:
             answer = self._round(change, ballot(counter, self._proposer))

@@ -6,7 +6,6 @@ register afterwards. Deadlines, pauses and repetition belong in `photon.registry
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -87,7 +86,7 @@ class Rounds:
     def __init__(self, endpoints: Endpoints, register: RegisterStore) -> None:
         self._endpoints = endpoints
         self._register = register
-        self._proposer = secrets.token_hex(8)
+        self._proposer = endpoints.new_proposer()
         self._inserts = min(acceptor.inserts_per_request for acceptor in endpoints.acceptors)
         self._writes = min(acceptor.writes_per_request for acceptor in endpoints.acceptors)
         self._reads = min(acceptor.reads_per_request for acceptor in endpoints.acceptors)
