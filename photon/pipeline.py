@@ -101,10 +101,12 @@ def _cron(value: str) -> str:
 
 
 def _endpoint_count(value: object) -> object:
-    if isinstance(value, tuple) and len(value) in (3, 5):
-        raise ValueError("`local` or one endpoint: 3 and 5 are not supported yet")
-    if isinstance(value, tuple) and len(value) != 1:
+    if not isinstance(value, tuple):
+        return value
+    if len(value) not in (1, 3, 5):
         raise ValueError("`local`, or 1, 3 or 5 endpoints")
+    if len({endpoint.url.rstrip("/").lower() for endpoint in value}) < len(value):
+        raise ValueError("endpoints with different URLs: each is to be a store of its own")
     return value
 
 
@@ -183,7 +185,10 @@ class Registry(Strict):
     keep_days: int | None = Field(default=None, ge=1)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
-    concurrency: int = Field(default=8, ge=1, le=64)  # requests at once, per task
+    endpoint_pause: PositiveDuration = timedelta(
+        seconds=1
+    )  # one that did not answer is left alone for so long
+    concurrency: int = Field(default=8, ge=1, le=64)  # requests at once to each endpoint, per task
     horizon_step: PositiveDuration = timedelta(days=1)
 
 

@@ -30,7 +30,8 @@ def init(pipeline_file: Path, as_json: bool) -> None:
 
         address = init_registry(load_pipeline(pipeline_file), SystemClock())
     if as_json:
-        print_json({"table": address.table, "endpoints": [str(e) for e in address.endpoints]})
+        print_json({"tables": list(address.tables), "endpoints": [str(e) for e in address.endpoints]})
     else:
-        places = ", ".join(str(endpoint) for endpoint in address.endpoints)
-        click.echo(f"registry of {address.pipeline}: table {address.table} at {places}")
+        places = zip(address.tables, address.endpoints, strict=True)
+        tables = ", ".join(f"table {table} at {endpoint}" for table, endpoint in places)
+        click.echo(f"registry of {address.pipeline}: {tables}")

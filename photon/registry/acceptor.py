@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from photon.registry.decisions import Stored
 from photon.registry.layout import ItemKey
@@ -48,9 +48,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """No answer about this item: time-out, throttling, connection refused, table missing."""
+    """No answer about this item.
+
+    `unclear`: throttled, unprocessed, or an error that we can't read. `unreachable`: the endpoint did not
+    answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is out of use.
+    """
 
     reason: str
+    kind: Literal["unclear", "unreachable", "not_asked"] = "unclear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,23 @@ class Accept:
     ballot: str
     value: str
     time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """An item as a scan found it; `time` as in `Insert`."""
+
+    key: ItemKey
+    time: str
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of an endpoint's items; `last`: where the next page goes on, None after the last one."""
+
+    items: tuple[Scanned, ...]
+    last: ItemKey | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +149,11 @@ class Acceptor(Protocol):
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
         """Replace exactly the value `old`, keeping its ballots: the clearing of ids."""
+        ...
+
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next at most `limit` items, in an order of the endpoint's own, consistently.
+
+        Pages from None to None hold every item that was there before the first of them was asked for.
+        """
         ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from photon.pipeline import Registry
+from photon.registry.register import Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,20 @@ class EndpointAddress:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAddress:
-    """One pipeline's registry: its stores, its table there (name with incarnation) and how it is laid out."""
+    """One pipeline's registry: its stores, its table at each (name with incarnation), how it is laid out.
+
+    A table that an endpoint has lost is named here all the same: it does not answer there.
+    """
 
     pipeline: str
     endpoints: tuple[EndpointAddress, ...]
-    table: str
+    tables: tuple[str, ...]
     settings: Registry
     settings_hash: str
     time_in_id: bool
+    members: Members | None = None  # as they were when it was found
+
+
+def table_name(pipeline: str, incarnation: str) -> str:
+    """The table of one incarnation of a pipeline's store."""
+    return f"photon-{pipeline}-{incarnation}"

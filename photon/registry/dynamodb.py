@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import boto3
 from botocore.config import Config
@@ -24,6 +24,7 @@ from photon.registry.acceptor import (
     Insert,
     InsertReply,
     NoReply,
+    Page,
     Prepare,
     PrepareReply,
     Promised,
@@ -31,6 +32,7 @@ from photon.registry.acceptor import (
     Refused,
     Replace,
     ReplaceReply,
+    Scanned,
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
@@ -146,6 +148,19 @@ class DynamoAcceptor:
         answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
         return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
 
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit}
+        if after is not None:
+            request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
+        response = self._call(lambda client: client.scan(**request))
+        if isinstance(response, NoReply):
+            return response
+        last = response.get("LastEvaluatedKey")
+        items = (
+            Scanned(_key_of(item), item.get("e", {"S": ""})["S"], _stored(item)) for item in response["Items"]
+        )
+        return Page(tuple(items), None if last is None else _key_of(last))
+
     # -- inserts of the fast round
 
     def _insert_each(self, rows: Sequence[Row]) -> list[InsertReply]:
@@ -213,7 +228,7 @@ class DynamoAcceptor:
         statements = _statements(statement, rows)
         response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
         if isinstance(response, NoReply):
-            return [{"Error": {"Code": _NO_ANSWER, "Message": response.reason}}] * len(rows)
+            return [{"Error": {"Code": response.kind, "Message": response.reason}}] * len(rows)
         answers: list[Mapping[str, Any]] = response["Responses"]
         assert len(answers) == len(rows), f"{len(answers)} answers to {len(rows)} statements"
         return answers
@@ -223,14 +238,14 @@ class DynamoAcceptor:
         try:
             client = self._connected()
         except RegistryUnavailable as error:
-            return NoReply(str(error))
+            return NoReply(str(error), "unreachable")
         try:
             return request(client)
         except ClientError as error:
-            return NoReply(_reason(error))
+            return _no_reply(error.response)
         except BotoCoreError as error:  # connection refused, closed, timed out
             self._disconnect(client)
-            return NoReply(str(error))
+            return NoReply(str(error), "unreachable")
 
     def _connected(self) -> Any:
         with self._lock:
@@ -267,17 +282,18 @@ def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[I
 
 # -- how answers are read
 
-_NO_ANSWER = "PhotonNoAnswer"
+# Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
+_NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
+    "unclear": "unclear",
+    "unreachable": "unreachable",
+}
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
 _DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
 _THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
-
-
-def _reason(error: ClientError) -> str:
-    details = error.response.get("Error", {})
-    return f"{details.get('Code', 'unnamed error')}: {details.get('Message', error)}"
+# In a batch of statements DynamoDB Local says it without `Exception`.
+_TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
 
 
 def _error_code(answer: Mapping[str, Any]) -> str | None:
@@ -291,10 +307,14 @@ def _done(answer: Mapping[str, Any]) -> bool:
 
 
 def _no_reply(answer: Mapping[str, Any]) -> NoReply:
-    error = answer["Error"]
-    code = str(error.get("Code"))
+    error = answer.get("Error", {})
+    code = str(error.get("Code", "unnamed error"))
     message = str(error.get("Message", ""))
-    return NoReply(message if code == _NO_ANSWER else f"{code}: {message}")
+    if code in _NO_ANSWER:
+        return NoReply(message, _NO_ANSWER[code])
+    if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
+        return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
+    return NoReply(f"{code}: {message}")
 
 
 def _unless_refused(answer: Mapping[str, Any]) -> NoReply | None:

@@ -1,17 +1,25 @@
 """Sending one kind of request to all endpoints at once, cut into batches.
 
-What is asked and what the replies mean belongs in `photon.registry.proposer` and `.register_store`.
+Which store is in which slot follows the register's members; an endpoint that does not answer is spared
+(`photon.registry.breaker`). What is asked and what the replies mean belongs in `photon.registry.proposer` and
+`.register_store`.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.acceptor import Acceptor
+from photon.registry.acceptor import Acceptor, NoReply
+from photon.registry.breaker import Breaker
+from photon.registry.layout import REGISTER_KEY
+from photon.registry.register import Members
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -31,6 +39,10 @@ class Channel(Protocol):
         requests: Sequence[tuple[Acceptor, Sequence[Q]]],
     ) -> Iterator[tuple[int, list[R]]]:
         """Send all requests at once: the index and the replies of each, as they are answered."""
+        ...
+
+    def aside(self, work: Callable[[], None]) -> None:
+        """Have `work` done some time, without waiting for it."""
         ...
 
     def close(self) -> None:
@@ -53,28 +65,65 @@ class Threads:
         futures = {self._pool.submit(send, *request): index for index, request in enumerate(requests)}
         return ((futures[future], future.result()) for future in as_completed(futures))
 
+    def aside(self, work: Callable[[], None]) -> None:
+        """See `Channel`."""
+        self._pool.submit(work)
+
     def close(self) -> None:
         """See `Channel`."""
         self._pool.shutdown()
+
+
+# The acceptor of an incarnation of the store in a slot.
+Reopen = Callable[[int, str], Acceptor]
+
+_NOT_ASKED = NoReply("the endpoint is out of use: it is being repaired", "not_asked")
+_SPARED = NoReply("the endpoint did not answer lately; it is being probed", "unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Who is asked under these members: the acceptor in each slot, None where it is out of use."""
+
+    members: Members | None  # None: the register has not been read yet
+    acceptors: tuple[Acceptor | None, ...]
+    changes: int = 0  # how often members were followed
 
 
 class Endpoints:
     """The acceptors of a registry, the channel to them, and the randomness of the one who asks.
 
     `chance` makes ballots unique: the machine's own, except in a simulation that has to be repeatable.
+    `members`: whose stores the acceptors are, as far as known; `reopen` gives those of other incarnations.
+    Without `reopen` the acceptors stay, whatever the members are called.
     """
 
     def __init__(
-        self, acceptors: Sequence[Acceptor], channel: Channel, chance: random.Random = MACHINE_CHANCE
+        self,
+        acceptors: Sequence[Acceptor],
+        channel: Channel,
+        chance: random.Random = MACHINE_CHANCE,
+        breaker: Breaker | None = None,
+        members: Members | None = None,
+        reopen: Reopen | None = None,
     ) -> None:
-        self.acceptors = tuple(acceptors)
+        self.acceptors = tuple(acceptors)  # also of slots that are out of use: for their limits
         self.chance = chance
         self._channel = channel
+        self._breaker = breaker
+        self._reopen = reopen
+        self._lock = threading.Lock()
+        self._seats = _seated(members, self.acceptors)
 
     @property
     def n(self) -> int:
-        """How many endpoints there are: N of the protocol."""
+        """How many endpoints there are: N of the protocol. Slots that are out of use are among them."""
         return len(self.acceptors)
+
+    @property
+    def seats(self) -> Seats:
+        """Who is asked now. Replies that were got under different seats do not go together (protocol B11)."""
+        return self._seats
 
     def close(self) -> None:
         """End the channel, once what was sent is answered."""
@@ -84,6 +133,22 @@ class Endpoints:
         """Random 64 bits as 16 hex digits, which keep ballots of different proposers apart (protocol B4)."""
         return f"{self.chance.getrandbits(64):016x}"
 
+    def follow(self, members: Members) -> None:
+        """Ask the stores that `members` name, from the next request on."""
+        with self._lock:
+            before = self._seats.members
+            if members == before:
+                return
+            acceptors = list(self.acceptors)
+            for slot, incarnation in enumerate(members.incarnations):
+                moved = before is not None and before.incarnations[slot] != incarnation
+                if moved and self._reopen is not None:
+                    acceptors[slot] = self._reopen(slot, incarnation)
+                    if self._breaker is not None:
+                        self._breaker.forget(slot)
+            self.acceptors = tuple(acceptors)
+            self._seats = _seated(members, self.acceptors, self._seats.changes + 1)
+
     def ask(
         self,
         send: Callable[[Acceptor, Sequence[Q]], list[R]],
@@ -91,21 +156,62 @@ class Endpoints:
         per_request: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> list[list[R]]:
-        """For each request the replies of the endpoints, in their order.
+        """For each request the replies of the endpoints, in their order, all under the same members.
 
         `after_each` is called, in this thread, whenever a batch has been answered.
         """
+        seats = self._seats
+        self._probe(seats)
+        slots = {id(acceptor): slot for slot, acceptor in enumerate(seats.acceptors)}
+
+        def guarded(acceptor: Acceptor, batch: Sequence[Q]) -> list[Any]:
+            return self._guarded(slots[id(acceptor)], lambda: send(acceptor, batch), len(batch))
+
         replies: dict[tuple[int, int], R] = {}
-        parts = [
-            (start, number) for start in range(0, len(requests), per_request) for number in range(self.n)
-        ]
-        sent = [(self.acceptors[number], requests[start : start + per_request]) for start, number in parts]
-        for index, answers in self._channel.exchange(send, sent):
-            start, number = parts[index]
+        parts: list[tuple[int, int]] = []
+        sent: list[tuple[Acceptor, Sequence[Q]]] = []
+        for start in range(0, len(requests), per_request):
+            for slot, acceptor in enumerate(seats.acceptors):
+                if acceptor is not None:
+                    parts.append((start, slot))
+                    sent.append((acceptor, requests[start : start + per_request]))
+        for index, answers in self._channel.exchange(guarded, sent):
+            start, slot = parts[index]
             for offset, reply in enumerate(answers):
-                replies[start + offset, number] = reply
+                replies[start + offset, slot] = reply
             after_each()
-        return [[replies[index, number] for number in range(self.n)] for index in range(len(requests))]
+        nobody: Any = _NOT_ASKED
+        return [
+            [replies.get((index, slot), nobody) for slot in range(self.n)] for index in range(len(requests))
+        ]
+
+    def _guarded(self, slot: int, send: Callable[[], list[Any]], length: int) -> list[Any]:
+        if self._breaker is None:
+            return send()
+        # Decided on the thread that sends: what waited in line behind a time-out need not meet it too.
+        if not self._breaker.lets_pass(slot):
+            return [_SPARED] * length
+        replies = send()
+        self._breaker.saw(slot, replies)
+        return replies
+
+    def _probe(self, seats: Seats) -> None:
+        """See aside whether those who did not answer do again."""
+        if self._breaker is None:
+            return
+        for slot, acceptor in enumerate(seats.acceptors):
+            if acceptor is not None and self._breaker.take_probe(slot):
+                self._channel.aside(partial(self._look, self._breaker, slot, acceptor))
+
+    @staticmethod
+    def _look(breaker: Breaker, slot: int, acceptor: Acceptor) -> None:
+        breaker.saw(slot, acceptor.read([REGISTER_KEY]))
+
+
+def _seated(members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0) -> Seats:
+    down = () if members is None else members.down
+    asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
+    return Seats(members, asked, changes)
 
 
 class Deadline:

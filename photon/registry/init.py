@@ -1,32 +1,41 @@
-"""Making a registry and finding it again: the only code that creates tables (protocol B9).
+"""Making a registry and finding it again.
 
-A directory table at the endpoint names the table of each pipeline, so that of two inits at once
-one wins. What is in a registry's table belongs in `photon.registry.layout` and `.register`.
+What endpoints say is judged in `photon.registry.membership`; tables are made in `.directory`, by init and
+repair only. What is in a registry's table belongs in `photon.registry.layout` and `.register`.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from photon.clock import Clock
+from photon.clock import Clock, SystemClock
 from photon.pipeline import Pipeline, settings_hash
+from photon.registry.acceptor import NoReply
 from photon.registry.address import EndpointAddress, RegistryAddress
-from photon.registry.endpoints import Deadline
+from photon.registry.decisions import Stored
+from photon.registry.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory
+from photon.registry.dynamodb import DynamoAcceptor
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
-from photon.registry.layout import SHARD_HASH
+from photon.registry.layout import REGISTER_KEY, SHARD_HASH
+from photon.registry.membership import (
+    Answer,
+    Found,
+    Judgement,
+    NoMajority,
+    NotMade,
+    OneStoreTwice,
+    Said,
+    Silent,
+    TooFewAnswer,
+    find,
+)
 from photon.registry.open import connection, open_register
-from photon.registry.register import Members, Register, ShardConfig, with_horizon
+from photon.registry.register import Members, Register, ShardConfig, decode_register, with_horizon
 
-DIRECTORY = "photon-pipelines"
-ADMIN_TIMEOUT = timedelta(seconds=10)  # tables are made more slowly than items
-TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
-
-Answer = TypeVar("Answer")
+log = logging.getLogger(__name__)
 
 
 class RegistryMissing(Exception):
@@ -36,32 +45,38 @@ class RegistryMissing(Exception):
 def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     """Make the pipeline's registry, or return the one that is there with the same settings.
 
-    RegistryMismatch if the one that is there was made with other settings; RegistryUnavailable if
-    an endpoint does not answer: what was done so far does no harm, and init can be repeated.
+    Making it needs every endpoint, once. RegistryMismatch if the one that is there was made with other
+    settings, or the endpoints do not belong together; RegistryUnavailable if one does not answer: what was
+    done so far does no harm, and init can be repeated.
     """
-    endpoint = endpoint_of(pipeline)
-    client = _client(endpoint)
-    table = _table_of(client, pipeline.name)
-    if table is None:
-        table = _make(client, pipeline, clock)
-    return _checked(pipeline, _address(pipeline, endpoint, table))
+    endpoints = endpoints_of(pipeline)
+    there = find(pipeline.name, _ask(pipeline, endpoints))
+    if isinstance(there, NotMade):
+        there = _make(pipeline, endpoints, clock)
+    elif isinstance(there, TooFewAnswer):
+        raise RegistryUnavailable(
+            f"{_listed(endpoints, there.silent)}; to make a registry every endpoint has to answer, once:"
+            f" bring it up, then repeat: photon registry init {pipeline.file}"
+        )
+    return _checked(pipeline, endpoints, there)
 
 
 def find_registry(pipeline: Pipeline) -> RegistryAddress:
-    """The pipeline's registry, never made here.
+    """The pipeline's registry, never made here; a minority of its endpoints may be down or wiped.
 
-    RegistryMissing if there is none, RegistryMismatch if it belongs to other settings,
-    RegistryUnavailable if an endpoint does not answer.
+    RegistryMissing if there is none, RegistryMismatch if it belongs to other settings or its endpoints do not
+    belong together, RegistryUnavailable if too few endpoints answer.
     """
-    endpoint = endpoint_of(pipeline)
-    table = _table_of(_client(endpoint), pipeline.name)
-    if table is None:
+    endpoints = endpoints_of(pipeline)
+    there = find(pipeline.name, _ask(pipeline, endpoints))
+    if isinstance(there, NotMade):
+        places = ", ".join(str(endpoint) for endpoint in endpoints)
         raise RegistryMissing(
-            f"There is no registry for the pipeline {pipeline.name} at {endpoint}."
+            f"There is no registry for the pipeline {pipeline.name} at {places}."
             f" If it was never made, make it: photon registry init {pipeline.file}."
-            " If it was, its endpoint has lost its data, or the pipeline file names another one."
+            " If it was, its endpoints have lost their data, or the pipeline file names other ones."
         )
-    return _checked(pipeline, _address(pipeline, endpoint, table))
+    return _checked(pipeline, endpoints, there)
 
 
 def ids_carry_time(pipeline: Pipeline) -> bool:
@@ -69,37 +84,64 @@ def ids_carry_time(pipeline: Pipeline) -> bool:
     return pipeline.foreign.time_in_id or pipeline.foreign.id_codec is not None
 
 
-def endpoint_of(pipeline: Pipeline) -> EndpointAddress:
-    """The store that the pipeline file names."""
+def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
+    """The stores that the pipeline file names, by slot."""
     endpoints = pipeline.registry.endpoints
     if endpoints == "local":
-        return EndpointAddress(None, pipeline.registry_folder, transactions=True)
-    assert len(endpoints) == 1, "the pipeline file is refused with more endpoints than are served"
-    (endpoint,) = endpoints
-    return EndpointAddress(endpoint.url, None, endpoint.region, endpoint.transactions)
+        return (EndpointAddress(None, pipeline.registry_folder, transactions=True),)
+    return tuple(EndpointAddress(e.url, None, e.region, e.transactions) for e in endpoints)
 
 
-def _address(pipeline: Pipeline, endpoint: EndpointAddress, table: str) -> RegistryAddress:
-    return RegistryAddress(
+def _checked(
+    pipeline: Pipeline,
+    endpoints: tuple[EndpointAddress, ...],
+    there: Judgement,
+) -> RegistryAddress:
+    """The address of a registry that was found and belongs to the pipeline; anything else is an error."""
+    match there:
+        case OneStoreTwice((one, other)):
+            raise RegistryMismatch(
+                f"{pipeline.file}: {endpoints[one]} and {endpoints[other]} are one and the same store;"
+                " give the registry stores of their own"
+            )
+        case NoMajority(problems):
+            raise RegistryMismatch(
+                f"{pipeline.file}: {_listed(endpoints, problems)}; no majority of the registry's endpoints is"
+                " left: name those that it was made over, or bring back their data"
+            )
+        case TooFewAnswer(silent):
+            raise RegistryUnavailable(f"the registry does not answer: {_listed(endpoints, silent)}")
+        case NotMade():
+            raise RegistryUnavailable("the registry that was just made does not answer; repeat the init")
+    assert isinstance(there, Found)
+    for slot, problem in there.problems.items():
+        log.warning("registry of %s: %s %s%s", pipeline.name, endpoints[slot], problem, _remedy(pipeline))
+    address = RegistryAddress(
         pipeline=pipeline.name,
-        endpoints=(endpoint,),
-        table=table,
+        endpoints=endpoints,
+        tables=there.tables,
         settings=pipeline.registry,
         settings_hash=settings_hash(pipeline),
         time_in_id=ids_carry_time(pipeline),
+        members=there.members,
     )
-
-
-def _checked(pipeline: Pipeline, address: RegistryAddress) -> RegistryAddress:
-    problem = mismatch(address, open_register(address).read())
-    if problem is not None:
-        raise RegistryMismatch(f"{pipeline.file}: {problem}")
+    mismatched = mismatch(address, open_register(address).read())
+    if mismatched is not None:
+        raise RegistryMismatch(f"{pipeline.file}: {mismatched}")
     return address
+
+
+def _remedy(pipeline: Pipeline) -> str:
+    return f" (a store without its data: photon registry repair {pipeline.file} --endpoint URL)"
+
+
+def _listed(endpoints: Sequence[EndpointAddress], problems: dict[int, str]) -> str:
+    return "; ".join(f"{endpoints[slot]} {problem}" for slot, problem in problems.items())
 
 
 def mismatch(address: RegistryAddress, register: Register) -> str | None:
     """Why this register does not belong to the pipeline of `address`, with the remedy; None if it does."""
-    where = f"the registry {address.table} at {address.endpoints[0]}"
+    where = f"the registry {address.tables[0]} at {address.endpoints[0]}"
     if register.pipeline != address.pipeline:
         return f"{where} belongs to the pipeline {register.pipeline}; give each pipeline its own name"
     if register.settings_hash != address.settings_hash:
@@ -116,97 +158,63 @@ def mismatch(address: RegistryAddress, register: Register) -> str | None:
     return None
 
 
+# -- asking
+
+
+def _ask(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[Said]:
+    """What each endpoint says; all are asked at once, each for at most `ADMIN_TIMEOUT` a request."""
+    with ThreadPoolExecutor(len(endpoints)) as pool:
+        return list(pool.map(lambda endpoint: _what_it_says(pipeline, endpoint), endpoints))
+
+
+def _what_it_says(pipeline: Pipeline, endpoint: EndpointAddress) -> Said:
+    try:
+        table = Directory(endpoint, SystemClock()).table_of(pipeline.name)
+    except RegistryUnavailable as error:
+        return Silent(str(error))
+    if table is None:
+        return Answer(None, None)
+    (stored,) = DynamoAcceptor(table, connection(endpoint, ADMIN_TIMEOUT, 1)).read([REGISTER_KEY])
+    if isinstance(stored, NoReply):
+        return Silent(stored.reason)
+    assert isinstance(stored, Stored)
+    return Answer(table, None if stored.value is None else decode_register(stored.value))
+
+
 # -- making
 
 
-def _make(client: Any, pipeline: Pipeline, clock: Clock) -> str:
-    """The pipeline's new table, or that of another init which was faster."""
-    _create_table(client, DIRECTORY, clock)
-    table = f"photon-{pipeline.name}-{secrets.token_hex(8)}"
-    _create_table(client, table, clock)
-    address = _address(pipeline, endpoint_of(pipeline), table)
-    open_register(address).create(_first_register(pipeline, clock.now_us()))
-    try:
-        # Last, so that a registry that can be found is complete.
-        client.put_item(
-            TableName=DIRECTORY,
-            Item={"p": {"S": "pipeline"}, "s": {"S": pipeline.name}, "t": {"S": table}},
-            ConditionExpression="attribute_not_exists(p)",
-        )
-        return table
-    except client.exceptions.ConditionalCheckFailedException:
-        # Nobody has heard of ours: the directory names another table, for good.
-        _call(lambda: client.delete_table(TableName=table))
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(error) from error
-    return _table_of(client, pipeline.name) or table
+def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> Judgement:
+    """The new registry, or that of another init which was faster: at each endpoint one of them wins."""
+    tables = [Directory(endpoint, clock).ensure_table_of(pipeline.name) for endpoint in endpoints]
+    said = find(pipeline.name, [Answer(table, None) for table in tables])
+    if isinstance(said, OneStoreTwice):
+        return said
+    incarnations = tuple(table.removeprefix(f"photon-{pipeline.name}-") for table in tables)
+    members = Members(1, incarnations)
+    address = RegistryAddress(
+        pipeline.name,
+        endpoints,
+        tuple(tables),
+        # Others may be making it at the same moment, and outbid us for a while.
+        pipeline.registry.model_copy(update={"deadline": timedelta(seconds=TABLE_SECONDS)}),
+        settings_hash(pipeline),
+        ids_carry_time(pipeline),
+        members,
+    )
+    open_register(address).create(_first_register(pipeline, members, clock.now_us()))
+    return find(pipeline.name, _ask(pipeline, endpoints))
 
 
-def _first_register(pipeline: Pipeline, now_us: int) -> Register:
+def _first_register(pipeline: Pipeline, members: Members, now_us: int) -> Register:
     step_us = pipeline.registry.horizon_step // timedelta(microseconds=1)
     timed = ids_carry_time(pipeline)
     register = Register(
         pipeline=pipeline.name,
         settings_hash=settings_hash(pipeline),
         shard_hash=SHARD_HASH,
-        members=Members(1, (secrets.token_hex(8),)),
+        members=members,
         configs=(ShardConfig(pipeline.registry.shards),) if timed else (),
         horizon_us=now_us if timed else None,
     )
     return with_horizon(register, now_us, step_us)
-
-
-def _create_table(client: Any, table: str, clock: Clock) -> None:
-    """Make a table, unless it is there, and wait until it can be used."""
-    try:
-        client.create_table(
-            TableName=table,
-            KeySchema=[
-                {"AttributeName": "p", "KeyType": "HASH"},
-                {"AttributeName": "s", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "p", "AttributeType": "S"},
-                {"AttributeName": "s", "AttributeType": "S"},
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
-    except client.exceptions.ResourceInUseException:
-        pass
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(error) from error
-    deadline = Deadline(clock, TABLE_SECONDS)
-    while _call(lambda: client.describe_table(TableName=table))["Table"]["TableStatus"] != "ACTIVE":
-        if not deadline.pause():
-            raise RegistryUnavailable(f"the table {table} was not ready within {TABLE_SECONDS:.0f} s")
-
-
-# -- asking
-
-
-def _client(endpoint: EndpointAddress) -> Any:
-    return _call(connection(endpoint, ADMIN_TIMEOUT, 1))
-
-
-def _table_of(client: Any, pipeline: str) -> str | None:
-    """The table that the directory names for a pipeline; None if it names none."""
-    key = {"p": {"S": "pipeline"}, "s": {"S": pipeline}}
-    try:
-        answer = client.get_item(TableName=DIRECTORY, Key=key, ConsistentRead=True)
-    except client.exceptions.ResourceNotFoundException:
-        return None
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(error) from error
-    item = answer.get("Item")
-    return None if item is None else str(item["t"]["S"])
-
-
-def _call(request: Callable[[], Answer]) -> Answer:
-    try:
-        return request()
-    except (BotoCoreError, ClientError) as error:
-        raise _unavailable(error) from error
-
-
-def _unavailable(error: Exception) -> RegistryUnavailable:
-    return RegistryUnavailable(f"the registry does not answer: {error}")

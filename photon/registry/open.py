@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from photon.clock import Clock, SystemClock
-from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.address import EndpointAddress, RegistryAddress, table_name
 from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
 from photon.registry.local_server import LocalServer
 from photon.registry.proposer import QuorumRegistry
@@ -33,17 +33,21 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
     with _lock:
         key = (os.getpid(), address)
         if key not in _registries:
-            settings = address.settings
-            acceptors = [
-                DynamoAcceptor(
-                    address.table,
-                    connection(endpoint, settings.request_timeout, settings.concurrency),
-                    endpoint.transactions,
-                )
-                for endpoint in address.endpoints
-            ]
-            _registries[key] = QuorumRegistry(acceptors, settings, clock or SystemClock())
+            _registries[key] = QuorumRegistry(
+                [_acceptor(address, slot, table) for slot, table in enumerate(address.tables)],
+                address.settings,
+                clock or SystemClock(),
+                members=address.members,
+                # A repaired endpoint has a table of another incarnation, which the members name.
+                reopen=lambda slot, name: _acceptor(address, slot, table_name(address.pipeline, name)),
+            )
         return _registries[key]
+
+
+def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
+    endpoint, settings = address.endpoints[slot], address.settings
+    connect = connection(endpoint, settings.request_timeout, settings.concurrency)
+    return DynamoAcceptor(table, connect, endpoint.transactions)
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:

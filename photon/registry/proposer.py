@@ -14,6 +14,7 @@ from typing import TypeVar
 from photon.clock import Clock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Acceptor, NoReply
+from photon.registry.breaker import Breaker
 from photon.registry.decisions import (
     OtherHolds,
     TokenReleased,
@@ -22,7 +23,7 @@ from photon.registry.decisions import (
     value_to_commit,
     value_to_release,
 )
-from photon.registry.endpoints import MACHINE_CHANCE, Channel, Deadline, Endpoints, Threads
+from photon.registry.endpoints import MACHINE_CHANCE, Channel, Deadline, Endpoints, Reopen, Threads
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -42,7 +43,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.layout import Held, ItemKey, holder_of, is_too_old, item_key
-from photon.registry.register import Register
+from photon.registry.register import Members, Register
 from photon.registry.register_store import RegisterStore
 from photon.registry.rounds import Contender, Rounds
 
@@ -59,8 +60,13 @@ class QuorumRegistry:
         clock: Clock,
         channel: Channel | None = None,
         chance: random.Random = MACHINE_CHANCE,
+        members: Members | None = None,
+        reopen: Reopen | None = None,
     ) -> None:
-        self._endpoints = Endpoints(acceptors, channel or Threads(settings.concurrency), chance)
+        n = len(acceptors)
+        breaker = Breaker(n, clock, settings.endpoint_pause.total_seconds())
+        channel = channel or Threads(settings.concurrency * n)
+        self._endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
         self._settings = settings
         self._clock = clock
         self.register = RegisterStore(self._endpoints, clock, settings.deadline, settings.horizon_step)

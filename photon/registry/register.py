@@ -22,10 +22,17 @@ class RegisterTooNew(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Which incarnations of the stores count, and how often that has changed (protocol B11)."""
+    """Which incarnations of the stores count, by slot, and how often that has changed (protocol B11).
+
+    A slot that is down has a store that is just being filled: it is neither asked nor counted. A fresh one
+    has come up with this very version: it counts for ids, and for the register only from the next version on,
+    so that nobody who still asks the store of before can miss the change (docs/adr/0017).
+    """
 
     version: int
     incarnations: tuple[str, ...]
+    down: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,13 @@ def decode_register(text: str) -> Register:
     stored = json.loads(text)
     if stored.pop("format") > REGISTER_FORMAT:
         raise RegisterTooNew("The registry was written by a newer version of Photon; upgrade this one.")
-    members = Members(stored["members"]["version"], tuple(stored["members"]["incarnations"]))
+    members = stored["members"]
+    members = Members(
+        members["version"],
+        tuple(members["incarnations"]),
+        tuple(members.get("down", ())),
+        tuple(members.get("fresh", ())),
+    )
     configs = tuple(ShardConfig(**config) for config in stored["configs"])
     epochs = {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()}
     return Register(**{**stored, "members": members, "configs": configs, "epochs": epochs})
@@ -98,6 +111,30 @@ def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: 
         return register
     changed = replace(known, state=state, since_us=now_us)
     return replace(register, epochs={**register.epochs, epoch: changed})
+
+
+def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:
+    """The register with a slot out of use, while a new store is filled in its place."""
+    old = register.members
+    assert not old.fresh, "one repair ends before the next one begins"
+    incarnations = tuple(incarnation if s == slot else i for s, i in enumerate(old.incarnations))
+    down = tuple(sorted({*old.down, slot}))
+    return replace(register, members=Members(old.version + 1, incarnations, down))
+
+
+def with_slot_up(register: Register, slot: int) -> Register:
+    """The register with a slot in use again, as a fresh one."""
+    old = register.members
+    down = tuple(s for s in old.down if s != slot)
+    return replace(register, members=Members(old.version + 1, old.incarnations, down, fresh=(slot,)))
+
+
+def without_fresh_slots(register: Register) -> Register:
+    """The register with no slot that is fresh: all that are up count for the register too."""
+    old = register.members
+    if not old.fresh:
+        return register
+    return replace(register, members=Members(old.version + 1, old.incarnations, old.down))
 
 
 def with_horizon(register: Register, now_us: int, step_us: int) -> Register:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from photon.clock import Clock
-from photon.registry.acceptor import Accept, Done, NoReply, Prepare, Promised, Refused
+from photon.registry.acceptor import Accept, Done, NoReply, Prepare, Promised, ReadReply, Refused
 from photon.registry.decisions import Stored, ballot, majority, next_counter, recover
-from photon.registry.endpoints import Deadline, Endpoints
+from photon.registry.endpoints import Deadline, Endpoints, Seats
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import REGISTER_KEY
 from photon.registry.register import (
     EpochRecord,
+    Members,
     Register,
     decode_register,
     encode_register,
@@ -26,6 +28,12 @@ from photon.registry.register import (
 )
 
 Change = Callable[[Register | None], Register]
+Reply = TypeVar("Reply")
+
+MEMBERS_CHANGES = 3  # followed within one read of the register: a repair makes two
+
+_MEMBERS_MOVE = "the registry's endpoints are just being changed"
+_NOT_COUNTED = NoReply("the endpoint does not count yet: it is being repaired", "not_asked")
 
 
 class RegisterStore:
@@ -57,15 +65,39 @@ class RegisterStore:
                 raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
 
     def read_once(self) -> Register | NoReply:
-        """`read` in a single attempt: the *check* of protocol B."""
-        (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
-        stored = [reply for reply in replies if isinstance(reply, Stored)]
-        if len(stored) < majority(self._endpoints.n):
+        """`read` in a single attempt: the *check* of protocol B.
+
+        Whoever sees other members than those that were asked asks these (B11).
+        """
+        for _ in range(MEMBERS_CHANGES):
+            seats = self._endpoints.seats
+            (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+            register = self._chosen(replies, seats)
+            if isinstance(register, NoReply):
+                return register
+            if register.members == seats.members and self._endpoints.seats is seats:
+                return register
+            self._endpoints.follow(register.members)
+        return NoReply(_MEMBERS_MOVE)
+
+    def _chosen(self, replies: Sequence[ReadReply], seats: Seats) -> Register | NoReply:
+        """The register that these replies show: chosen, or of other members and to be read from those."""
+        n = self._endpoints.n
+        stored = [reply for reply in _counted(replies, seats.members) if isinstance(reply, Stored)]
+        if len(stored) < majority(n):
             return _no_majority(replies)
         newest = max(stored, key=lambda s: s.accepted)
         if newest.value is None:
             return NoReply("the table has no register; the registry is not the one that was made")
-        return decode_register(newest.value)
+        register = decode_register(newest.value)
+        if register.members != seats.members:
+            return register
+        if sum(s.accepted == newest.accepted for s in stored) >= majority(n):
+            return register
+        # Somebody died while changing it, or an endpoint missed a change and another one is down. A value
+        # that is not chosen may go away again, and boundary and members never go back.
+        answer = self._round(_existing(lambda current: current), ballot(next_counter(stored), self._proposer))
+        return NoReply("others change the register") if isinstance(answer, int) else answer
 
     # -- changing
 
@@ -78,13 +110,7 @@ class RegisterStore:
 
     def change(self, change: Callable[[Register], Register]) -> Register:
         """Replace the register by `change(register)`, which is called again after a conflict."""
-
-        def change_existing(current: Register | None) -> Register:
-            if current is None:
-                raise RegistryUnavailable("the registry's table has no register: nothing to change")
-            return change(current)
-
-        return self._propose(change_existing)
+        return self._propose(_existing(change))
 
     def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
         """Record a live epoch of a datacenter; adding it again changes nothing."""
@@ -129,20 +155,45 @@ class RegisterStore:
 
     def _round(self, change: Change, own: str) -> Register | NoReply | int:
         """One classic round: the new register, or how many too few replied, or the counter to go above."""
-        n = self._endpoints.n
+        n, seats = self._endpoints.n, self._endpoints.seats
         (replies,) = self._endpoints.ask(
             lambda acceptor, batch: acceptor.prepare(batch), [Prepare(REGISTER_KEY, own)], 1
         )
-        promised = [reply.before for reply in replies if isinstance(reply, Promised)]
+        counted = _counted(replies, seats.members)
+        promised = [reply.before for reply in counted if isinstance(reply, Promised)]
         if len(promised) < majority(n):
             return _conflict(replies) or _no_majority(replies)
         text = recover(promised, n)
-        register = change(decode_register(text) if text is not None else None)
+        current = decode_register(text) if text is not None else None
+        if current is not None and current.members != seats.members:
+            self._endpoints.follow(current.members)  # what stores of before say does not count (B11)
+            return NoReply(_MEMBERS_MOVE)
+        register = change(current)
         accept = Accept(REGISTER_KEY, own, encode_register(register))
         (accepted,) = self._endpoints.ask(lambda acceptor, batch: acceptor.accept(batch), [accept], 1)
-        if sum(isinstance(reply, Done) for reply in accepted) >= majority(n):
-            return register
-        return _conflict(accepted) or _no_majority(accepted)
+        # Counted where both the members of before and those of afterwards count.
+        count = _counted(_counted(accepted, register.members), seats.members)
+        if sum(isinstance(reply, Done) for reply in count) < majority(n):
+            return _conflict(accepted) or _no_majority(accepted)
+        if self._endpoints.seats is not seats:
+            return NoReply(_MEMBERS_MOVE)
+        self._endpoints.follow(register.members)
+        return register
+
+
+def _counted(replies: Sequence[Reply], members: Members | None) -> list[Reply | NoReply]:
+    """The replies of stores that count for the register under these members; of the others, none."""
+    out = () if members is None else (*members.down, *members.fresh)
+    return [_NOT_COUNTED if slot in out else reply for slot, reply in enumerate(replies)]
+
+
+def _existing(change: Callable[[Register], Register]) -> Change:
+    def change_existing(current: Register | None) -> Register:
+        if current is None:
+            raise RegistryUnavailable("the registry's table has no register: nothing to change")
+        return change(current)
+
+    return change_existing
 
 
 def _conflict(replies: Sequence[object]) -> int | None:

@@ -40,7 +40,7 @@ from photon.registry.decisions import (
     next_counter,
     recover,
 )
-from photon.registry.endpoints import Endpoints
+from photon.registry.endpoints import Endpoints, Seats
 from photon.registry.interface import Claim, Holder
 from photon.registry.layout import (
     Cleared,
@@ -96,7 +96,7 @@ class Rounds:
 
     def fast(self, contenders: Sequence[Contender]) -> None:
         """Insert all tokens: a verdict for what is decided, `needs_ballot` for the others."""
-        began_with = self.known
+        began_with = self._endpoints.seats
         inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
         inserted = self._endpoints.ask(
             lambda acceptor, batch: acceptor.insert(batch), inserts, self._inserts, after_each=_amid_register
@@ -129,7 +129,7 @@ class Rounds:
 
         `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict.
         """
-        began_with = self.known
+        began_with = self._endpoints.seats
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
         for contender in contenders:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
@@ -170,7 +170,7 @@ class Rounds:
 
     def lookup(self, items: Sequence[ItemKey]) -> tuple[dict[ItemKey, Holder | None], Register] | NoReply:
         """Who holds each id (None: nobody) and the register that confirmed it; NoReply if one is unknown."""
-        began_with = self.known
+        began_with = self._endpoints.seats
         holders: dict[ItemKey, Holder | None] = {}
         for item, replies in zip(items, self._read(items), strict=True):
             stored = [reply for reply in replies if isinstance(reply, Stored)]
@@ -181,7 +181,7 @@ class Rounds:
         register = self._read_register()
         if isinstance(register, NoReply):
             return register
-        return (holders, register) if _same_members(register, began_with) else NoReply(_MEMBERS_MOVED)
+        return (holders, register) if self._is_of(register, began_with) else NoReply(_MEMBERS_MOVED)
 
     def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
         """Replace tokens by their owner's name: how many changed, and which have to be asked again.
@@ -195,7 +195,7 @@ class Rounds:
         for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
             values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
             stored_with_more += [(contender, v) for v in values if _is_held_by(v, contender.claim.token)]
-            if any(isinstance(reply, NoReply) for reply in replies):
+            if any(isinstance(reply, NoReply) and reply.kind != "not_asked" for reply in replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)
         more, _, also_unanswered = self._replace(stored_with_more)
@@ -214,7 +214,7 @@ class Rounds:
         unanswered: list[Contender] = []
         for (contender, _), replies in zip(wanted, answers, strict=True):
             changed += any(isinstance(reply, Done) for reply in replies)
-            if any(isinstance(reply, NoReply) for reply in replies):
+            if any(isinstance(reply, NoReply) and reply.kind != "not_asked" for reply in replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)
             elif any(isinstance(reply, Unchanged) for reply in replies):
@@ -229,10 +229,14 @@ class Rounds:
             self.known = register
         return register
 
-    def _check(self, contenders: Sequence[Contender], began_with: Register | None) -> Register | None:
+    def _is_of(self, register: Register, began_with: Seats) -> bool:
+        """Whether all that was asked since then was asked of the members that the register names (B11)."""
+        return register.members == began_with.members and self._endpoints.seats is began_with
+
+    def _check(self, contenders: Sequence[Contender], began_with: Seats) -> Register | None:
         """The register as it is now; None if it does not answer or the members have moved (B11)."""
         register = self._read_register()
-        if isinstance(register, Register) and _same_members(register, began_with):
+        if isinstance(register, Register) and self._is_of(register, began_with):
             return register
         for contender in contenders:
             if isinstance(register, NoReply):
@@ -242,7 +246,7 @@ class Rounds:
         return None
 
     def _confirm(
-        self, contenders: Sequence[Contender], verdicts: Mapping[int, Verdict], began_with: Register | None
+        self, contenders: Sequence[Contender], verdicts: Mapping[int, Verdict], began_with: Seats
     ) -> None:
         if not verdicts:
             return
@@ -278,10 +282,6 @@ def fast_replies(inserted: Sequence[InsertReply], there: Sequence[ReadReply]) ->
 
 def _amid_register() -> None:
     fault_point("task.amid_register")
-
-
-def _same_members(register: Register, began_with: Register | None) -> bool:
-    return began_with is not None and register.members == began_with.members
 
 
 def _is_held_by(text: str, token: str) -> bool:

@@ -21,6 +21,7 @@ from photon.registry.acceptor import (
     Insert,
     InsertReply,
     NoReply,
+    Page,
     Prepare,
     PrepareReply,
     Promised,
@@ -28,6 +29,7 @@ from photon.registry.acceptor import (
     Refused,
     Replace,
     ReplaceReply,
+    Scanned,
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, Stored
@@ -54,6 +56,7 @@ class MemoryAcceptor:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.items: dict[ItemKey, Stored] = {}
+        self.times: dict[ItemKey, str] = {}  # as `layout.stored_time`, of items that were made with one
         self.slow_seconds = 0.0
         self.requests = 0
         self.on_request: Callable[[str, Sequence[object]], None] = lambda kind, batch: None
@@ -65,7 +68,7 @@ class MemoryAcceptor:
     def another_way_in(self) -> MemoryAcceptor:
         """The same endpoint, met by another client with faults of its own."""
         other = MemoryAcceptor(self._clock)
-        other.items, other._lock = self.items, self._lock
+        other.items, other.times, other._lock = self.items, self.times, self._lock
         return other
 
     def fail(self, fault: Fault, batches: int = 1) -> None:
@@ -100,12 +103,23 @@ class MemoryAcceptor:
         """Replace exactly the value `old`."""
         return self._serve("replace", batch, [r.key for r in batch], self._replace)
 
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next items, by key."""
+        self.on_request("scan", [after])
+        if self._next_fault() is not None:
+            return NoReply("connection refused", "unreachable")
+        with self._lock:
+            keys = sorted(key for key in self.items if after is None or key > after)[:limit]
+            items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
+        return Page(items, keys[-1] if len(keys) == limit else None)
+
     # -- one item
 
     def _insert(self, insert: Insert) -> Done | Exists:
         if insert.key in self.items:
             return Exists()
         self.items[insert.key] = Stored(insert.value)
+        self.times[insert.key] = insert.time
         return Done()
 
     def _prepare(self, prepare: Prepare) -> Promised | Refused:
@@ -113,6 +127,7 @@ class MemoryAcceptor:
         if now.promised >= prepare.ballot:
             return Refused(now)
         self.items[prepare.key] = replace(now, promised=prepare.ballot)
+        self.times.setdefault(prepare.key, prepare.time)
         return Promised(now)
 
     def _accept(self, accept: Accept) -> Done | Refused:
@@ -120,6 +135,7 @@ class MemoryAcceptor:
         if now.promised > accept.ballot:
             return Refused(now)
         self.items[accept.key] = Stored(accept.value, accepted=accept.ballot, promised=accept.ballot)
+        self.times.setdefault(accept.key, accept.time)
         return Done()
 
     def _replace(self, wanted: Replace) -> Done | Unchanged:
@@ -143,7 +159,7 @@ class MemoryAcceptor:
         self.on_request(kind, batch)
         fault = self._next_fault()
         if fault == "down":
-            return [NoReply("connection refused")] * len(batch)
+            return [NoReply("connection refused", "unreachable")] * len(batch)
         if fault == "lost_request":
             return [NoReply("timed out before it was applied")] * len(batch)
         with self._lock:

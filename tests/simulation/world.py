@@ -72,7 +72,7 @@ class World:
         self.clock = ManualClock(NOON_US)
         self.store = MemoryAcceptor(self.clock)
         self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
-        self.address = RegistryAddress(pipeline.name, (), "memory", pipeline.registry, "memory", False)
+        self.address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
 
     # -- logs
 

@@ -15,8 +15,9 @@ import pytest
 from photon.clock import SystemClock
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.directory import DIRECTORY
 from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
-from photon.registry.init import DIRECTORY, RegistryMissing, endpoint_of, find_registry, init_registry
+from photon.registry.init import RegistryMissing, endpoints_of, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
     EventKey,
@@ -67,7 +68,7 @@ def pipeline(url: str, name: str = "events", time_in_id: bool = False) -> Pipeli
 
 
 def is_there(client: Any, address: RegistryAddress) -> bool:
-    return address.table in client.list_tables()["TableNames"]
+    return address.tables[0] in client.list_tables()["TableNames"]
 
 
 @pytest.mark.server
@@ -95,13 +96,13 @@ def test_of_many_inits_at_once_one_wins_and_leaves_no_table_of_the_others(url: s
     with ThreadPoolExecutor(6) as pool:
         made = set(pool.map(lambda _: init_registry(pipeline(url), SystemClock()), range(6)))
     (address,) = made
-    assert sorted(client.list_tables()["TableNames"]) == sorted([address.table, DIRECTORY])
+    assert sorted(client.list_tables()["TableNames"]) == sorted([address.tables[0], DIRECTORY])
 
 
 @pytest.mark.server
 def test_each_pipeline_has_a_table_of_its_own(url: str, client: Any) -> None:
     one, other = (init_registry(pipeline(url, name), SystemClock()) for name in ("one", "one-more"))
-    assert one.table != other.table
+    assert one.tables != other.tables
     assert find_registry(pipeline(url, "one")) == one
 
 
@@ -116,7 +117,7 @@ def test_other_settings_of_ids_are_refused_with_the_remedy(url: str, client: Any
 @pytest.mark.server
 def test_a_register_of_another_pipeline_is_refused(url: str, client: Any) -> None:
     address = init_registry(pipeline(url), SystemClock())
-    entry = {"p": {"S": "pipeline"}, "s": {"S": "other"}, "t": {"S": address.table}}
+    entry = {"p": {"S": "pipeline"}, "s": {"S": "other"}, "t": {"S": address.tables[0]}}
     client.put_item(TableName=DIRECTORY, Item=entry)
     with pytest.raises(RegistryMismatch, match="belongs to the pipeline events"):
         find_registry(pipeline(url, "other"))
@@ -127,7 +128,7 @@ def test_a_table_that_is_gone_is_an_endpoint_that_is_down(url: str, client: Any)
     address = init_registry(pipeline(url), SystemClock())
     registry = open_registry(address)
     registry.commit([Claim(EventKey("a"), EAST)])
-    client.delete_table(TableName=address.table)
+    client.delete_table(TableName=address.tables[0])
     assert isinstance(registry.commit([Claim(EventKey("a"), EAST)])[0], Unknown)
     with pytest.raises(RegistryUnavailable):
         find_registry(pipeline(url))
@@ -192,7 +193,7 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
 
 def test_the_local_registry_inserts_by_transactions() -> None:
     local = pipeline("http://unused").model_copy(update={"registry": Registry(endpoints="local")})
-    assert endpoint_of(local) == EndpointAddress(None, local.registry_folder, transactions=True)
+    assert endpoints_of(local) == (EndpointAddress(None, local.registry_folder, transactions=True),)
 
 
 @pytest.mark.server
@@ -200,7 +201,7 @@ def test_a_key_that_the_endpoint_refuses_does_not_hold_up_the_others(url: str, c
     from photon.registry.acceptor import Done, Insert, NoReply
 
     address = init_registry(pipeline(url), SystemClock())
-    acceptor = DynamoAcceptor(address.table, lambda: client)
+    acceptor = DynamoAcceptor(address.tables[0], lambda: client)
     too_long, fine = Insert(ItemKey("p", "k" * 3_000), EAST), Insert(ItemKey("p", "k"), EAST)
     refused, done = acceptor.insert([too_long, fine])
     assert isinstance(refused, NoReply)

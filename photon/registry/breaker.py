@@ -1,0 +1,58 @@
+"""Which endpoints are worth asking: one that did not answer is left alone until a probe gets an answer.
+
+Without this, every batch would wait for the time-out of an endpoint that is known to be down. Decided here,
+per endpoint; requests and probes are sent by `photon.registry.endpoints`. Nothing depends on it but time:
+what is not asked counts as not answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from photon.clock import MICROSECONDS, Clock
+from photon.registry.acceptor import NoReply
+from photon.registry.decisions import majority
+
+
+class Breaker:
+    """What is known of n endpoints' health. Thread-safe."""
+
+    def __init__(self, n: int, clock: Clock, pause_seconds: float) -> None:
+        self._clock = clock
+        self._pause_us = round(pause_seconds * MICROSECONDS)
+        self._lock = threading.Lock()
+        self._probe_at_us: list[int | None] = [None] * n  # None: it answers
+
+    def lets_pass(self, slot: int) -> bool:
+        """Whether to send a request to an endpoint.
+
+        Without a majority that answers nothing can be had by sparing some: then all are asked.
+        """
+        with self._lock:
+            answering = sum(at_us is None for at_us in self._probe_at_us)
+            return self._probe_at_us[slot] is None or answering < majority(len(self._probe_at_us))
+
+    def saw(self, slot: int, replies: Sequence[object]) -> None:
+        """Take note of the replies to one request."""
+        unreachable = [isinstance(reply, NoReply) and reply.kind == "unreachable" for reply in replies]
+        with self._lock:
+            if not any(unreachable):
+                self._probe_at_us[slot] = None
+            elif all(unreachable) and self._probe_at_us[slot] is None:
+                self._probe_at_us[slot] = self._clock.now_us() + self._pause_us
+
+    def take_probe(self, slot: int) -> bool:
+        """Whether an endpoint that is left alone is to be probed now: at most once a pause."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            probe_at_us = self._probe_at_us[slot]
+            if probe_at_us is None or now_us < probe_at_us:
+                return False
+            self._probe_at_us[slot] = now_us + self._pause_us
+            return True
+
+    def forget(self, slot: int) -> None:
+        """Take an endpoint for one that answers: there is another store in its place."""
+        with self._lock:
+            self._probe_at_us[slot] = None

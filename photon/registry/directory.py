@@ -1,0 +1,128 @@
+"""The directory of one endpoint: which table is whose; making and removing tables (protocol B9).
+
+`photon-pipelines` names, for each pipeline, the table that was made last at this endpoint. Its name has the
+incarnation of the store in it; which incarnation counts is said by the register's members, not here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from photon.clock import Clock
+from photon.registry.address import EndpointAddress, table_name
+from photon.registry.endpoints import Deadline
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.open import connection
+
+DIRECTORY = "photon-pipelines"
+ADMIN_TIMEOUT = timedelta(seconds=10)  # tables are made more slowly than items
+TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
+
+Answer = TypeVar("Answer")
+
+
+def new_incarnation() -> str:
+    """A random name for a store that is empty: 16 hex digits."""
+    return secrets.token_hex(8)
+
+
+class Directory:
+    """The directory at one endpoint. Methods raise RegistryUnavailable, which names it, if it is silent."""
+
+    def __init__(self, endpoint: EndpointAddress, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self._clock = clock
+        self._client: Any = None
+
+    def table_of(self, pipeline: str) -> str | None:
+        """The table that is named for a pipeline; None if there is none."""
+        key = {"p": {"S": "pipeline"}, "s": {"S": pipeline}}
+        try:
+            answer = self._call(lambda c: c.get_item(TableName=DIRECTORY, Key=key, ConsistentRead=True))
+        except _TableMissing:
+            return None
+        item = answer.get("Item")
+        return None if item is None else str(item["t"]["S"])
+
+    def ensure_table_of(self, pipeline: str) -> str:
+        """The pipeline's table, made if there is none; of two who make one at once, that of the first."""
+        named = self.table_of(pipeline)
+        if named is not None:
+            return named
+        self.create(DIRECTORY)
+        table = table_name(pipeline, new_incarnation())
+        self.create(table)
+        if not self._name(pipeline, table, ConditionExpression="attribute_not_exists(p)"):
+            self.remove(table)  # nobody has heard of ours: the directory names another one
+        return self.table_of(pipeline) or table
+
+    def replace_table_of(self, pipeline: str, table: str) -> None:
+        """Make a table and name it for the pipeline, whichever was named before: only a repair does so."""
+        self.create(DIRECTORY)
+        self.create(table)
+        self._name(pipeline, table)
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table."""
+        try:
+            self._call(lambda client: client.describe_table(TableName=table))
+        except _TableMissing:
+            return False
+        return True
+
+    def create(self, table: str) -> None:
+        """Make a table, unless it is there, and wait until it can be used."""
+        names = [{"AttributeName": name, "AttributeType": "S"} for name in "ps"]
+        keys = [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}]
+        self._call(
+            lambda client: client.create_table(
+                TableName=table,
+                KeySchema=keys,
+                AttributeDefinitions=names,
+                BillingMode="PAY_PER_REQUEST",
+            ),
+            settled_by=("ResourceInUseException",),
+        )
+        deadline = Deadline(self._clock, TABLE_SECONDS)
+        while self._call(lambda c: c.describe_table(TableName=table))["Table"]["TableStatus"] != "ACTIVE":
+            if not deadline.pause():
+                raise RegistryUnavailable(
+                    f"the table {table} at {self.endpoint} was not ready within {TABLE_SECONDS:.0f} s"
+                )
+
+    def remove(self, table: str) -> None:
+        """Remove a table, if it is there."""
+        self._call(lambda c: c.delete_table(TableName=table), settled_by=("ResourceNotFoundException",))
+
+    def _name(self, pipeline: str, table: str, **condition: str) -> bool:
+        item = {"p": {"S": "pipeline"}, "s": {"S": pipeline}, "t": {"S": table}}
+        answer = self._call(
+            lambda client: client.put_item(TableName=DIRECTORY, Item=item, **condition),
+            settled_by=("ConditionalCheckFailedException",),
+        )
+        return answer is not None
+
+    def _call(self, request: Callable[[Any], Any], settled_by: tuple[str, ...] = ()) -> Any:
+        """The answer; None where an error of these names says that there is nothing to do."""
+        try:
+            if self._client is None:
+                self._client = connection(self.endpoint, ADMIN_TIMEOUT, 1)()
+            return request(self._client)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in settled_by:
+                return None
+            if code == "ResourceNotFoundException":
+                raise _TableMissing(f"a table is missing at {self.endpoint}: {error}") from error
+            raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
+        except BotoCoreError as error:
+            raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
+
+
+class _TableMissing(RegistryUnavailable):
+    pass
