@@ -37,6 +37,15 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.after_rows_written",
 )
 
+# In the process that repairs an endpoint of the registry.
+REPAIR_FAULT_POINTS: tuple[str, ...] = (
+    "repair.after_down",
+    "repair.after_table",
+    "repair.before_up",
+    "repair.after_up",
+    "repair.after_counted",
+)
+
 
 class SimulatedCrash(BaseException):
     """Stands for the death of the process in tests that stay within one process.
@@ -70,8 +79,9 @@ def raise_simulated_crash() -> None:
 def parse_spec(spec: str) -> tuple[str, int]:
     """`NAME` or `NAME:COUNT` as (name, count); ValueError names what is wrong."""
     name, _, count = spec.partition(":")
-    if name not in FAULT_POINTS:
-        raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(FAULT_POINTS)}")
+    known = (*FAULT_POINTS, *REPAIR_FAULT_POINTS)
+    if name not in known:
+        raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(known)}")
     return name, int(count or 1)
 
 

@@ -66,15 +66,15 @@ class QuorumRegistry:
         n = len(acceptors)
         breaker = Breaker(n, clock, settings.endpoint_pause.total_seconds())
         channel = channel or Threads(settings.concurrency * n)
-        self._endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
-        self._settings = settings
+        self.endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
+        self.settings = settings
         self._clock = clock
-        self.register = RegisterStore(self._endpoints, clock, settings.deadline, settings.horizon_step)
-        self._rounds = Rounds(self._endpoints, self.register)
+        self.register = RegisterStore(self.endpoints, clock, settings.deadline, settings.horizon_step)
+        self._rounds = Rounds(self.endpoints, self.register)
 
     def close(self) -> None:
         """End the threads; the registry can't be used afterwards."""
-        self._endpoints.close()
+        self.endpoints.close()
 
     # -- the interface
 
@@ -209,7 +209,7 @@ class QuorumRegistry:
                 raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self._settings.deadline.total_seconds(), self._endpoints.chance)
+        return Deadline(self._clock, self.settings.deadline.total_seconds(), self.endpoints.chance)
 
     # -- where events lie
 
@@ -222,7 +222,7 @@ class QuorumRegistry:
             return known
         times_us = [key.time_us for key in keys if key.time_us is not None]
         now_us = self._clock.now_us()
-        step_us = self._settings.horizon_step // timedelta(microseconds=1)
+        step_us = self.settings.horizon_step // timedelta(microseconds=1)
         if now_us + step_us > known.horizon_us or any(time_us >= known.horizon_us for time_us in times_us):
             known = self._rounds.known = self.register.advance_horizon(now_us)
         return known

@@ -133,8 +133,9 @@ class Rounds:
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
         for contender in contenders:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
-        recovered = self._prepare(contenders, ballots)
-        if not recovered or self._check([contenders[i] for i in recovered], began_with) is None:
+        recovered, verdicts = self._prepare(contenders, ballots)
+        answered = [contenders[i] for i in (*recovered, *verdicts)]
+        if not answered or self._check(answered, began_with) is None:
             return
         chosen = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
         accepts = [
@@ -144,7 +145,6 @@ class Rounds:
         answers = self._endpoints.ask(
             lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes, after_each=_amid_register
         )
-        verdicts: dict[int, Verdict] = {}
         for (index, value), replies in zip(chosen.items(), answers, strict=True):
             contender = contenders[index]
             self._note(contender, replies)
@@ -152,19 +152,29 @@ class Rounds:
                 verdicts[index] = judge(value, contender.claim.token)
         self._confirm(contenders, verdicts, began_with)
 
-    def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> dict[int, str | None]:
-        """By index: the value to go on with, for each id that a majority promised."""
+    def _prepare(
+        self, contenders: Sequence[Contender], ballots: Sequence[str]
+    ) -> tuple[dict[int, str | None], dict[int, Verdict]]:
+        """By index: the value to go on with, for each id that a majority promised; and who has lost already.
+
+        Proposers who find another one's value chosen stop here, instead of outbidding each other with it.
+        """
         prepares = [
             Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)
         ]
         answers = self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
         recovered: dict[int, str | None] = {}
+        verdicts: dict[int, Verdict] = {}
         for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):
             self._note(contender, replies)
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
-            if len(promised) >= majority(self._endpoints.n):
+            refused = [reply.now for reply in replies if isinstance(reply, Refused)]
+            found = decide_fast(contender.claim.token, [*promised, *refused], self._endpoints.n)
+            if isinstance(found, OtherHolds):
+                verdicts[index] = found
+            elif len(promised) >= majority(self._endpoints.n):
                 recovered[index] = recover(promised, self._endpoints.n)
-        return recovered
+        return recovered, verdicts
 
     # -- lookup and clear
 
@@ -195,7 +205,7 @@ class Rounds:
         for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
             values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
             stored_with_more += [(contender, v) for v in values if _is_held_by(v, contender.claim.token)]
-            if any(isinstance(reply, NoReply) and reply.kind != "not_asked" for reply in replies):
+            if self._is_to_be_repeated(replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)
         more, _, also_unanswered = self._replace(stored_with_more)
@@ -214,12 +224,18 @@ class Rounds:
         unanswered: list[Contender] = []
         for (contender, _), replies in zip(wanted, answers, strict=True):
             changed += any(isinstance(reply, Done) for reply in replies)
-            if any(isinstance(reply, NoReply) and reply.kind != "not_asked" for reply in replies):
+            if self._is_to_be_repeated(replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)
             elif any(isinstance(reply, Unchanged) for reply in replies):
                 differing.append(contender)
         return changed, differing, unanswered
+
+    def _is_to_be_repeated(self, replies: Sequence[object]) -> bool:
+        """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
+        silent = [reply for reply in replies if isinstance(reply, NoReply)]
+        too_few = len(replies) - len(silent) < majority(self._endpoints.n)
+        return too_few or any(reply.kind == "unclear" for reply in silent)
 
     # -- the register: nothing counts that a check, begun afterwards, does not confirm
 

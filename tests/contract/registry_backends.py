@@ -34,17 +34,17 @@ class Faults(Protocol):
 class Backend:
     """One registry, and ways to meet it. Waiting is on a clock that only the test moves."""
 
-    def __init__(self, new_acceptor: Callable[[], tuple[Acceptor, Faults]], timed: bool) -> None:
-        self._new_acceptor = new_acceptor
+    def __init__(self, ways_in: Sequence[Callable[[], tuple[Acceptor, Faults]]], timed: bool) -> None:
+        self._ways_in = ways_in  # one for each endpoint
         self.clock = ManualClock(START_US)
-        self.acceptor, _ = new_acceptor()
+        self.acceptors = [way_in()[0] for way_in in ways_in]
         self._clients: list[QuorumRegistry] = []
         self.client().register.create(
             Register(
                 pipeline="contract",
                 settings_hash="contract",
                 shard_hash=SHARD_HASH,
-                members=Members(1, ("first",)),
+                members=Members(1, tuple(f"store-{slot}" for slot in range(len(ways_in)))),
                 configs=(ShardConfig(16),) if timed else (),
                 horizon_us=START_US + 2 * DAY_US if timed else None,
             )
@@ -55,26 +55,56 @@ class Backend:
         return self.faulty_client(clock)[0]
 
     def faulty_client(self, clock: Clock | None = None) -> tuple[QuorumRegistry, Faults]:
-        """A client and the faults on its way to the endpoint."""
-        acceptor, faults = self._new_acceptor()
+        """A client and the faults on its way to the endpoints."""
+        acceptors, faults = zip(*(way_in() for way_in in self._ways_in), strict=True)
         settings = Registry(deadline=timedelta(seconds=5), horizon_step=timedelta(days=1))
-        registry = QuorumRegistry([acceptor], settings, clock or self.clock)
+        registry = QuorumRegistry(acceptors, settings, clock or self.clock)
         self._clients.append(registry)
-        return registry, faults
+        return registry, faults[0] if len(faults) == 1 else AllFaults(faults)
 
     def close(self) -> None:
         for client in self._clients:
             client.close()
 
 
-def memory_backend(timed: bool) -> Backend:
-    store = MemoryAcceptor(ManualClock())
+class AllFaults:
+    """The same fault on the way to every endpoint."""
 
-    def another() -> tuple[Acceptor, Faults]:
-        way_in = store.another_way_in()
-        return way_in, way_in
+    def __init__(self, each: Sequence[Faults]) -> None:
+        self._each = each
 
-    return Backend(another, timed)
+    def fail(self, fault: Any, batches: int = 1) -> None:
+        for faults in self._each:
+            faults.fail(fault, batches)
+
+    def mend(self) -> None:
+        for faults in self._each:
+            faults.mend()
+
+
+def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
+    """Stores in memory, `down` of which no client ever reaches."""
+
+    def ways_in(store: MemoryAcceptor, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
+        def another() -> tuple[Acceptor, Faults]:
+            way_in = store.another_way_in()
+            if is_down:
+                way_in.fail("down")
+                return way_in, NoFaults()
+            return way_in, way_in
+
+        return another
+
+    stores = [MemoryAcceptor(ManualClock()) for _ in range(endpoints)]
+    return Backend([ways_in(store, number < down) for number, store in enumerate(stores)], timed)
+
+
+class NoFaults:
+    """Of an endpoint that is down anyway."""
+
+    def fail(self, fault: Any, batches: int = 1) -> None: ...
+
+    def mend(self) -> None: ...
 
 
 def dynamodb_backend(client: Any, timed: bool, transactions: Iterator[bool]) -> Backend:
@@ -94,7 +124,7 @@ def dynamodb_backend(client: Any, timed: bool, transactions: Iterator[bool]) -> 
         faulty = FaultyClient(client)
         return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
 
-    return Backend(another, timed)
+    return Backend([another], timed)
 
 
 class FaultyClient:

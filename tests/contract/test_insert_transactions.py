@@ -34,8 +34,8 @@ def inserts(ids: list[str], holder: str) -> list[Insert]:
 
 
 def test_a_transaction_with_a_duplicate_in_it_still_inserts_the_others(backend: Backend) -> None:
-    backend.acceptor.insert(inserts(["b"], EAST))
-    replies = backend.acceptor.insert(inserts(["a", "b", "c"], WEST))
+    backend.acceptors[0].insert(inserts(["b"], EAST))
+    replies = backend.acceptors[0].insert(inserts(["a", "b", "c"], WEST))
     assert replies == [Done(), Exists(), Done()]
     found = backend.client().lookup([EventKey("a"), EventKey("b"), EventKey("c")])
     assert found == [Joined(WEST_HOLDS), Joined(EAST_HOLDS), Joined(WEST_HOLDS)]
@@ -43,7 +43,7 @@ def test_a_transaction_with_a_duplicate_in_it_still_inserts_the_others(backend: 
 
 def test_a_transaction_with_an_insert_that_is_refused_still_inserts_the_others(backend: Backend) -> None:
     too_long, fine = Insert(ItemKey("p", "k" * 3_000), fast_value(EAST)), inserts(["a"], EAST)
-    refused, done = backend.acceptor.insert([too_long, *fine])
+    refused, done = backend.acceptors[0].insert([too_long, *fine])
     assert isinstance(refused, NoReply)
     assert "ValidationError" in refused.reason
     assert done == Done()

@@ -52,14 +52,27 @@ EAST, WEST, THIRD = token("east", 1), token("west", 2), token("east", 3, batch=2
 EAST_HOLDS, WEST_HOLDS = Holder("east", EAST), Holder("west", WEST)
 BACKENDS = [
     "memory",
+    "memory-3",
+    "memory-5",
+    "memory-3-one-down",
+    "memory-5-two-down",
     pytest.param("dynamodb-local", marks=pytest.mark.server),
     pytest.param("dynamodb-local-batches", marks=pytest.mark.server),
 ]
 
 
+MEMORY = {  # how many endpoints, and how many of them are down
+    "memory": (1, 0),
+    "memory-3": (3, 0),
+    "memory-5": (5, 0),
+    "memory-3-one-down": (3, 1),
+    "memory-5-two-down": (5, 2),
+}
+
+
 def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
-    if kind == "memory":
-        return memory_backend(timed)
+    if kind.startswith("memory"):
+        return memory_backend(timed, *MEMORY[kind])
     transactions = kind != "dynamodb-local-batches"
     return dynamodb_backend(request.getfixturevalue("dynamodb"), timed, repeat(transactions))
 
@@ -221,7 +234,8 @@ def test_an_unknown_outcome_that_was_a_win_is_a_win_when_it_is_asked_again(backe
 
 def test_a_promise_of_somebody_who_died_holds_up_nobody(backend: Backend) -> None:
     prepare = Prepare(item_key(EventKey("a"), ()), ballot(5, "f" * 16))
-    backend.acceptor.prepare([prepare])
+    for acceptor in backend.acceptors:
+        acceptor.prepare([prepare])
     assert backend.client().lookup([EventKey("a")]) == [Free()]
     assert backend.client().commit(claims(["a"], EAST)) == [Won()]
     assert backend.client().commit(claims(["a"], WEST)) == [Lost(EAST_HOLDS)]
@@ -229,7 +243,8 @@ def test_a_promise_of_somebody_who_died_holds_up_nobody(backend: Backend) -> Non
 
 def test_an_id_whose_holder_was_promised_over_is_still_his(backend: Backend) -> None:
     backend.client().commit(claims(["a"], EAST))
-    backend.acceptor.prepare([Prepare(item_key(EventKey("a"), ()), ballot(5, "f" * 16))])
+    for acceptor in backend.acceptors:
+        acceptor.prepare([Prepare(item_key(EventKey("a"), ()), ballot(5, "f" * 16))])
     assert backend.client().commit(claims(["a"], WEST)) == [Lost(EAST_HOLDS)]
     assert backend.client().commit(claims(["a"], EAST)) == [Won()]
 
@@ -255,7 +270,8 @@ def test_a_released_token_never_wins_again(backend: Backend) -> None:
 
 def test_an_insert_that_arrives_after_the_release_of_its_token_does_nothing(backend: Backend) -> None:
     backend.client().release(claims(["a"], EAST))
-    backend.acceptor.insert([Insert(item_key(EventKey("a"), ()), fast_value(EAST))])
+    for acceptor in backend.acceptors:
+        acceptor.insert([Insert(item_key(EventKey("a"), ()), fast_value(EAST))])
     assert backend.client().lookup([EventKey("a")]) == [Free()]
     assert backend.client().commit(claims(["a"], EAST)) == [Released()]
 

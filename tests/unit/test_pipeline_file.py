@@ -191,8 +191,8 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
         ),
         ("registry: {endpoints: []}", "registry.endpoints: expected `local`, or 1, 3 or 5 endpoints"),
         (
-            "registry: {endpoints: [{url: http://a}, {url: http://b}, {url: http://c}]}",
-            "registry.endpoints: expected `local` or one endpoint: 3 and 5 are not supported yet",
+            "registry: {endpoints: [{url: http://a}, {url: http://b}, {url: http://A/}]}",
+            "registry.endpoints: expected endpoints with different URLs: each is to be a store of its own",
         ),
         (
             "registry: {endpoints: [{url: http://a}, {url: http://b}]}",
@@ -220,6 +220,13 @@ def test_one_endpoint_is_accepted(tmp_path):
     text = GOOD + "registry: {endpoints: [{url: 'http://127.0.0.1:8000', region: eu-1}]}\n"
     (endpoint,) = load_pipeline(write(tmp_path, text)).registry.endpoints
     assert endpoint.region == "eu-1"
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_three_and_five_endpoints_are_accepted(tmp_path, n):
+    endpoints = ", ".join(f"{{url: 'http://store-{i}:8000'}}" for i in range(n))
+    pipeline = load_pipeline(write(tmp_path, GOOD + f"registry: {{endpoints: [{endpoints}]}}\n"))
+    assert [e.url for e in pipeline.registry.endpoints] == [f"http://store-{i}:8000" for i in range(n)]
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):

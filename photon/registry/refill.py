@@ -1,0 +1,276 @@
+"""Filling a new store in one slot while commits go on: the repair of protocol B, over any acceptors.
+
+    members + 1, slot down -> new store -> each id of a majority settled there and copied
+    -> members + 1, slot up -> members + 1, slot counted for the register -> compare
+
+Each step rests on those before it being chosen; a crash at any point leaves the slot down or fully up, and
+running it again begins with a new store. Why this is safe: docs/adr/0017. What a store is, and who asks for a
+repair, belongs in `photon.registry.repair`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from photon.clock import Clock
+from photon.faults import fault_point
+from photon.registry.acceptor import (
+    Accept,
+    Acceptor,
+    Done,
+    NoReply,
+    Prepare,
+    Promised,
+    Refused,
+    Scanned,
+)
+from photon.registry.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
+from photon.registry.endpoints import Deadline, Endpoints, Seats, Threads
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.layout import REGISTER_KEY, ItemKey
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
+
+Write = TypeVar("Write")
+Reply = TypeVar("Reply")
+
+PAGE_ITEMS = 1_000  # settled at once: bounds memory, and the ids that a slow repair holds up for a moment
+
+
+class RepairSuperseded(Exception):
+    """Another repair has changed the members meanwhile: what this one did does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refilled:
+    """What a repair did: ids copied to the new store, and ids at which endpoints differed afterwards."""
+
+    members: Members
+    copied: int
+    mended: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """An id as a majority has it at this ballot; without a value it is only promised."""
+
+    item: Scanned
+    ballot: str
+    value: str | None
+
+
+def refill(
+    registry: QuorumRegistry, slot: int, incarnation: str, make_store: Callable[[], None], clock: Clock
+) -> Refilled:
+    """Put a new store with this incarnation, which `make_store` makes empty, into a slot.
+
+    RegistryUnavailable if no majority of the other endpoints answers, RepairSuperseded if another repair has
+    begun since. Either way the slot stays down, and the repair can be run again.
+    """
+    endpoints, register = registry.endpoints, registry.register
+    register.change(without_fresh_slots)
+    _require_others(register.read().members, slot)
+    members = register.change(lambda now: _down_once(now, slot, incarnation)).members
+    fault_point("repair.after_down")
+    make_store()
+    fault_point("repair.after_table")
+    seats, store = endpoints.seats, endpoints.acceptors[slot]
+    if seats.members != members:
+        raise RepairSuperseded(_SUPERSEDED)
+    copied = _Copying(registry, seats, clock, store).copy()
+    fault_point("repair.before_up")
+    register.change(lambda now: _up_once(now, members, slot))
+    fault_point("repair.after_up")
+    register.change(without_fresh_slots)
+    fault_point("repair.after_counted")
+    mended = _Copying(registry, endpoints.seats, clock, None).compare()
+    return Refilled(register.read().members, copied, mended)
+
+
+_SUPERSEDED = "another repair has changed the registry's endpoints meanwhile; run this one again if need be"
+
+
+def _require_others(members: Members, slot: int) -> None:
+    n = len(members.incarnations)
+    if n - len({*members.down, slot}) < majority(n):
+        raise RegistryUnavailable(
+            f"too many endpoints are out of use (number {[s + 1 for s in members.down]}): repair those first"
+        )
+
+
+def _down_once(register: Register, slot: int, incarnation: str) -> Register:
+    members = register.members
+    if slot in members.down and members.incarnations[slot] == incarnation:
+        return register  # it was done, and the answer got lost
+    if members.fresh:
+        raise RepairSuperseded(_SUPERSEDED)
+    _require_others(members, slot)
+    return with_slot_down(register, slot, incarnation)
+
+
+def _up_once(register: Register, members: Members, slot: int) -> Register:
+    if register.members == members:
+        return with_slot_up(register, slot)
+    if register.members == with_slot_up(replace(register, members=members), slot).members:
+        return register  # it was done, and the answer got lost
+    raise RepairSuperseded(_SUPERSEDED)
+
+
+class _Copying:
+    """Settling ids under one membership, and copying them to `store`."""
+
+    def __init__(self, registry: QuorumRegistry, seats: Seats, clock: Clock, store: Acceptor | None) -> None:
+        self._endpoints = registry.endpoints
+        self._register = registry.register
+        self._settings = registry.settings
+        self._seats = seats
+        self._clock = clock
+        self._store = store
+        self._proposer = registry.endpoints.new_proposer()
+        self._writes = min(acceptor.writes_per_request for acceptor in registry.endpoints.acceptors)
+        self._reads = min(acceptor.reads_per_request for acceptor in registry.endpoints.acceptors)
+
+    # -- the two passes
+
+    def copy(self) -> int:
+        """Settle every id that a majority has and copy it to the store; how many."""
+        assert self._store is not None
+        target = Endpoints([self._store], Threads(self._settings.concurrency))
+        try:
+            return sum(self._copy_page(page, target) for page in self._pages())
+        finally:
+            target.close()
+
+    def compare(self) -> int:
+        """Settle every id at which the endpoints differ; how many. With all up, they agree after that."""
+        mended = 0
+        for page in self._pages():
+            found = self._endpoints.ask(lambda a, batch: a.read(batch), [i.key for i in page], self._reads)
+            values = [{r.value for r in replies if isinstance(r, Stored)} for replies in found]
+            differing = [item for item, seen in zip(page, values, strict=True) if len(seen) > 1]
+            mended += sum(one.value is not None for one in self._settle(differing))
+        return mended
+
+    def _copy_page(self, page: Sequence[Scanned], target: Endpoints) -> int:
+        # What is in the new store was settled before it came there: only this repair writes to it.
+        there = self._until_answered(target, page)
+        missing = [item for item, stored in zip(page, there, strict=True) if stored == ABSENT]
+        settled = self._settle(missing)
+        accepts = [Accept(s.item.key, s.ballot, s.value, s.item.time) for s in settled if s.value is not None]
+        prepares = [Prepare(s.item.key, s.ballot, s.item.time) for s in settled if s.value is None]
+        self._until_stored(target, lambda acceptor, batch: acceptor.accept(batch), accepts)
+        self._until_stored(target, lambda acceptor, batch: acceptor.prepare(batch), prepares)
+        return len(settled)
+
+    # -- scanning
+
+    def _pages(self) -> Iterator[Sequence[Scanned]]:
+        """All ids of a majority of the endpoints, each as often as one of them has it."""
+        complete, reason = 0, "no endpoint is in use"
+        for acceptor in self._seats.acceptors:
+            if acceptor is None or complete == majority(self._endpoints.n):
+                continue
+            after, ended = None, False
+            deadline = self._deadline()
+            while not ended:
+                page = acceptor.scan(after, PAGE_ITEMS)
+                if isinstance(page, NoReply):
+                    reason = page.reason
+                    if page.kind == "unreachable" or not deadline.pause():
+                        break
+                    continue
+                yield [item for item in page.items if item.key != REGISTER_KEY]
+                after, ended, deadline = page.last, page.last is None, self._deadline()
+            complete += ended
+        if complete < majority(self._endpoints.n):
+            raise RegistryUnavailable(f"no majority of endpoints could be read to its end: {reason}")
+
+    # -- an identity round
+
+    def _settle(self, items: Sequence[Scanned]) -> list[_Settled]:
+        """Have a majority accept, at a new ballot, whatever value each id must go on with."""
+        settled: list[_Settled] = []
+        left = list(items)
+        counters = {item.key: next_counter([item.stored]) for item in items}
+        deadline = self._deadline()
+        while left:
+            done = self._settle_once(left, counters)
+            settled += done
+            keys = {one.item.key for one in done}
+            left = [item for item in left if item.key not in keys]
+            deadline = self._deadline() if done else deadline
+            if left and not deadline.pause():
+                raise RegistryUnavailable(f"no majority answers for {len(left)} ids, such as {left[0].key}")
+        return settled
+
+    def _settle_once(self, items: Sequence[Scanned], counters: dict[ItemKey, int]) -> list[_Settled]:
+        ballots = {item.key: ballot(counters[item.key], self._proposer) for item in items}
+        for item in items:
+            counters[item.key] += 1
+        prepares = [Prepare(item.key, ballots[item.key], item.time) for item in items]
+        promises = self._endpoints.ask(lambda a, batch: a.prepare(batch), prepares, self._writes)
+        q, n = majority(self._endpoints.n), self._endpoints.n
+        settled: list[_Settled] = []
+        accepts: list[tuple[_Settled, Accept]] = []
+        for item, replies in zip(items, promises, strict=True):
+            refused = next_counter(reply.now for reply in replies if isinstance(reply, Refused))
+            counters[item.key] = max(counters[item.key], refused)
+            promised = [reply.before for reply in replies if isinstance(reply, Promised)]
+            if len(promised) < q:
+                continue
+            one = _Settled(item, ballots[item.key], recover(promised, n))
+            if one.value is None:
+                settled.append(one)
+            else:
+                accepts.append((one, Accept(item.key, one.ballot, one.value, item.time)))
+        if (
+            not self._is_confirmed()
+        ):  # between the two, or a late accept could undo what is chosen since (B11)
+            return []
+        answers = self._endpoints.ask(
+            lambda a, batch: a.accept(batch), [accept for _, accept in accepts], self._writes
+        )
+        for (one, _), accepted in zip(accepts, answers, strict=True):
+            if sum(isinstance(reply, Done) for reply in accepted) >= q:
+                settled.append(one)
+        return settled
+
+    def _is_confirmed(self) -> bool:
+        register = self._register.read_once()
+        if isinstance(register, NoReply):
+            return False
+        if register.members != self._seats.members or self._endpoints.seats is not self._seats:
+            raise RepairSuperseded(_SUPERSEDED)
+        return True
+
+    # -- the new store
+
+    def _until_answered(self, target: Endpoints, page: Sequence[Scanned]) -> list[Stored]:
+        deadline = self._deadline()
+        while True:
+            replies = [r for (r,) in target.ask(lambda a, b: a.read(b), [i.key for i in page], self._reads)]
+            stored = [reply for reply in replies if isinstance(reply, Stored)]
+            if len(stored) == len(replies):
+                return stored
+            if not deadline.pause():
+                raise RegistryUnavailable("the endpoint that is being repaired does not answer")
+
+    def _until_stored(
+        self,
+        target: Endpoints,
+        send: Callable[[Acceptor, Sequence[Write]], list[Reply]],
+        writes: Sequence[Write],
+    ) -> None:
+        deadline = self._deadline()
+        left = list(writes)
+        while left:
+            replies = target.ask(send, left, self._writes)
+            # Refused: it has our own promise already, whose answer got lost.
+            left = [w for w, (reply,) in zip(left, replies, strict=True) if isinstance(reply, NoReply)]
+            if left and not deadline.pause():
+                raise RegistryUnavailable("the endpoint that is being repaired does not answer")
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._settings.deadline.total_seconds(), self._endpoints.chance)

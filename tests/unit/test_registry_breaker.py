@@ -1,0 +1,147 @@
+"""An endpoint that does not answer costs one time-out, not one a batch; and many ids are one id's rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.pipeline import Registry
+from photon.registry.acceptor import NoReply
+from photon.registry.breaker import Breaker
+from photon.registry.endpoints import Endpoints, Threads
+from photon.registry.interface import Claim, EventKey, Unknown, Won
+from photon.registry.proposer import QuorumRegistry
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+
+EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+SETTINGS = Registry(deadline=timedelta(seconds=5), endpoint_pause=timedelta(seconds=1))
+GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
+
+
+def claims(count: int, token: str = EAST, prefix: str = "id") -> list[Claim]:
+    return [Claim(EventKey(f"{prefix}-{i}"), token) for i in range(count)]
+
+
+def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered() -> None:
+    clock = ManualClock()
+    breaker = Breaker(3, clock, pause_seconds=1)
+    breaker.saw(1, [GONE])
+    assert [breaker.lets_pass(slot) for slot in range(3)] == [True, False, True]
+    assert not breaker.take_probe(1)
+    clock.advance(1)
+    assert [breaker.take_probe(1), breaker.take_probe(1)] == [True, False]  # one a pause
+    breaker.saw(1, ["an answer"])
+    assert breaker.lets_pass(1)
+
+
+def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
+    breaker = Breaker(3, ManualClock(), pause_seconds=1)
+    breaker.saw(1, [BUSY, GONE])
+    assert breaker.lets_pass(1)
+
+
+@pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
+def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
+    breaker = Breaker(n, ManualClock(), pause_seconds=1)
+    for slot in range(down):
+        breaker.saw(slot, [GONE])
+    assert all(breaker.lets_pass(slot) for slot in range(n))
+
+
+@pytest.mark.parametrize(("n", "down"), [(3, 1), (5, 2)])
+def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, down: int) -> None:
+    clock = ManualClock()
+    acceptors = [MemoryAcceptor(clock) for _ in range(n)]
+    registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
+    for acceptor in acceptors[:down]:
+        acceptor.fail("down")
+    assert registry.commit(claims(1)) == [Won()]
+    asked = [acceptor.requests for acceptor in acceptors[:down]]
+    for batch in range(5):
+        assert registry.commit(claims(100, prefix=f"b{batch}")) == [Won()] * 100
+    assert [acceptor.requests for acceptor in acceptors[:down]] == asked
+
+
+class ProbesAtOnce(Threads):
+    """Threads, but what is done aside is done before anybody goes on."""
+
+    def aside(self, work: Callable[[], None]) -> None:
+        work()
+
+
+def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
+    clock = ManualClock()
+    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
+    registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
+    acceptors[0].fail("down")
+    registry.commit(claims(1))
+    acceptors[0].mend()
+    registry.commit(claims(1, prefix="too-soon"))
+    clock.advance(1)
+    registry.commit(claims(1, prefix="again"))
+    assert [key.s for key in acceptors[0].items if key.s.startswith("i")] == ["iagain-0"]
+
+
+def test_a_lost_majority_leaves_commits_unknown_until_it_is_back() -> None:
+    clock = ManualClock()
+    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
+    for acceptor in acceptors[:2]:
+        acceptor.fail("down")
+    assert isinstance(registry.commit(claims(1))[0], Unknown)
+    for acceptor in acceptors[:2]:
+        acceptor.mend()
+    assert registry.commit(claims(1)) == [Won()]
+
+
+def rounds_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> int:
+    """How many times, one after the other, endpoints are asked; each time all requests go out at once."""
+    rounds = 0
+    ask = Endpoints.ask
+
+    def count(self: Endpoints, *given: Any, **more: Any) -> list[list[Any]]:
+        nonlocal rounds
+        rounds += bool(given[1])
+        return ask(self, *given, **more)
+
+    monkeypatch.setattr(Endpoints, "ask", count)
+    work()
+    monkeypatch.setattr(Endpoints, "ask", ask)
+    return rounds
+
+
+def rounds_for(monkeypatch: pytest.MonkeyPatch, n: int, story: str, ids: int) -> int:
+    clock = ManualClock()
+    acceptors = [MemoryAcceptor(clock) for _ in range(n)]
+    registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
+    registry.commit(claims(1, prefix="first"))
+    if story in ("taken", "release"):
+        registry.commit(claims(ids))
+    if story == "degraded":
+        for acceptor in acceptors[: n // 2]:
+            acceptor.fail("down")
+        registry.commit(claims(1, prefix="noticed"))
+    works: dict[str, Callable[[], object]] = {
+        "free": lambda: registry.commit(claims(ids)),
+        "taken": lambda: registry.commit(claims(ids, WEST)),
+        "degraded": lambda: registry.commit(claims(ids)),
+        "lookup": lambda: registry.lookup([claim.key for claim in claims(ids)]),
+        "release": lambda: registry.release(claims(ids)),
+    }
+    return rounds_of(monkeypatch, works[story])
+
+
+# Of ids and of the register: inserts, check; and a read; then prepares, check, accepts, check.
+@pytest.mark.parametrize(
+    ("story", "rounds"), [("free", 2), ("taken", 3), ("degraded", 5), ("lookup", 2), ("release", 4)]
+)
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_thousand_ids_take_as_many_sequential_rounds_as_one(
+    n: int, story: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [rounds_for(monkeypatch, n, story, ids) for ids in (1, 1_000)] == [rounds, rounds]

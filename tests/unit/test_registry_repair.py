@@ -1,0 +1,248 @@
+"""Repairing one endpoint of three and five in memory: while others commit, and through crashes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.pipeline import Registry
+from photon.registry.decisions import chosen_value
+from photon.registry.interface import Claim, EventKey, Free, Lost, RegistryUnavailable, Released, Won
+from photon.registry.layout import REGISTER_KEY, SHARD_HASH
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.refill import Refilled, RepairSuperseded, refill
+from photon.registry.register import Members, Register, decode_register
+from photon.testing.memory_registry import MemoryAcceptor
+
+EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+SETTINGS = Registry(deadline=timedelta(seconds=5))
+
+
+class Site:
+    """Stores by slot and incarnation, as endpoints have tables; a store that is not there does not answer."""
+
+    def __init__(self, n: int) -> None:
+        self.clock = ManualClock()
+        self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
+        self.stores = {(slot, f"old{slot}"): MemoryAcceptor(self.clock) for slot in range(n)}
+        self.names = itertools.count()
+        self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
+
+    def client(self) -> QuorumRegistry:
+        """A client that finds the registry now."""
+        for store in self.stores.values():
+            stored = store.items.get(REGISTER_KEY)
+            if stored is not None and stored.value is not None:
+                found = decode_register(stored.value).members
+                self.members = max(self.members, found, key=lambda members: members.version)
+        return QuorumRegistry(
+            [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)],
+            SETTINGS,
+            self.clock,
+            members=self.members,
+            reopen=self.acceptor,
+        )
+
+    def acceptor(self, slot: int, name: str) -> MemoryAcceptor:
+        if (slot, name) in self.stores:
+            return self.stores[slot, name]
+        gone = MemoryAcceptor(self.clock)
+        gone.fail("down")
+        return gone
+
+    def wipe(self, slot: int) -> None:
+        """Lose what is in a slot: clients that are there meet a table that is gone."""
+        for key in [key for key in self.stores if key[0] == slot]:
+            self.stores.pop(key).fail("down")
+
+    def repair(self, slot: int, while_made: Callable[[], None] = lambda: None) -> Refilled:
+        name = f"new{next(self.names)}"
+        registry = self.client()
+
+        def make() -> None:
+            while_made()
+            self.stores[slot, name] = MemoryAcceptor(self.clock)
+            # The acceptor that was opened before the table was there is the same endpoint.
+            registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
+            self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
+
+        return refill(registry, slot, name, make, self.clock)
+
+    def copies(self, key: EventKey) -> list[object]:
+        members = self.client().register.read().members
+        stores = [self.stores[slot, name] for slot, name in enumerate(members.incarnations)]
+        return [[s for k, s in store.items.items() if k.s == f"i{key.id}"] for store in stores]
+
+
+def keys(prefix: str, count: int = 30) -> list[EventKey]:
+    return [EventKey(f"{prefix}{i}") for i in range(count)]
+
+
+def commit(site: Site, wanted: list[EventKey], token: str) -> list[object]:
+    return [*site.client().commit([Claim(key, token) for key in wanted])]
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_wiped_endpoint_has_every_id_after_its_repair(n: int) -> None:
+    site = Site(n)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    assert site.repair(1).copied == 30
+    for other in range(n // 2):  # the repaired one is needed now
+        site.stores[(0, "old0") if other == 0 else (2, "old2")].fail("down")
+    assert all(isinstance(o, Lost) for o in commit(site, keys("a"), WEST))
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_value_that_only_a_majority_with_the_lost_store_had_is_still_the_winner(n: int) -> None:
+    site = Site(n)
+    others = [site.stores[slot, f"old{slot}"] for slot in range(n) if slot != 1][: n // 2]
+    for other in others:
+        other.fail("down")  # so that the store that gets lost is one of the majority
+    assert commit(site, keys("a"), EAST) == [Won()] * 30
+    for other in others:
+        other.mend()
+    site.wipe(1)
+    site.repair(1)
+    site.stores[n - 1, f"old{n - 1}"].fail("down")  # one that had them
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, keys("a"), WEST))
+
+
+def test_a_client_that_knows_nothing_of_the_repair_goes_on_with_the_new_store() -> None:
+    site = Site(3)
+    client = site.client()
+    client.commit([Claim(key, EAST) for key in keys("a")])
+    site.wipe(2)
+    site.repair(2)
+    site.clock.advance(60)
+    assert client.commit([Claim(key, EAST) for key in keys("b")]) == [Won()] * 30
+    site.clock.advance(60)
+    client.commit([Claim(key, EAST) for key in keys("c")])
+    assert client.endpoints.seats.members == client.register.read().members
+    site.stores[0, "old0"].fail("down")
+    outcomes = client.commit([Claim(key, WEST) for key in [*keys("a"), *keys("b"), *keys("c")]])
+    assert all(isinstance(outcome, Lost) for outcome in outcomes)
+
+
+def test_what_is_committed_during_a_repair_is_found_at_every_endpoint_after_it() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(0)
+    during: list[object] = []
+    done = site.repair(0, while_made=lambda: during.extend(commit(site, keys("b"), WEST)))
+    assert during == [Won()] * 30
+    assert done.copied + done.mended == 60
+    for key in [*keys("a"), *keys("b")]:
+        copies = site.copies(key)
+        assert all(len(copy) == 1 for copy in copies)  # type: ignore[arg-type]
+        assert len({copy[0].value for copy in copies}) == 1  # type: ignore[index]
+
+
+def test_released_ids_stay_released_and_cleared_ones_cleared_through_a_repair() -> None:
+    site = Site(3)
+    client = site.client()
+    commit(site, keys("a"), EAST)
+    client.release([Claim(key, EAST) for key in keys("a", 10)])
+    client.clear([Claim(key, EAST) for key in keys("a")[10:20]])
+    site.wipe(0)
+    site.repair(0)
+    site.stores[1, "old1"].fail("down")
+    found = site.client().lookup(keys("a"))
+    assert found[:10] == [Free()] * 10
+    assert [o.holder.token for o in found[10:20]] == [None] * 10  # type: ignore[union-attr]
+    assert commit(site, keys("a", 10), EAST) == [Released()] * 10
+
+
+@pytest.mark.parametrize("point", REPAIR_FAULT_POINTS)
+def test_a_repair_that_crashed_is_run_again(point: str) -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    arm(point, crash=raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            site.repair(1)
+    finally:
+        disarm()
+    assert commit(site, keys("b"), EAST) == [Won()] * 30  # nobody waits for it
+    site.repair(1)
+    members = site.client().register.read().members
+    assert (members.down, members.fresh) == ((), ())
+    site.stores[0, "old0"].fail("down")
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, [*keys("a"), *keys("b")], WEST))
+
+
+def test_an_attempt_from_before_a_repair_does_not_count_after_it() -> None:
+    site = Site(3)
+    client = site.client()
+    client.lookup(keys("a"))
+    repaired: list[Refilled] = []
+
+    def repair_meanwhile(kind: str, batch: object) -> None:
+        if kind == "read" and not repaired and any(k.s == "ia0" for k in site.stores[0, "old0"].items):
+            repaired.append(Refilled(Members(0, ()), 0, 0))
+            site.wipe(2)
+            repaired.append(site.repair(2))
+
+    site.stores[0, "old0"].on_request = repair_meanwhile
+    # All three inserted it; the check finds other members, so that it is won by a round under these.
+    assert client.commit([Claim(EventKey("a0"), EAST)]) == [Won()]
+    assert len(repaired) == 2
+    assert [copy[0].accepted != "" for copy in site.copies(EventKey("a0"))] == [True] * 3  # type: ignore[index]
+
+
+def test_of_two_repairs_at_once_the_first_is_told_that_it_does_not_count() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    with pytest.raises(RepairSuperseded):
+        site.repair(1, while_made=lambda: site.repair(1) and None)
+    site.stores[0, "old0"].fail("down")
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, keys("a"), WEST))
+
+
+def test_no_repair_begins_while_too_few_others_are_in_use() -> None:
+    site = Site(3)
+    site.wipe(1)
+    arm("repair.after_down", crash=raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            site.repair(1)
+    finally:
+        disarm()
+    with pytest.raises(RegistryUnavailable, match="repair those first"):
+        site.repair(2)
+
+
+def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    with pytest.raises(RegistryUnavailable):
+        site.repair(1, while_made=lambda: site.stores[0, "old0"].fail("down"))
+    site.stores[0, "old0"].mend()
+    assert site.client().register.read().members.down == (1,)
+
+
+def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> None:
+    site = Site(3)
+    for slot in (1, 2):
+        site.stores[slot, f"old{slot}"].on_request = lambda kind, batch, slot=slot: (
+            site.stores[slot, f"old{slot}"].fail("lost_request") if kind == "accept" else None
+        )
+    with pytest.raises(RegistryUnavailable):
+        site.client().register.change(lambda register: replace(register, boundaries_us={"0": 7}))
+    for slot in (1, 2):
+        site.stores[slot, f"old{slot}"].on_request = lambda kind, batch: None
+        site.stores[slot, f"old{slot}"].mend()
+    seen = site.client().register.read().boundaries_us
+    site.stores[0, "old0"].fail("down")
+    assert site.client().register.read().boundaries_us == seen == {"0": 7}
+    stored = [site.stores[slot, f"old{slot}"].items[REGISTER_KEY] for slot in range(3)]
+    assert chosen_value(stored, 3) is not None
