@@ -17,6 +17,7 @@ from photon.output import LakeUnavailable
 from photon.pipeline import PipelineError
 from photon.registry.init import RegistryMissing
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+from photon.registry.refill import RepairSuperseded
 from photon.registry.register import RegisterTooNew
 
 # What a user has written can't be used.
@@ -33,6 +34,7 @@ NOT_DONE: tuple[type[Exception], ...] = (
     RegistryMismatch,
     RegistryMissing,
     RegistryUnavailable,
+    RepairSuperseded,
     RetiredDatacenter,
     StateTooNew,
     StateUnavailable,

@@ -164,10 +164,11 @@ def mismatch(address: RegistryAddress, register: Register) -> str | None:
 def _ask(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[Said]:
     """What each endpoint says; all are asked at once, each for at most `ADMIN_TIMEOUT` a request."""
     with ThreadPoolExecutor(len(endpoints)) as pool:
-        return list(pool.map(lambda endpoint: _what_it_says(pipeline, endpoint), endpoints))
+        return list(pool.map(lambda endpoint: what_it_says(pipeline, endpoint), endpoints))
 
 
-def _what_it_says(pipeline: Pipeline, endpoint: EndpointAddress) -> Said:
+def what_it_says(pipeline: Pipeline, endpoint: EndpointAddress) -> Said:
+    """What an endpoint says of this pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
     try:
         table = Directory(endpoint, SystemClock()).table_of(pipeline.name)
     except RegistryUnavailable as error:

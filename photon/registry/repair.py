@@ -11,8 +11,9 @@ from photon.clock import Clock
 from photon.pipeline import Pipeline
 from photon.registry.address import RegistryAddress, table_name
 from photon.registry.directory import Directory, new_incarnation
-from photon.registry.init import find_registry
-from photon.registry.interface import RegistryMismatch
+from photon.registry.init import find_registry, what_it_says
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+from photon.registry.membership import Silent
 from photon.registry.open import open_registry
 from photon.registry.refill import refill
 
@@ -31,29 +32,49 @@ class Repair:
 def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
     """Fill a new table at the endpoint with this URL from a majority of the others; commits go on meanwhile.
 
-    Can be run again after a failure: it begins anew. RegistryMismatch if this endpoint can't be repaired,
-    RegistryUnavailable if it, or a majority of the others, does not answer, and what `find_registry` raises.
+    First the endpoint is taken out of use, whether or not it answers: so that a store restored from a copy
+    need not be started before. Can be run again after a failure: it begins anew. RegistryMismatch if this
+    endpoint can't be repaired, RegistryUnavailable if it, or a majority of the others, does not answer,
+    RepairSuperseded, and what `find_registry` raises.
     """
     address = find_registry(pipeline)
     slot = _slot_of(address, url)
     directory = Directory(address.endpoints[slot], clock)
-    others = {table for other, table in enumerate(address.tables) if other != slot}
-    if any(directory.has(table) for table in sorted(others)):
-        raise RegistryMismatch(f"{url} is the store of another endpoint of this registry; give it its own")
-    before = {address.tables[slot], directory.table_of(pipeline.name)} - others
     incarnation = new_incarnation()
     table = table_name(pipeline.name, incarnation)
-    filled = refill(
-        open_registry(address),
-        slot,
-        incarnation,
-        lambda: directory.replace_table_of(pipeline.name, table),
-        clock,
-    )
-    for old in before - {None, table}:
-        assert old is not None
-        directory.remove(old)
+
+    def make_store() -> None:
+        _refuse_other_stores(pipeline, address, slot, directory)
+        directory.replace_table_of(pipeline.name, table)
+
+    filled = refill(open_registry(address), slot, incarnation, make_store, clock)
+    directory.remove(address.tables[slot])
     return Repair(url, table, filled.members.version, filled.copied, filled.mended)
+
+
+def _refuse_other_stores(
+    pipeline: Pipeline, address: RegistryAddress, slot: int, directory: Directory
+) -> None:
+    """RegistryMismatch if the endpoint has data that is not that of this slot: another one still needs it."""
+    endpoint = address.endpoints[slot]
+    others = {table for other, table in enumerate(address.tables) if other != slot}
+    if any(directory.has(table) for table in sorted(others)):
+        raise RegistryMismatch(
+            f"{endpoint} is the store of another endpoint of this registry; name one of its own and repair it"
+        )
+    named = directory.table_of(pipeline.name)
+    if named is None or not directory.has(named):
+        return
+    said = what_it_says(pipeline, endpoint)
+    if isinstance(said, Silent):
+        raise RegistryUnavailable(f"{endpoint} {said.reason}")
+    if said.register is not None:
+        known = {table_name(pipeline.name, name) for name in said.register.members.incarnations}
+        if not known & others:
+            raise RegistryMismatch(
+                f"{endpoint} has the data of another registry of {pipeline.name} (table {named});"
+                " name a store of its own, or remove that table if nobody needs it, then repair it"
+            )
 
 
 def _slot_of(address: RegistryAddress, url: str) -> int:

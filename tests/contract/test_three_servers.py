@@ -218,3 +218,24 @@ def test_endpoints_in_another_order_are_refused_with_the_remedy(servers: list[Se
     init_registry(over("order", servers), SystemClock())
     with pytest.raises(RegistryMismatch, match="put the endpoints in their old order"):
         find_registry(over("order", [servers[1], servers[0], servers[2]]))
+
+
+def test_a_store_restored_from_an_older_copy_is_out_of_use_before_it_is_started(
+    servers: list[Server], tmp_path: Path
+) -> None:
+    events = over("restored", servers)
+    running = open_registry(init_registry(events, SystemClock()))
+    servers[1].kill()
+    shutil.copytree(servers[1].folder, tmp_path / "copy")
+    servers[1].start()
+    assert running.commit([Claim(key, EAST) for key in ids("a", 20)]) == [Won()] * 20
+    servers[1].kill()
+    shutil.rmtree(servers[1].folder)
+    shutil.copytree(tmp_path / "copy", servers[1].folder)
+    with pytest.raises(RegistryUnavailable, match=servers[1].url):
+        repair_endpoint(events, servers[1].url, SystemClock())
+    servers[1].start()
+    assert repair_endpoint(events, servers[1].url, SystemClock()).copied == 20
+    servers[0].kill()
+    outcomes = running.commit([Claim(key, WEST) for key in ids("a", 20)])
+    assert all(isinstance(outcome, Lost) and outcome.holder.token == EAST for outcome in outcomes)
