@@ -36,6 +36,7 @@ from photon.registry.register import Members, Register, with_slot_down, with_slo
 Write = TypeVar("Write")
 Reply = TypeVar("Reply")
 
+PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
 PAGE_ITEMS = 1_000  # settled at once: bounds memory, and the ids that a slow repair holds up for a moment
 
 
@@ -273,4 +274,4 @@ class _Copying:
                 raise RegistryUnavailable("the endpoint that is being repaired does not answer")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self._settings.deadline.total_seconds(), self._endpoints.chance)
+        return Deadline(self._clock, PATIENCE_SECONDS, self._endpoints.chance)

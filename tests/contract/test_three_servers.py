@@ -104,7 +104,11 @@ def pipeline(name: str, *urls: str) -> Pipeline:
         datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
-        registry=Registry(endpoints=tuple(Endpoint(url=url) for url in urls)),
+        registry=Registry(
+            endpoints=tuple(Endpoint(url=url) for url in urls),
+            request_timeout=timedelta(seconds=20),  # three servers on a busy machine
+            deadline=timedelta(seconds=60),
+        ),
     )
 
 
@@ -237,5 +241,5 @@ def test_a_store_restored_from_an_older_copy_is_out_of_use_before_it_is_started(
     servers[1].start()
     assert repair_endpoint(events, servers[1].url, SystemClock()).copied == 20
     servers[0].kill()
-    outcomes = running.commit([Claim(key, WEST) for key in ids("a", 20)])
+    outcomes = open_registry(find_registry(events)).commit([Claim(key, WEST) for key in ids("a", 20)])
     assert all(isinstance(outcome, Lost) and outcome.holder.token == EAST for outcome in outcomes)
