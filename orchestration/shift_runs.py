@@ -5,10 +5,14 @@ What follows from them is `shift_decision`.
 
 from __future__ import annotations
 
+import logging
+
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
 from orchestration.shift_decision import PastRun, Run
 from photon.clock import MICROSECONDS
+
+log = logging.getLogger(__name__)
 
 PARTITION_TAG = "dagster/partition"
 IN_PROGRESS = [
@@ -55,11 +59,19 @@ class ShiftRuns:
         run = self._instance.get_run_by_id(run_id) if run_id else None
         return run is not None and self._is_one(run)
 
-    def mark_lost(self, run_id: str, reason: str) -> None:
-        """End a run as Dagster knows it: canceled, if that was asked for, else failed."""
+    def mark_lost(self, run_id: str, reason: str, terminate: bool) -> None:
+        """End a run as Dagster knows it: canceled, if that was asked for, else failed.
+
+        `terminate`: have the launcher tell its process to end first, where it can; only until it is marked.
+        """
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return
+        if terminate:
+            try:
+                self._instance.run_launcher.terminate(run_id)
+            except Exception:  # in whatever way the launcher does not reach its processes
+                log.exception("run %s: its process could not be told to end", run_id)
         if run.status is DagsterRunStatus.CANCELING:
             self._instance.report_run_canceled(run, reason)
         else:

@@ -122,7 +122,9 @@ def _at_its_version(folder: Path, handle: DeltaTable) -> TableAt:
     schema = pa.schema(handle.schema().to_arrow())
     # Reader version 1: neither deletion vectors nor mapped column names.
     plain = handle.protocol().min_reader_version == 1 and not GLOB_CHARACTERS.search(str(folder))
-    files = tuple(handle.file_uris()) if plain else None
+    # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
+    paths = pa.table(handle.get_add_actions())["path"].to_pylist() if plain else None
+    files = None if paths is None else tuple(str(folder / path) for path in paths)
     if files is not None and len(files) > MOST_FILES_NAMED:
         files = None
     return TableAt(folder, handle.version(), schema, files)

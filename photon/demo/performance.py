@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS, Clock
-from photon.demo.dagster_stack import DagsterStack
+from photon.demo.dagster_stack import DagsterBusy, DagsterStack
 from photon.demo.process_tree import ProcessTree
 from photon.demo.scenario import VICTIM, Facts, Kill, Phase
 from photon.demo.verdict import Verdict, verdict_of
@@ -149,7 +149,10 @@ class Performance:
         waits = self._verification is not None and not self._verified
         if waits and now_us - self._asked_us >= RUN_POLL_SECONDS * MICROSECONDS:
             self._asked_us = now_us
-            status = self.stack.status_of_run(str(self._verification))
+            try:
+                status = self.stack.status_of_run(str(self._verification))
+            except DagsterBusy:
+                return  # the phase has its bound
             if status in RUN_HAS_ENDED and status != "SUCCESS":
                 raise DemoFailed(
                     f"the verification could not be done: its run ended as {status}; `make dev` shows it at "

@@ -71,6 +71,11 @@ def decision(
     return decide(Facts(NOW_US, growth, standing, runs, past, knows), SHIFT)
 
 
+def second_look(standing: Standing, *runs: Run, knows: bool = True) -> Decision:
+    """The decision of a look that finds the same sign of life as the one before it."""
+    return decide(Facts(NOW_US, LOGS, standing, runs, (), knows, standing.beat_us), SHIFT)
+
+
 # -- whether there is something to do
 
 
@@ -204,17 +209,25 @@ def test_a_run_that_was_relieved_has_time_to_end_from_then_on() -> None:
 
 
 def test_a_shift_without_sign_of_life_is_killed_marked_and_followed() -> None:
-    found = decision(held(beat_s=-LEASE_US / SECOND - 1), run())
-    assert (found.kill, [lost.run_id for lost in found.lost], found.launch) == (4711, [RUN], True)
+    found = second_look(held(beat_s=-LEASE_US / SECOND - 1), run())
+    assert (found.kill, [lost.run_id for lost in found.lost], found.launch) == (lease(), [RUN], True)
+
+
+def test_a_shift_is_not_killed_at_the_first_look() -> None:
+    standing = held(beat_s=-LEASE_US / SECOND - 1)
+    found = decision(standing, run())
+    assert (found.kill, found.lost, found.launch) == (None, (), False)
+    assert (found.silent_since_us, "once more" in found.why) == (standing.beat_us, True)
 
 
 def test_a_shift_is_not_killed_before_its_lease_is_over() -> None:
-    assert decision(held(beat_s=-LEASE_US / SECOND), run()).kill is None
+    found = second_look(held(beat_s=-LEASE_US / SECOND), run())
+    assert (found.kill, found.silent_since_us) == (None, None)
 
 
 def test_a_hung_process_is_killed_though_dagster_has_forgotten_that_its_run_was_on() -> None:
-    found = decision(held(beat_s=-60))
-    assert (found.kill, found.lost, found.launch) == (4711, (), True)
+    found = second_look(held(beat_s=-60))
+    assert (found.kill, found.lost, found.launch) == (lease(), (), True)
 
 
 @pytest.mark.parametrize(
