@@ -36,6 +36,7 @@ from resources.pipelines import PipelineFiles
 # Dagster's daemon goes round every 5 s. With 5 here as well, a tick that comes a millisecond early is left
 # out, and half of them did: a killed shift waited for up to 10 s.
 TICK_SECONDS = 3
+DAEMON_SECONDS = 5  # between two ticks, as the daemon goes round
 CURSOR_FORMAT = 1
 WHY_TAG = "photon/why"  # of a run: why it was launched
 

@@ -337,5 +337,5 @@ def test_times_of_cron_are_taken(tmp_path, cron):
     ],
 )
 def test_what_is_no_time_of_cron_is_refused(tmp_path, cron):
-    with pytest.raises(PipelineError, match="verification.cron: expected five fields of cron"):
+    with pytest.raises(PipelineError, match=r"verification\.cron: expected five fields of cron"):
         load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))
