@@ -9,12 +9,12 @@ import logging
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
+from assets.run_history import OVER, PARTITION_TAG
 from orchestration.shift_decision import PastRun, Run
 from photon.clock import MICROSECONDS
 
 log = logging.getLogger(__name__)
 
-PARTITION_TAG = "dagster/partition"
 IN_PROGRESS = [
     DagsterRunStatus.NOT_STARTED,
     DagsterRunStatus.QUEUED,
@@ -22,7 +22,6 @@ IN_PROGRESS = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
-OVER = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 # After eight quick failures the next run is at its greatest distance; other pipelines' runs are among them.
 MOST_PAST_RUNS = 40
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from deltalake import DeltaTable
 from photon.demo.process_tree import END_SECONDS
 from photon.demo.supervisor import DRAIN_SECONDS
 from tests.e2e.photon_process import PHOTON, joined_rows
-from tests.e2e.process_marks import MARK, marked, soon
+from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
@@ -45,15 +44,6 @@ class Running:
             return all(re.search(text, self.said()) for text in texts)
 
         assert soon(has_said, JOINING_SECONDS), self.said()
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-    yield mark
-    for process in marked(mark):
-        process.kill()
 
 
 @pytest.fixture(scope="module")

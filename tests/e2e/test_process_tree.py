@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -51,16 +50,6 @@ while not asked:
 time.sleep(1)
 Path(sys.argv[2]).write_text("drained")
 """
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A mark in the environment of all that a test starts; nobody with it is left behind."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv("PHOTON_TEST_MARK", mark)
-    yield mark
-    for process in marked(mark):
-        process.kill()
 
 
 def order(tmp_path: Path, code: str, *arguments: object) -> Order:
