@@ -13,19 +13,15 @@ from dagster import DagsterRunStatus
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.lock import Lease, Standing
+from photon.dispatcher.retrying import microseconds
 from photon.growth import Growth
 from photon.pipeline import Shift
 
-# A run has so long to load the code, open its Spark session and take the lease: 15 s, on a busy machine 60 s.
-START_PATIENCE_SECONDS = 120
 # After it let go of the datacenter a run reports and stops its Spark session, which alone may take 30 s.
 END_PATIENCE_SECONDS = 60
-# A successor is launched so long before its predecessor's time is over, to be warm by then; of short shifts
-# at half their time.
-LEAD_SECONDS = 60
 # A run that failed sooner than this failed quickly; such runs are followed at growing distance. Longer than
-# the patience with a start, so that starts that take too long for this machine grow rarer too.
-QUICK_SECONDS = START_PATIENCE_SECONDS + 60
+# `shift.start` usually is, so that starts that take too long for a machine grow rarer too.
+QUICK_SECONDS = 180
 FIRST_DISTANCE_SECONDS = 5
 MOST_DISTANCE_SECONDS = 300
 
@@ -93,7 +89,7 @@ def decide(facts: Facts, shift: Shift) -> Decision:
     # One look may come before the first sign of life after a suspended machine goes on, or a clock was set.
     hung = silent if facts.silent_since_us == facts.standing.beat_us else None
     held = facts.standing.held and hung is None
-    found = [(run, _why_lost(run, facts, held, hung)) for run in facts.runs]
+    found = [(run, _why_lost(run, facts, shift, held, hung)) for run in facts.runs]
     lost = tuple(reason for _, reason in found if reason is not None)
     left = [run for run, reason in found if reason is None]
     over = [PastRun(True, run.since_us, facts.now_us) for run, reason in found if reason is not None]
@@ -116,11 +112,11 @@ def _is_live(facts: Facts, shift: Shift) -> bool:
     return facts.standing.is_live(facts.now_us, shift.lease.total_seconds())
 
 
-def _why_lost(run: Run, facts: Facts, held: bool, hung: Lease | None) -> LostRun | None:
+def _why_lost(run: Run, facts: Facts, shift: Shift, held: bool, hung: Lease | None) -> LostRun | None:
     """The run as lost, if it will not end by itself."""
     lease = facts.standing.lease
     if lease is None or lease.run != run.run_id:
-        return _why_not_there(run, facts)
+        return _why_not_there(run, facts, shift)
     if held:
         return None
     process = f"the process {lease.process} of this shift"
@@ -137,7 +133,7 @@ def _why_lost(run: Run, facts: Facts, held: bool, hung: Lease | None) -> LostRun
     return None
 
 
-def _why_not_there(run: Run, facts: Facts) -> LostRun | None:
+def _why_not_there(run: Run, facts: Facts, shift: Shift) -> LostRun | None:
     """A run that was not the last to have the lease, as lost; None if it waits in a queue or in line.
 
     It may have had the lease before the last one, so its time runs from when that one's began, or ended.
@@ -146,11 +142,11 @@ def _why_not_there(run: Run, facts: Facts) -> LostRun | None:
         return None
     lease = facts.standing.lease
     of_lease = (lease.began_us, lease.released_us or 0) if lease else ()
-    if facts.now_us - max(run.since_us, *of_lease, 0) <= START_PATIENCE_SECONDS * MICROSECONDS:
+    if facts.now_us - max(run.since_us, *of_lease, 0) <= microseconds(shift.start):
         return None
     reason = (
-        f"for {START_PATIENCE_SECONDS} s this shift neither ran its datacenter nor waited to, nor ended; "
-        "its log, or that of the code location, may say why"
+        f"for {shift.start.total_seconds():.0f} s this shift neither ran its datacenter nor waited to, "
+        "nor ended; its log, or that of the code location, may say why"
     )
     return LostRun(run.run_id, reason, may_live=True)
 
@@ -189,7 +185,7 @@ def _why_leave(facts: Facts, shift: Shift, lease: Lease | None) -> str | None:
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"
     left_seconds = _seconds(lease.ends_us - facts.now_us)
-    lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
+    lead_seconds = min(shift.lead, shift.length / 2).total_seconds()
     return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 

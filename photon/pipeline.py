@@ -177,7 +177,10 @@ class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
+    lead: PositiveDuration = timedelta(minutes=1)  # so long before that its successor is started, to get warm
     relief: PositiveDuration = timedelta(minutes=1)  # a successor that is not ready by then is not waited for
+    # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
+    start: PositiveDuration = timedelta(minutes=2)
     idle: PositiveDuration = timedelta(minutes=2)  # nothing to do for so long: the shift ends
     lease: PositiveDuration = timedelta(seconds=10)  # no sign of life for so long: the shift is replaced
     stuck: PositiveDuration = timedelta(minutes=10)  # no progress for so long: it gives no sign of life

@@ -13,7 +13,6 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from assets.logs import OBSERVED_EVERY_SECONDS
 from orchestration.sensors import TICK_SECONDS, WHY_TAG
-from orchestration.shift_decision import START_PATIENCE_SECONDS
 from photon.dispatcher.lock import DatacenterLock, Lease
 from photon.growth import growth_of
 from tests.orchestration.location import Location, launched
@@ -163,7 +162,7 @@ def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.STARTING)
-    location.clock.advance(START_PATIENCE_SECONDS + 60)
+    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
     assert launched(location.tick(instance)) == ["east"]
     assert status(instance, run_id) is DagsterRunStatus.FAILURE
 
@@ -172,7 +171,7 @@ def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.CANCELING)
-    location.clock.advance(START_PATIENCE_SECONDS + 60)
+    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
     location.tick(instance)
     assert status(instance, run_id) is DagsterRunStatus.CANCELED
 

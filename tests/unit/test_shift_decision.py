@@ -10,10 +10,8 @@ from dagster import DagsterRunStatus
 
 from orchestration.shift_decision import (
     END_PATIENCE_SECONDS,
-    LEAD_SECONDS,
     MOST_DISTANCE_SECONDS,
     QUICK_SECONDS,
-    START_PATIENCE_SECONDS,
     Decision,
     Facts,
     PastRun,
@@ -28,6 +26,8 @@ SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND
 RUN, NEXT = "11111111-run", "22222222-run"
 SHIFT = Shift()
+LEAD_SECONDS = SHIFT.lead.total_seconds()
+START_SECONDS = SHIFT.start.total_seconds()
 LEASE_US = round(SHIFT.lease.total_seconds() * SECOND)
 
 LOGS = Growth(
@@ -145,7 +145,7 @@ def test_a_run_that_let_go_does_not_hold_up_its_successor() -> None:
 
 
 def test_a_successor_is_launched_before_the_time_of_the_shift_is_over() -> None:
-    ends_us = NOW_US + LEAD_SECONDS * SECOND
+    ends_us = NOW_US + round(LEAD_SECONDS * SECOND)
     assert decision(held(lease(ends_us=ends_us)), run()).launch
     assert not decision(held(lease(ends_us=ends_us + SECOND)), run()).launch
 
@@ -189,8 +189,8 @@ def test_a_shift_that_let_go_has_some_time_to_end_its_run() -> None:
 
 
 def test_a_run_that_never_took_over_is_lost_after_a_while() -> None:
-    assert not decision(Standing(), run(since_s=-START_PATIENCE_SECONDS)).lost
-    found = decision(Standing(), run(since_s=-START_PATIENCE_SECONDS - 1))
+    assert not decision(Standing(), run(since_s=-START_SECONDS)).lost
+    found = decision(Standing(), run(since_s=-START_SECONDS - 1))
     assert ([lost.run_id for lost in found.lost], found.launch) == ([RUN], True)
 
 
@@ -202,7 +202,7 @@ def test_a_run_in_a_queue_is_never_lost() -> None:
 def test_a_run_that_was_relieved_has_time_to_end_from_then_on() -> None:
     relieved = run(NEXT, since_s=-3600)
     assert decision(held(lease(began_s=-30)), run(), relieved).lost == ()
-    assert decision(held(lease(began_s=-START_PATIENCE_SECONDS - 1)), run(), relieved).lost
+    assert decision(held(lease(began_s=-START_SECONDS - 1)), run(), relieved).lost
 
 
 # -- the hung
