@@ -52,7 +52,7 @@ def verification_schedule(served: Served) -> ScheduleDefinition:
     name = verification_job_name(served)
 
     @schedule(
-        name=f"{name}_schedule",
+        name=f"{name}__schedule",  # no datacenter's sensor ends like that
         job_name=name,
         cron_schedule=served.pipeline.verification.cron,
         execution_timezone="UTC",

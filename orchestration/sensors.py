@@ -53,7 +53,7 @@ def shift_sensor(served: Served, datacenter: str, clock: Clock | None = None) ->
     clock = clock or SystemClock()
 
     @sensor(
-        name=dagster_name(served.pipeline.name, datacenter),
+        name=dagster_name(served.pipeline.name, datacenter, "sensor"),
         job_name=shift_job_name(served),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,

@@ -79,12 +79,25 @@ def _url(value: str) -> str:
 
 def _cron(value: str) -> str:
     fields = value.split()
-    if len(fields) != len(_CRON_RANGES) or not all(map(_is_cron_field, fields, _CRON_RANGES)):
+    well_formed = len(fields) == len(_CRON_RANGES) and all(map(_is_cron_field, fields, _CRON_RANGES))
+    if well_formed and _is_never(*fields[2:]):
+        raise ValueError("a day that comes in one of its months")
+    if not well_formed:
         raise ValueError(
             "five fields of cron: minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-6 (0: Sunday); "
             "each *, a number, a range, or a list of them, with /step behind * or a range; such as 17 * * * *"
         )
     return value
+
+
+def _is_never(days: str, months: str, weekdays: str) -> bool:
+    """Whether the earliest day that is named is beyond the longest month that is."""
+    named_days = [int(day) for day in re.findall(r"\d+", re.sub(r"/\d+", "", days))]
+    named_months = [int(month) for month in re.findall(r"\d+", re.sub(r"/\d+", "", months))]
+    if weekdays != "*" or not named_days or not named_months or "-" in months:
+        return False
+    longest = max(29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31 for month in named_months)
+    return min(named_days) > longest
 
 
 def _is_cron_field(field: str, bounds: tuple[int, int]) -> bool:
