@@ -58,7 +58,12 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
             runner = SparkRunner(spark.spark_session)
             runner.warm_up()
             reporter = Reporter(context, key, served, pipeline)
-            watching = Watching(drain.asked, reporter.on_batch, reporter.on_wait)
+
+            def should_stop() -> bool:
+                reporter.look()  # asked all the time, also while the shift waits for something
+                return drain.asked()
+
+            watching = Watching(should_stop, reporter.on_batch, reporter.on_wait)
             terms = _terms(context.run.run_id, pipeline)
             try:
                 result = run_shift(
@@ -71,6 +76,10 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
                 )
             except LineLeft:
                 raise DagsterExecutionInterruptedError from None  # it did nothing that could be told
+            except Exception as error:
+                if drain.asked() and is_canceled(context):  # what it waited for is not why it ends
+                    raise DagsterExecutionInterruptedError from error
+                raise
             metadata = reporter.last_metadata(result)
             if drain.asked() and is_canceled(context):
                 reporter.materialized(metadata)

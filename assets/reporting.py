@@ -52,16 +52,21 @@ class Reporter:
     def on_batch(self, batch: BatchReport) -> None:
         """Take in a batch, and report if it is time."""
         self._shift.add(batch, self._clock.now_us())
+        self.look()
+
+    def on_wait(self, reason: str) -> None:
+        """Say what the shift waits for."""
+        self._shift.waits(self._clock.now_us())
+        with self._where_possible():
+            self._context.log.warning("waits for %s", reason)
+
+    def look(self) -> None:
+        """Report if it is time, also while the shift waits: then its backlog is what people want to know."""
         if self._shift.is_due(self._clock.now_us()):
             self._made += 1
             with self._where_possible():
                 metadata = self._metadata(with_picture=self._made % PICTURE_EVERY == FIRST_PICTURE)
                 self.materialized(metadata)
-
-    def on_wait(self, reason: str) -> None:
-        """Say what the shift waits for."""
-        with self._where_possible():
-            self._context.log.warning("waits for %s", reason)
 
     def materialized(self, metadata: dict[str, MetadataValue]) -> None:
         """Store a materialization while the run goes on."""
@@ -71,8 +76,11 @@ class Reporter:
 
     def last_metadata(self, result: ShiftResult) -> dict[str, MetadataValue]:
         """What the shift's last materialization says."""
+        metadata: dict[str, MetadataValue] = {}
+        with self._where_possible():
+            metadata = self._metadata(with_picture=True)
         ended = {"ended": MetadataValue.text(result.ended), "seconds": MetadataValue.float(result.seconds)}
-        return {**self._metadata(with_picture=True), **ended}
+        return {**metadata, **ended}
 
     @contextmanager
     def _where_possible(self) -> Iterator[None]:

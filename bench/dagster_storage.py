@@ -38,7 +38,7 @@ from assets.reporting import PICTURE_EVERY
 from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
 from assets.shift_metadata import metadata_of
 from assets.verification_metadata import CHECKS, check_metadata, check_summary, report_metadata
-from orchestration.sensors import TICK_SECONDS
+from orchestration.sensors import DAEMON_SECONDS
 from photon.clock import MICROSECONDS
 from photon.dispatcher.outcomes import Counts
 from photon.growth import Growth, LogSize
@@ -60,7 +60,7 @@ DAY = {
     "look at both logs": 2 * 86_400 // OBSERVED_EVERY_SECONDS,
     "verification": 24,
     "pruning": 24,
-    "tick that starts nothing": 2 * SKIPPED_TICKS_KEPT_HOURS * 3_600 // TICK_SECONDS,
+    "tick that starts nothing": 2 * SKIPPED_TICKS_KEPT_HOURS * 3_600 // DAEMON_SECONDS,
     "other tick": 2 * 48 + 2 * 24,
 }
 WRITERS = (1, 2, 4)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 from dagster import (
@@ -25,7 +27,7 @@ from assets.logs import Seen, is_news, observations
 from orchestration.shift_decision import Decision, Facts, decide
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.dispatcher.lock import Lease, standing_of
+from photon.dispatcher.lock import Lease, Standing, standing_of
 from photon.growth import growth_of
 from photon.pipeline import Pipeline
 from resources.environment import Served, dagster_name
@@ -34,6 +36,8 @@ from resources.pipelines import PipelineFiles
 # Dagster's daemon goes round every 5 s. With 5 here as well, a tick that comes a millisecond early is left
 # out, and half of them did: a killed shift waited for up to 10 s.
 TICK_SECONDS = 3
+DAEMON_SECONDS = 5  # between two ticks, as the daemon goes round
+CURSOR_FORMAT = 1
 WHY_TAG = "photon/why"  # of a run: why it was launched
 
 log = logging.getLogger(__name__)
@@ -49,7 +53,7 @@ def shift_sensor(served: Served, datacenter: str, clock: Clock | None = None) ->
     clock = clock or SystemClock()
 
     @sensor(
-        name=dagster_name(served.pipeline.name, datacenter),
+        name=dagster_name(served.pipeline.name, datacenter, "sensor"),
         job_name=shift_job_name(served),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
@@ -58,55 +62,92 @@ def shift_sensor(served: Served, datacenter: str, clock: Clock | None = None) ->
     def shifts(context: SensorEvaluationContext, pipelines: PipelineFiles) -> SensorResult:
         pipeline = pipelines.load(served.pipeline.name)
         runs = ShiftRuns(context.instance, shift_job_name(served), joined_events_key(served), datacenter)
-        facts = _gather(pipeline, datacenter, runs, clock.now_us())
+        before = Memory.of(context.cursor)
+        facts = _gather(pipeline, datacenter, runs, clock.now_us(), before)
         decision = decide(facts, pipeline.shift)
-        _carry_out(decision, facts, runs)
-        cursor, events = _observe(served, datacenter, facts, context.cursor)
+        _carry_out(decision, facts, runs, pipeline.datacenters[datacenter].state)
+        seen, events = _observe(served, datacenter, facts, before.seen)
         request = RunRequest(partition_key=datacenter, tags={WHY_TAG: decision.why})
         return SensorResult(
             run_requests=[request] if decision.launch else [],
             skip_reason=None if decision.launch else SkipReason(decision.why),
-            cursor=cursor,
+            cursor=Memory(seen, decision.silent_since_us).as_cursor(),
             asset_events=events,
         )
 
     return shifts
 
 
-def _gather(pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int) -> Facts:
+@dataclass(frozen=True)
+class Memory:
+    """What a sensor remembers from one look to the next: its cursor."""
+
+    seen: Seen | None = None  # at the last observation
+    silent_since_us: int | None = None
+
+    @classmethod
+    def of(cls, cursor: str | None) -> Memory:
+        """As it was stored; of another format: nothing, which costs one observation and one look."""
+        stored = json.loads(cursor) if cursor else {}
+        if stored.get("format") != CURSOR_FORMAT:
+            return cls()
+        return cls(Seen(**stored["seen"]) if stored["seen"] else None, stored["silent_since_us"])
+
+    def as_cursor(self) -> str:
+        """To be stored."""
+        seen = self.seen.as_dict() if self.seen else None
+        return json.dumps({"format": CURSOR_FORMAT, "seen": seen, "silent_since_us": self.silent_since_us})
+
+
+def _gather(pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, before: Memory) -> Facts:
     # Runs first: one that takes the lease meanwhile is then seen with it, not as one that lost it.
     in_progress, past = runs.in_progress(), runs.past()
     standing = standing_of(pipeline.datacenters[datacenter].state)
     knows_lease = standing.lease is not None and runs.knows(standing.lease.run)
     growth = growth_of(pipeline, datacenter, now_us)
-    return Facts(now_us, growth, standing, in_progress, past, knows_lease)
+    return Facts(now_us, growth, standing, in_progress, past, knows_lease, before.silent_since_us)
 
 
-def _carry_out(decision: Decision, facts: Facts, runs: ShiftRuns) -> None:
+def _carry_out(decision: Decision, facts: Facts, runs: ShiftRuns, state: Path) -> None:
     """The process first: where it may not be killed, the tick fails and its run is left as it is."""
-    if decision.kill and facts.standing.lease is not None:
-        _kill(facts.standing.lease)
+    killed = decision.kill is None or _kill(decision.kill, facts.standing, state)
     for run in decision.lost:
+        if decision.kill is not None and run.run_id == decision.kill.run and not killed:
+            continue
         log.warning("run %s: %s", run.run_id, run.reason)
-        runs.mark_lost(run.run_id, run.reason)
+        lease = facts.standing.lease
+        known = run.may_live and lease is not None and lease.run == run.run_id and lease.is_here
+        if known and lease is not None:  # it has let go of its datacenter, so it only keeps its memory
+            _kill_process(lease)
+        runs.mark_lost(run.run_id, run.reason, terminate=run.may_live and not known)
 
 
-def _kill(lease: Lease) -> None:
-    """kill -9, unless the process is gone and another one has its number."""
+def _kill(lease: Lease, seen: Standing, state: Path) -> bool:
+    """kill -9, if the process still has the lock and has given no sign of life since; whether it is dead."""
+    now = standing_of(state)
+    if not now.held:
+        return True
+    return (now.lease, now.beat_us) == (lease, seen.beat_us) and _kill_process(lease)
+
+
+def _kill_process(lease: Lease) -> bool:
+    """kill -9, unless another process has its number now; whether it is dead."""
     try:
         process = psutil.Process(lease.process)
-        if process.create_time() * MICROSECONDS <= lease.began_us:
-            process.kill()
+        if process.create_time() * MICROSECONDS > lease.began_us:
+            return False
+        process.kill()
     except psutil.NoSuchProcess:
-        return
+        return True
+    return True
 
 
 def _observe(
-    served: Served, datacenter: str, facts: Facts, cursor: str | None
-) -> tuple[str | None, list[AssetObservation]]:
-    """Observations of the logs, where no shift makes them, and the cursor that remembers them."""
-    last = Seen(**json.loads(cursor)) if cursor else None
+    served: Served, datacenter: str, facts: Facts, last: Seen | None
+) -> tuple[Seen | None, list[AssetObservation]]:
+    """Observations of the logs, where no shift of ours makes them, and what to remember of them."""
     seen = Seen.of(facts.growth, facts.now_us)
-    if facts.standing.held or not is_news(seen, last):
-        return cursor, []
-    return json.dumps(seen.as_dict()), observations(served, datacenter, facts.growth)
+    reported = facts.standing.held and facts.knows_lease and facts.silent_since_us is None
+    if reported or not is_news(seen, last):
+        return last, []
+    return seen, observations(served, datacenter, facts.growth)

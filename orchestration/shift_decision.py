@@ -13,18 +13,15 @@ from dagster import DagsterRunStatus
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.lock import Lease, Standing
+from photon.dispatcher.retrying import microseconds
 from photon.growth import Growth
 from photon.pipeline import Shift
 
-# A run has so long to load the code, open its Spark session and take the lease: 15 s, on a busy machine 60 s.
-START_PATIENCE_SECONDS = 120
 # After it let go of the datacenter a run reports and stops its Spark session, which alone may take 30 s.
 END_PATIENCE_SECONDS = 60
-# A successor is launched so long before its predecessor's time is over, to be warm by then; of short shifts
-# at half their time.
-LEAD_SECONDS = 60
-# A run that failed sooner than this failed quickly; such runs are followed at growing distance.
-QUICK_SECONDS = 60
+# A run that failed sooner than this failed quickly; such runs are followed at growing distance. Longer than
+# `shift.start` usually is, so that starts that take too long for a machine grow rarer too.
+QUICK_SECONDS = 180
 FIRST_DISTANCE_SECONDS = 5
 MOST_DISTANCE_SECONDS = 300
 
@@ -62,6 +59,7 @@ class Facts:
     runs: tuple[Run, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first
     knows_lease: bool = False  # the lease names a run of this Dagster's, over or not
+    silent_since_us: int | None = None  # the last sign of life, if the look before found it too old
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,8 @@ class LostRun:
 
     run_id: str
     reason: str
+    # Its process may live on, with a JVM: it is told to end, for another one comes.
+    may_live: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,26 @@ class Decision:
     launch: bool
     why: str
     lost: tuple[LostRun, ...] = ()
-    kill: int | None = None  # the process that has the lock and gives no sign of life
+    kill: Lease | None = None  # of the process that has the lock and gives no sign of life
+    silent_since_us: int | None = None  # for the next look
 
 
 def decide(facts: Facts, shift: Shift) -> Decision:
     """What to do about a datacenter now."""
-    hung = _hung(facts, shift)
+    silent = _silent(facts, shift)
+    # One look may come before the first sign of life after a suspended machine goes on, or a clock was set.
+    hung = silent if facts.silent_since_us == facts.standing.beat_us else None
     held = facts.standing.held and hung is None
-    found = [(run, _why_lost(run, facts, held, hung)) for run in facts.runs]
-    lost = tuple(LostRun(run.run_id, reason) for run, reason in found if reason is not None)
+    found = [(run, _why_lost(run, facts, shift, held, hung)) for run in facts.runs]
+    lost = tuple(reason for _, reason in found if reason is not None)
     left = [run for run, reason in found if reason is None]
     over = [PastRun(True, run.since_us, facts.now_us) for run, reason in found if reason is not None]
     waits = _why_wait(facts, shift, held, left) or _distance([*over, *facts.past_runs], facts.now_us)
     why = _why_launch(facts, held, lost) if waits is None else waits
-    return Decision(waits is None, why, lost, hung.process if hung else None)
+    return Decision(waits is None, why, lost, hung, facts.standing.beat_us if silent else None)
 
 
-def _hung(facts: Facts, shift: Shift) -> Lease | None:
+def _silent(facts: Facts, shift: Shift) -> Lease | None:
     """The lease of a process that may be killed: of a run of this Dagster's, here, without sign of life."""
     lease = facts.standing.lease
     if lease is None or not facts.standing.held or _is_live(facts, shift):
@@ -109,27 +112,29 @@ def _is_live(facts: Facts, shift: Shift) -> bool:
     return facts.standing.is_live(facts.now_us, shift.lease.total_seconds())
 
 
-def _why_lost(run: Run, facts: Facts, held: bool, hung: Lease | None) -> str | None:
-    """Why a run will not end by itself; None if it may."""
+def _why_lost(run: Run, facts: Facts, shift: Shift, held: bool, hung: Lease | None) -> LostRun | None:
+    """The run as lost, if it will not end by itself."""
     lease = facts.standing.lease
     if lease is None or lease.run != run.run_id:
-        return _why_not_there(run, facts)
+        return _why_not_there(run, facts, shift)
     if held:
         return None
     process = f"the process {lease.process} of this shift"
     if hung is not None:
         silent = _seconds(facts.now_us - facts.standing.beat_us)
-        return f"{process} gave no sign of life for {silent} s and was killed"
+        return LostRun(run.run_id, f"{process} gave no sign of life for {silent} s and was killed")
     if lease.released_us is None:
-        return f"{process} is gone (killed, out of memory, or the machine went down)"
+        reason = f"{process} is gone (killed, out of memory, or the machine went down)"
+        return LostRun(run.run_id, reason)
     if facts.now_us - lease.released_us > END_PATIENCE_SECONDS * MICROSECONDS:
         since = _seconds(facts.now_us - lease.released_us)
-        return f"{process} let go of its datacenter {since} s ago and did not end its run"
+        reason = f"{process} let go of its datacenter {since} s ago and did not end its run"
+        return LostRun(run.run_id, reason, may_live=True)
     return None
 
 
-def _why_not_there(run: Run, facts: Facts) -> str | None:
-    """Why a run is lost that was not the last to have the lease; None if it waits in a queue or in line.
+def _why_not_there(run: Run, facts: Facts, shift: Shift) -> LostRun | None:
+    """A run that was not the last to have the lease, as lost; None if it waits in a queue or in line.
 
     It may have had the lease before the last one, so its time runs from when that one's began, or ended.
     """
@@ -137,12 +142,13 @@ def _why_not_there(run: Run, facts: Facts) -> str | None:
         return None
     lease = facts.standing.lease
     of_lease = (lease.began_us, lease.released_us or 0) if lease else ()
-    if facts.now_us - max(run.since_us, *of_lease, 0) <= START_PATIENCE_SECONDS * MICROSECONDS:
+    if facts.now_us - max(run.since_us, *of_lease, 0) <= microseconds(shift.start):
         return None
-    return (
-        f"for {START_PATIENCE_SECONDS} s this shift neither ran its datacenter nor waited to, nor ended; "
-        "its log, or that of the code location, may say why"
+    reason = (
+        f"for {shift.start.total_seconds():.0f} s this shift neither ran its datacenter nor waited to, "
+        "nor ended; its log, or that of the code location, may say why"
     )
+    return LostRun(run.run_id, reason, may_live=True)
 
 
 def _why_wait(facts: Facts, shift: Shift, held: bool, left: Sequence[Run]) -> str | None:
@@ -172,12 +178,14 @@ def _why_leave(facts: Facts, shift: Shift, lease: Lease | None) -> str | None:
     what = f"run {lease.run[:8]}" if lease.run else "`photon join`"
     who = f"{what}, process {lease.process} on {lease.host},"
     if not _is_live(facts, shift):
-        silent = _seconds(facts.now_us - facts.standing.beat_us)
-        return f"{who} gives no sign of life for {silent} s, and is not for this Dagster to end: end it"
+        seconds = _seconds(facts.now_us - facts.standing.beat_us)
+        ours = _silent(facts, shift) is not None
+        what_next = "it is looked at once more" if ours else "it is not for this Dagster to end: end it"
+        return f"{who} gives no sign of life for {seconds} s; {what_next}"
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"
     left_seconds = _seconds(lease.ends_us - facts.now_us)
-    lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
+    lead_seconds = min(shift.lead, shift.length / 2).total_seconds()
     return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 

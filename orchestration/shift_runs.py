@@ -5,12 +5,16 @@ What follows from them is `shift_decision`.
 
 from __future__ import annotations
 
+import logging
+
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
+from assets.run_history import OVER, PARTITION_TAG
 from orchestration.shift_decision import PastRun, Run
 from photon.clock import MICROSECONDS
 
-PARTITION_TAG = "dagster/partition"
+log = logging.getLogger(__name__)
+
 IN_PROGRESS = [
     DagsterRunStatus.NOT_STARTED,
     DagsterRunStatus.QUEUED,
@@ -18,7 +22,6 @@ IN_PROGRESS = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
-OVER = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 # After eight quick failures the next run is at its greatest distance; other pipelines' runs are among them.
 MOST_PAST_RUNS = 40
 
@@ -55,11 +58,19 @@ class ShiftRuns:
         run = self._instance.get_run_by_id(run_id) if run_id else None
         return run is not None and self._is_one(run)
 
-    def mark_lost(self, run_id: str, reason: str) -> None:
-        """End a run as Dagster knows it: canceled, if that was asked for, else failed."""
+    def mark_lost(self, run_id: str, reason: str, terminate: bool) -> None:
+        """End a run as Dagster knows it: canceled, if that was asked for, else failed.
+
+        `terminate`: have the launcher tell its process to end first, where it can; only until it is marked.
+        """
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return
+        if terminate:
+            try:
+                self._instance.run_launcher.terminate(run_id)
+            except Exception:  # in whatever way the launcher does not reach its processes
+                log.exception("run %s: its process could not be told to end", run_id)
         if run.status is DagsterRunStatus.CANCELING:
             self._instance.report_run_canceled(run, reason)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
+from photon.dispatcher.state import STATE_FILE, DispatcherState, StateTooNew, StateUnavailable
 from photon.logs.discovery import Scan, Sighting, scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline import Pipeline
@@ -84,7 +84,7 @@ def _stored(pipeline: Pipeline, datacenter: str, now_us: int) -> _Stored:
         return _Stored({})
     try:
         state = DispatcherState(folder, read_only=True)
-    except StateUnavailable as error:
+    except (StateTooNew, StateUnavailable) as error:
         return _Stored({}, problems=(str(error),))
     try:
         if state.epoch is None:  # it is just being started

@@ -18,7 +18,6 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -27,77 +26,21 @@ from pydantic import (
 )
 
 from photon.pipeline_problems import describe, dotted, unknown_key
+from photon.pipeline_values import (
+    AdapterName,
+    BatchSize,
+    Columns,
+    ColumnType,
+    Cron,
+    Duration,
+    Format,
+    Glob,
+    PositiveDuration,
+    Size,
+    TimeUnit,
+    Url,
+)
 from photon.yaml_lines import Document, KeyPath, read_document
-
-_DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = timedelta(days=36_500)
-_SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def parse_duration(value: object) -> timedelta:
-    """`250ms`, `1.5s`, `1m`, `24h`, `7d` as a timedelta; ValueError says what was expected."""
-    if isinstance(value, timedelta):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*", str(value))
-    if not match:
-        raise ValueError("a duration: a number and one of us, ms, s, m, h, d, such as 250ms")
-    seconds = float(match[1]) * _DURATION_UNITS[match[2]]
-    if seconds > _LONGEST.total_seconds():
-        raise ValueError(f"a duration of at most {_LONGEST.days}d")
-    return timedelta(seconds=seconds)
-
-
-def parse_size(value: object) -> int:
-    """`64MiB`, `4KiB`, `100B` or a whole number of bytes; ValueError says what was expected."""
-    match = re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB|)\s*", str(value))
-    if not match or isinstance(value, bool) or (isinstance(value, str) and not match[2]):
-        raise ValueError("a size: a whole number and one of B, KiB, MiB, GiB, such as 64MiB")
-    size_bytes = int(match[1]) * _SIZE_UNITS[match[2] or "B"]
-    if size_bytes == 0:
-        raise ValueError("a size of at least 1B")
-    return size_bytes
-
-
-def _positive(value: timedelta) -> timedelta:
-    if not value:
-        raise ValueError("a duration longer than none")
-    return value
-
-
-def _one_batch(value: int) -> int:
-    if value > 2**30:  # the columns of a batch have 32-bit offsets
-        raise ValueError("a size of at most 1GiB")
-    return value
-
-
-def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value or "" in value or len(set(value)) < len(value):
-        raise ValueError("a column's name, or a list of different ones")
-    return value
-
-
-def _glob(value: str) -> str:
-    if not value.strip("/.") or value.startswith("/") or ".." in value.split("/"):
-        raise ValueError("a glob below the datacenter's logs folder, such as clicks/**/*.jsonl")
-    return value
-
-
-def _adapter(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", value):
-        raise ValueError("module:attribute, such as photon.adapters:merge_columns")
-    return value
-
-
-def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
-        raise ValueError("an address such as https://dynamodb.eu-central-1.amazonaws.com")
-    return value
-
-
-def _cron(value: str) -> str:
-    if len(value.split()) != 5:
-        raise ValueError("five fields of cron: minute, hour, day, month, weekday, such as 17 * * * *")
-    return value
 
 
 def _endpoint_count(value: object) -> object:
@@ -108,20 +51,6 @@ def _endpoint_count(value: object) -> object:
     if len({endpoint.url.rstrip("/").lower() for endpoint in value}) < len(value):
         raise ValueError("endpoints with different URLs: each is to be a store of its own")
     return value
-
-
-Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
-PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
-Size = Annotated[int, BeforeValidator(parse_size)]
-BatchSize = Annotated[Size, AfterValidator(_one_batch)]
-Columns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    AfterValidator(_distinct),
-]
-Format = Literal["csv", "tsv", "jsonl"]
-TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
-ColumnType = Literal["string", "int64", "float64", "bool", "timestamp_us", "date", "binary"]
 
 
 class Strict(BaseModel):
@@ -141,7 +70,7 @@ class Datacenter(Strict):
 class Log(Strict):
     """What both kinds of log have in common."""
 
-    files: Annotated[str, AfterValidator(_glob)]
+    files: Glob
     format: Format
     id: Columns
     time: str
@@ -165,7 +94,7 @@ class ForeignLog(Log):
 class Endpoint(Strict):
     """One store of the registry, spoken to with the DynamoDB API."""
 
-    url: Annotated[str, AfterValidator(_url)]
+    url: Url
     region: str = "local"
     transactions: bool = False  # register many ids at a time; on AWS each then costs double
 
@@ -246,14 +175,17 @@ class Verification(Strict):
 
     examples: int = Field(default=10, ge=1)  # of each kind of finding, in a report
     piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
-    cron: Annotated[str, AfterValidator(_cron)] = "17 * * * *"  # when Dagster verifies, in UTC
+    cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
 
 
 class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
+    lead: PositiveDuration = timedelta(minutes=1)  # so long before that its successor is started, to get warm
     relief: PositiveDuration = timedelta(minutes=1)  # a successor that is not ready by then is not waited for
+    # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
+    start: PositiveDuration = timedelta(minutes=2)
     idle: PositiveDuration = timedelta(minutes=2)  # nothing to do for so long: the shift ends
     lease: PositiveDuration = timedelta(seconds=10)  # no sign of life for so long: the shift is replaced
     stuck: PositiveDuration = timedelta(minutes=10)  # no progress for so long: it gives no sign of life
@@ -268,7 +200,7 @@ class Pipeline(Strict):
     datacenters: dict[str, Datacenter] = Field(min_length=1)
     primary: PrimaryLog
     foreign: ForeignLog
-    adapter: Annotated[str, AfterValidator(_adapter)] = "photon.adapters:merge_columns"
+    adapter: AdapterName = "photon.adapters:merge_columns"
     registry: Registry = Registry()
     retry: Retry = Retry()
     home: Home = Home()

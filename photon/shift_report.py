@@ -62,6 +62,7 @@ class ShiftLog:
         self._since_us: int | None = None
         self._every_us = round(every_seconds * MICROSECONDS)
         self._batches = self._joined = 0
+        self._waits = False
         self._latencies: list[Sample] = []
         self._reports: list[ShiftReport] = []
 
@@ -74,15 +75,22 @@ class ShiftLog:
         """Take in what a batch did that is over now; with the first one the shift begins."""
         if self._since_us is None:
             self._since_us = now_us - round(batch.seconds * MICROSECONDS)
+        self._waits = False
         self._batches += 1
         self._joined += batch.counts["joined"]
         self._latencies.append(batch.latencies_seconds)
         if len(self._latencies) > MOST_SAMPLES:
             self._latencies = [merge(self._latencies)]
 
+    def waits(self, now_us: int) -> None:
+        """Something is unavailable: until the next batch there is a backlog to tell of."""
+        self._waits = True
+        if self._since_us is None:
+            self._since_us = now_us
+
     def is_due(self, now_us: int) -> bool:
         """Whether there is something to tell, and the last report is long enough ago."""
-        if self._since_us is None or not self._batches:
+        if self._since_us is None or not (self._batches or self._waits):
             return False
         return now_us - self._since_us >= self._every_us
 

@@ -60,14 +60,15 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         (lease.run or None) if lease else None,
         standing.beat_us or None,
     )
-    state = DispatcherState(folder, read_only=True) if (folder / STATE_FILE).exists() else None
-    if state is None or state.epoch is None:  # never started, or is just being started
-        problems = [
-            f"{folder}: no state yet; start it with: photon join {pipeline.file} --datacenter {datacenter}"
-        ]
-        problems += _missing_logs(pipeline.datacenters[datacenter].logs)
-        return DatacenterStatus(*running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
+    problems = [f"{folder}: no state yet; a shift, or photon join {pipeline.file} -d {datacenter}, makes it"]
+    problems += _missing_logs(pipeline.datacenters[datacenter].logs)
+    nothing_yet = DatacenterStatus(*running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
+    if not (folder / STATE_FILE).exists():
+        return nothing_yet
+    state = DispatcherState(folder, read_only=True)
     try:
+        if state.epoch is None:  # it is just being made
+            return nothing_yet
         follower = Follower(pipeline, datacenter, state, read_only=True)
         follower.look(clock.now_us(), final=False)
         watermark_us = state.watermark_us

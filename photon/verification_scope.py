@@ -5,6 +5,7 @@ Reads states, tables' logs and the registry's register; no log file and no row.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from deltalake import DeltaTable
 from photon.dispatcher.window import Window, read_window
 from photon.logs.files import Side
 from photon.logs.rereading import Stretch, stretches_of
-from photon.output import TABLE_COLUMNS, OutputTable, TableName, app_id
+from photon.output import TABLE_COLUMNS, LakeUnavailable, OutputTable, TableName, app_id
 from photon.pipeline import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.init import find_registry
@@ -122,7 +123,15 @@ def _at_its_version(folder: Path, handle: DeltaTable) -> TableAt:
     schema = pa.schema(handle.schema().to_arrow())
     # Reader version 1: neither deletion vectors nor mapped column names.
     plain = handle.protocol().min_reader_version == 1 and not GLOB_CHARACTERS.search(str(folder))
-    files = tuple(handle.file_uris()) if plain else None
+    # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
+    paths = pa.table(handle.get_add_actions())["path"].to_pylist() if plain else None
+    files = None if paths is None else tuple(str(folder / path) for path in paths)
+    lost = [file for file in files or () if not os.path.exists(file)]
+    if lost:
+        raise LakeUnavailable(
+            f"{folder}: {len(lost)} data files that version {handle.version()} of the table names are gone, "
+            f"such as {lost[0]}; put them back from a copy of the lake"
+        )
     if files is not None and len(files) > MOST_FILES_NAMED:
         files = None
     return TableAt(folder, handle.version(), schema, files)

@@ -59,8 +59,10 @@ def location_settings(environ: Mapping[str, str]) -> LocationSettings:
     """What `environ` says; EnvironmentMistake for what can't be used. A variable that is empty is not set.
 
     Reads the pipeline files. Without PHOTON_PIPELINES nothing is served, which is said once in the log.
+    Dagster loads a code location anew by itself: of several files, one that was spoilt meanwhile is left out
+    and told of in the log, so that the others are served on.
     """
-    files = environ.get(PIPELINES, "")
+    files = environ.get(PIPELINES, "").strip(":")
     if not files:
         log.warning(
             "nothing is served: set %s to pipeline files, separated by ':', such as "
@@ -79,12 +81,12 @@ def settings_of_this_process() -> LocationSettings:
 
 
 def _served(files: str, datacenters: str) -> tuple[Served, ...]:
-    pipelines = [_load(files, path) for path in files.split(":") if path]
+    pipelines, all_are_there = _load_all(files)
     if not datacenters:
         return tuple(Served(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
     named = [name.strip() for name in datacenters.split(",")]
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
-    if not set(named) <= known:
+    if all_are_there and not set(named) <= known:
         expected = f"datacenters of the pipelines served, separated by ',', of: {', '.join(sorted(known))}"
         raise EnvironmentMistake(DATACENTERS, datacenters, expected)
     chosen = [
@@ -94,11 +96,23 @@ def _served(files: str, datacenters: str) -> tuple[Served, ...]:
     return tuple(served for served in chosen if served.datacenters)
 
 
-def _load(files: str, path: str) -> Pipeline:
-    try:
-        return load_pipeline(path)
-    except PipelineError as error:
-        raise EnvironmentMistake(PIPELINES, files, f"pipeline files, separated by ':':\n{error}") from None
+def _load_all(files: str) -> tuple[list[Pipeline], bool]:
+    """The pipelines that can be served, and whether these are all."""
+    paths = [path for path in files.split(":") if path]
+    if len(set(paths)) < len(paths):
+        raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
+    pipelines: list[Pipeline] = []
+    wrong: list[str] = []
+    for path in paths:
+        try:
+            pipelines.append(load_pipeline(path))
+        except PipelineError as error:
+            wrong.append(str(error))
+    if wrong and not pipelines:
+        raise EnvironmentMistake(PIPELINES, files, "pipeline files, separated by ':':\n" + "\n".join(wrong))
+    for problem in wrong:
+        log.error("%s: a pipeline is not served until its file is mended:\n%s", PIPELINES, problem)
+    return pipelines, not wrong
 
 
 def _refuse_equal_names(files: str, served: Sequence[Served]) -> None:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from photon.cli.output import DONE, NOT_DONE, VIOLATION, expected_errors, fail, json_option, print_json
+from photon.cli.output import (
+    DONE,
+    NOT_DONE,
+    VIOLATION,
+    WRONG_USAGE,
+    expected_errors,
+    fail,
+    json_option,
+    print_json,
+)
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+@contextmanager
+def _ended_by_ctrl_c(status: int) -> Iterator[None]:
+    """Also while modules are imported, which takes a second."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(status)
 
 
 @click.command()
@@ -35,7 +56,9 @@ def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> 
     Dagster, its UI, the registry and the traffic are started and ended with this command. Exit status 0
     only if the verification holds; 130 for Ctrl-C (with --stay: 0).
     """
-    with expected_errors():
+    if not math.isfinite(seconds):
+        fail(f"--seconds: expected a number of seconds, got {seconds}", WRONG_USAGE)
+    with expected_errors(), _ended_by_ctrl_c(DONE if stay else INTERRUPTED):
         from photon.demo.dagster_stack import DagsterFailed, NoProject
         from photon.demo.demo import Wishes, run_demo, run_live
         from photon.demo.folder import FolderRefused
@@ -48,8 +71,6 @@ def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> 
                 run_live(wishes)
             else:
                 summary = run_demo(wishes)
-        except KeyboardInterrupt:
-            sys.exit(DONE if stay else INTERRUPTED)
         except (DagsterFailed, DemoFailed, FolderRefused, GeneratorFailed, NoProject) as error:
             fail(str(error), NOT_DONE)
     if as_json:

@@ -36,6 +36,10 @@ class DagsterFailed(Exception):
     """Dagster did not do what was asked; the message says what it answered."""
 
 
+class DagsterBusy(DagsterFailed):
+    """It did not answer in time, or not at all; it may later."""
+
+
 class NoProject(Exception):
     """Photon is installed without the project's folder around it, which holds Dagster's code location."""
 
@@ -157,7 +161,7 @@ class DagsterStack:
         except urllib.error.HTTPError as error:
             raise DagsterFailed(f"Dagster answered {error.code}: {error.read().decode()[:2_000]}") from error
         except OSError as error:
-            raise DagsterFailed(f"Dagster's webserver at {self.url} does not answer: {error}") from error
+            raise DagsterBusy(f"Dagster's webserver at {self.url} does not answer: {error}") from error
         if found.get("errors"):
             raise DagsterFailed(f"Dagster answered: {json.dumps(found['errors'])[:2_000]}")
         data: dict[str, Any] = found["data"]

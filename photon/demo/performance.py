@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS, Clock
-from photon.demo.dagster_stack import DagsterStack
-from photon.demo.process_tree import ProcessTree
+from photon.demo.dagster_stack import DagsterBusy, DagsterStack
+from photon.demo.process_tree import SUPERVISOR, ProcessTree
 from photon.demo.scenario import VICTIM, Facts, Kill, Phase
 from photon.demo.verdict import Verdict, verdict_of
 from photon.demo.view import View, rows_of
@@ -91,8 +91,8 @@ class Performance:
                     self.view.says(f"not done after {phase.at_most_seconds:.0f} s; going on")
                     return facts
                 raise DemoFailed(
-                    f"{phase.says}: not done after {phase.at_most_seconds:.0f} s. Look at the runs at "
-                    f"{self.stack.url}, and at the logs {self.stack.folder.path}/*.log"
+                    f"{phase.says}: not done after {phase.at_most_seconds:.0f} s. `make dev` shows the runs; "
+                    f"the logs are {self.stack.folder.path}/*.log"
                 )
             self.clock.sleep(POLL_SECONDS)
 
@@ -126,7 +126,7 @@ class Performance:
         state = self.pipeline.datacenters[VICTIM].state
         process = holder_of(state)
         if process is None:
-            raise DemoFailed(f"no shift of {VICTIM} runs that could be killed; look at {self.stack.url}")
+            raise DemoFailed(f"no shift of {VICTIM} runs that could be killed; `make dev` shows its runs")
         at_us = self.clock.now_us()
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -149,7 +149,10 @@ class Performance:
         waits = self._verification is not None and not self._verified
         if waits and now_us - self._asked_us >= RUN_POLL_SECONDS * MICROSECONDS:
             self._asked_us = now_us
-            status = self.stack.status_of_run(str(self._verification))
+            try:
+                status = self.stack.status_of_run(str(self._verification))
+            except DagsterBusy:
+                return  # the phase has its bound
             if status in RUN_HAS_ENDED and status != "SUCCESS":
                 raise DemoFailed(
                     f"the verification could not be done: its run ended as {status}; `make dev` shows it at "
@@ -169,6 +172,10 @@ class Performance:
 
     def _check_processes(self) -> None:
         for ended in self.tree.ended():
+            if ended.name == SUPERVISOR:
+                raise DemoFailed(
+                    f"the demo's supervisor ended with status {ended.status}; what it had started is ended"
+                )
             log = self.stack.folder.log(ended.name)
             raise DemoFailed(
                 f"the {ended.name} ended with status {ended.status}; the end of {log}:\n{_end_of(log)}"

@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+import psutil
 
 from photon.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
 
@@ -27,6 +30,23 @@ class Ended:
 
 
 SUPERVISOR = "supervisor"
+MARK = "PHOTON_DEMO"  # in the environment of all that belongs to one tree
+
+
+def end_marked(mark: str) -> None:
+    """kill -9 everything with this mark, until nothing with it is left."""
+    while left := [process for process in psutil.process_iter() if _has(process, mark)]:
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=KILL_SECONDS)
+
+
+def _has(process: psutil.Process, mark: str) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 class ProcessTree:
@@ -37,8 +57,10 @@ class ProcessTree:
     """
 
     def __init__(self, shifts: Iterable[Path] = (), keep_open: Iterable[int] = ()) -> None:
+        self._mark = uuid.uuid4().hex
         self._supervisor = subprocess.Popen(
             [sys.executable, "-m", "photon.demo.supervisor", *map(str, shifts)],
+            env={**os.environ, MARK: self._mark},  # which all that it starts inherits
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=tuple(keep_open),
@@ -79,7 +101,8 @@ class ProcessTree:
         with contextlib.suppress(BrokenPipeError):
             self._orders.close()
         try:
-            self._supervisor.wait(END_SECONDS)
+            if self._supervisor.wait(END_SECONDS) != 0:  # it was killed itself, and what it started goes on
+                end_marked(self._mark)
         finally:
             self._answers.close()
 

@@ -93,7 +93,7 @@ def phases(seconds: float) -> tuple[Phase, ...]:
               120, all_have_rows),
         Phase("join", "both datacenters join", seconds + 1, lasted(seconds)),
         Phase("kill", f"without {VICTIM}: others take up its half after 2 s, until Dagster has replaced it",
-              60, has_returned, deed="kill"),
+              120, has_returned, deed="kill"),
         Phase("return", "both datacenters join again",
               AFTERWARDS_SECONDS + 1, lasted(AFTERWARDS_SECONDS)),
         Phase("calm", "no more clicks; queries that are late still come",

@@ -32,7 +32,8 @@ def verdict_of(reports: Mapping[str, StoredReport]) -> Verdict:
     """The verdict of one verification, from its report of each datacenter."""
     findings = [(name, found) for name, stored in reports.items() for found in stored.report["violations"]]
     return Verdict(
-        holds=all(stored.ok and stored.adds_up for stored in reports.values()),
+        # Everything had become idle before: what still waits then was not joined, whatever the reason.
+        holds=all(s.ok and s.adds_up and not s.equation["pending"] for s in reports.values()),
         equations={name: stored.equation for name, stored in reports.items()},
         # Each such event is reported once, in one of the datacenters.
         duplicate_rows=sum(found["count"] for _, found in findings if found["kind"] == "duplicate_rows"),

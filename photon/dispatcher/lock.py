@@ -139,15 +139,23 @@ class DatacenterLock:
 
 
 def standing_of(state: Path) -> Standing:
-    """Who runs the datacenter of this state folder."""
+    """Who runs the datacenter of this state folder.
+
+    The lease is read before and after the lock is asked for: if another process takes over in between, its
+    lease must not be told as that of a process that is gone.
+    """
     try:
         with (state / LOCK_FILE).open("r") as file:
-            held = _is_held(state / LOCK_FILE)
-            beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
-            lease = _lease(_content(file))
+            before = _content(file)
+            while True:
+                held = _is_held(state / LOCK_FILE)
+                beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
+                content = _content(file)
+                if content == before:
+                    return Standing(_lease(content), held, beat_us, _in_line(state))
+                before = content
     except FileNotFoundError:
         return Standing()
-    return Standing(lease, held, beat_us, _in_line(state))
 
 
 def holder_of(state: Path) -> int | None:

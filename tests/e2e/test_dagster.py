@@ -7,8 +7,6 @@ import shutil
 import signal
 import sys
 import threading
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ from photon.shift_report import totals_of
 from photon.testing.live_traffic import LiveTraffic
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import joined_rows, wait_for_rows
-from tests.e2e.process_marks import MARK, marked, soon
+from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,16 +45,6 @@ ILLS = {
 }
 # What the issue asks for is some seconds; a busy machine is given minutes before this calls it broken.
 PATIENCE_SECONDS = 180.0
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A mark in the environment of all that is started."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-    yield mark
-    for process in marked(mark):
-        process.kill()
 
 
 def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Order:

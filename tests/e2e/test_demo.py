@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from photon.demo.process_tree import END_SECONDS
 from photon.demo.supervisor import DRAIN_SECONDS
-from tests.e2e.photon_process import PHOTON
-from tests.e2e.process_marks import MARK, marked, soon
+from tests.e2e.photon_process import PHOTON, joined_rows
+from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
@@ -43,15 +44,6 @@ class Running:
             return all(re.search(text, self.said()) for text in texts)
 
         assert soon(has_said, JOINING_SECONDS), self.said()
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-    yield mark
-    for process in marked(mark):
-        process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +83,8 @@ def test_the_demo_joins_exactly_once_through_a_kill_and_leaves_no_process(folder
 
 
 def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark: str) -> None:
-    """After the test above, in its folder."""
-    assert (folder / "dagster").is_dir(), "the test above has to run first"
+    if not (folder / "dagster").is_dir():  # else what the test above has left
+        run_whole(folder)
     rows_before = len(list(folder.glob("lake/*/joined_events/*.parquet")))
     demo = started(folder, "--stay")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
@@ -100,6 +92,29 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     assert demo.process.wait(END_SECONDS) == 0
     assert marked(mark) == []
     assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
+
+
+def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path, mark: str) -> None:
+    if not (folder / "dagster").is_dir():
+        run_whole(folder)
+    file = folder / "pipeline.yaml"
+    settings = file.read_text()
+    assert "shift: {idle: 5s}" in settings
+    file.write_text(settings.replace("shift: {idle: 5s}", "shift: {idle: 1h, length: 20s}"))
+    demo = started(folder, "--stay")
+    demo.wait_for("east: run .*: joins")
+    first = re.findall(r"east: run (\w+),.*: joins", demo.said())[0]
+    demo.wait_for(rf"east: run (?!{first})\w+,.*: joins")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(END_SECONDS) == 0
+    file.write_text(settings)
+    rows = joined_rows(file)
+    assert len(rows) == len(set(rows["_event_id"].to_pylist()))
+    commits = sorted(
+        entry["timestamp"] for entry in DeltaTable(folder / "lake/east/joined_events").history(100)
+    )
+    pauses = [after - before for before, after in itertools.pairwise(commits)]
+    print(f"longest pause between two of the last 100 commits: {max(pauses) / 1000:.1f} s")
 
 
 def test_a_demo_that_is_killed_amid_the_join_leaves_no_process(tmp_path: Path, mark: str) -> None:

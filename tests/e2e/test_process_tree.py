@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -51,16 +50,6 @@ while not asked:
 time.sleep(1)
 Path(sys.argv[2]).write_text("drained")
 """
-
-
-@pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A mark in the environment of all that a test starts; nobody with it is left behind."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv("PHOTON_TEST_MARK", mark)
-    yield mark
-    for process in marked(mark):
-        process.kill()
 
 
 def order(tmp_path: Path, code: str, *arguments: object) -> Order:
@@ -133,9 +122,13 @@ def test_what_cannot_be_started_is_reported_and_its_log_says_why(tmp_path: Path,
     assert "no-such-program can't be started" in (tmp_path / "log").read_text()
 
 
-def test_a_killed_supervisor_is_noticed(tmp_path: Path, mark: str) -> None:
+def test_a_killed_supervisor_is_noticed_and_what_it_started_is_ended(tmp_path: Path, mark: str) -> None:
     with ProcessTree() as tree:
         look = ended(tree)
+        tree.start(order(tmp_path, "import time; time.sleep(600)"))
+        assert soon(lambda: len(marked(mark)) == 2)  # the supervisor and the child
         (supervisor,) = psutil.Process(os.getpid()).children()
         supervisor.kill()
         assert soon(lambda: Ended(SUPERVISOR, -signal.SIGKILL) in look())
+        assert len(marked(mark)) == 1
+    assert marked(mark) == []

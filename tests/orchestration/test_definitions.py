@@ -100,7 +100,7 @@ def test_the_same_settings_make_the_same_definitions(tmp_path: Path) -> None:
 
 def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
     found = snapshot(build_defs(served(tmp_path, PHOTON_DATACENTERS="west")))
-    assert list(found["sensors"]) == ["search_clicks__west"]
+    assert list(found["sensors"]) == ["search_clicks__west__sensor"]
     assert found["assets"]["search_clicks/joined_events"]["partitions"] == ["west"]
 
 
@@ -109,7 +109,9 @@ def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
     settings = location_settings({"PHOTON_PIPELINES": ":".join(map(str, files))})
     found = snapshot(build_defs(settings))
     assert {"clicks/joined_events", "views/joined_events"} <= set(found["assets"])
-    assert sorted(found["sensors"]) == ["clicks__east", "clicks__west", "views__east", "views__west"]
+    assert sorted(found["sensors"]) == [
+        f"{pipeline}__{name}__sensor" for pipeline in ("clicks", "views") for name in ("east", "west")
+    ]
 
 
 def test_a_location_may_serve_nothing() -> None:

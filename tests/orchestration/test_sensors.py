@@ -13,7 +13,6 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from assets.logs import OBSERVED_EVERY_SECONDS
 from orchestration.sensors import TICK_SECONDS, WHY_TAG
-from orchestration.shift_decision import START_PATIENCE_SECONDS
 from photon.dispatcher.lock import DatacenterLock, Lease
 from photon.growth import growth_of
 from tests.orchestration.location import Location, launched
@@ -98,17 +97,39 @@ def test_a_killed_shift_is_marked_failed_and_replaced_in_one_tick(
     assert f"the process {process.pid} of this shift is gone" in last_message(instance, run_id)
 
 
-def test_a_hung_shift_is_killed_marked_failed_and_replaced_in_one_tick(
+def test_a_hung_shift_is_killed_marked_failed_and_replaced_at_the_second_look(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance)
     with location.holder(run_id) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        location.clock.advance(location.pipeline.shift.lease.total_seconds() + TICK_SECONDS)
-        assert launched(location.tick(instance)) == ["east"]
+        location.clock.advance(location.pipeline.shift.lease.total_seconds() + 60)  # a busy machine's, too
+        first = location.tick(instance)
+        assert (launched(first), process.poll()) == ([], None)
+        assert launched(location.tick(instance, cursor=first.cursor)) == ["east"]
         assert process.wait(timeout=10) == -signal.SIGKILL
     assert status(instance, run_id) is DagsterRunStatus.FAILURE
     assert "no sign of life" in last_message(instance, run_id)
+
+
+def test_a_shift_that_gives_a_sign_of_life_between_two_looks_is_left_alone(
+    location: Location, instance: DagsterInstance
+) -> None:
+    run_id = location.run(instance)
+    with location.holder(run_id) as process:
+        location.clock.advance(3600)  # as when a suspended machine goes on
+        first = location.tick(instance)
+        location.clock.advance(TICK_SECONDS)
+        now_us = location.clock.now_us()
+        os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
+        location.tick(instance, cursor=first.cursor)
+        assert process.poll() is None
+    assert status(instance, run_id) is DagsterRunStatus.STARTED
+
+
+def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
+    tick = location.tick(instance, cursor='{"signature": "of an earlier Photon", "format": 99}')
+    assert launched(tick) == ["east"]
 
 
 def test_a_hung_process_of_no_run_of_ours_is_left_alone(
@@ -131,15 +152,17 @@ def test_a_process_that_got_the_number_of_a_dead_one_is_not_killed(
         begun = json.loads(lock.read_text())
         lock.write_text(json.dumps({**begun, "began_us": begun["began_us"] - 86_400_000_000}))
         location.clock.advance(3600)
-        location.tick(instance)
+        first = location.tick(instance)
+        location.tick(instance, cursor=first.cursor)
         assert process.poll() is None
+    assert status(instance, run_id) is DagsterRunStatus.STARTED
 
 
 def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.STARTING)
-    location.clock.advance(START_PATIENCE_SECONDS + TICK_SECONDS)
+    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
     assert launched(location.tick(instance)) == ["east"]
     assert status(instance, run_id) is DagsterRunStatus.FAILURE
 
@@ -148,7 +171,7 @@ def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.CANCELING)
-    location.clock.advance(START_PATIENCE_SECONDS + TICK_SECONDS)
+    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
     location.tick(instance)
     assert status(instance, run_id) is DagsterRunStatus.CANCELED
 

@@ -42,7 +42,9 @@ class NextInLine:
     def stand_in_line(self, _report: BatchReport | None = None) -> None:
         if not self._thread.is_alive() and self.lock is None:
             self._thread.start()
+        deadline = time.monotonic() + 30
         while standing_of(self._state).in_line is None:
+            assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.005)  # until the thread is in line
 
     def takes_over(self) -> bool:

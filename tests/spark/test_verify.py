@@ -88,7 +88,9 @@ def session() -> Iterator[Any]:
 def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     from jobs.verification import verify
 
-    folder = tmp_path_factory.mktemp("verify")
+    # A folder as people have them: Spark and Delta write such names each in their own way.
+    folder = tmp_path_factory.mktemp("verify") / "Läden & Co #1 100%"
+    folder.mkdir()
     print(f"traffic of seed {SEED}")
     traffic = Traffic(SEED, duration_seconds=30, foreign_per_second=20, ills=some_of_each(3))
     traffic.write_all(folder)

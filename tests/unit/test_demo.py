@@ -198,7 +198,7 @@ def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
         "says": "ids with two rows",
         "what_to_do": "wait",
     }
-    equation = {"foreign": 5, "joined": 5, "missing": 0}
+    equation = {"foreign": 5, "joined": 5, "pending": 0, "missing": 0}
     sound = StoredReport(0, "run", equation, 5, 0, True, 1.0, {"violations": []})
     unsound = StoredReport(0, "run", equation, 7, 2, False, 1.0, {"violations": [broken]})
     assert verdict_of({"east": sound, "west": sound}).holds
@@ -207,10 +207,15 @@ def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
     assert verdict.remedies == ("west: 2 ids with two rows. What to do: wait",)
 
 
-def test_an_equation_that_does_not_add_up_is_no_proof() -> None:
-    stored = StoredReport(
-        0, "run", {"foreign": 6, "joined": 5, "missing": 0}, 5, 0, True, 1.0, {"violations": []}
-    )
+@pytest.mark.parametrize(
+    "equation",
+    [
+        {"foreign": 6, "joined": 5, "pending": 0, "missing": 0},  # does not add up
+        {"foreign": 6, "joined": 5, "pending": 1, "missing": 0},  # not all is done
+    ],
+)
+def test_a_report_of_what_is_not_over_is_no_proof(equation: dict[str, int]) -> None:
+    stored = StoredReport(0, "run", equation, 5, 0, True, 1.0, {"violations": []})
     assert not verdict_of({"east": stored}).holds
 
 
@@ -276,6 +281,7 @@ def test_logs_of_earlier_traffic_make_room_for_new_ones_of_the_same_name(tmp_pat
 
 def test_the_first_interrupt_ends_a_demo_and_the_second_hurries_its_end() -> None:
     hurried: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         interrupts.hurry = lambda: hurried.append("at once")
         with pytest.raises(KeyboardInterrupt):
@@ -283,7 +289,7 @@ def test_the_first_interrupt_ends_a_demo_and_the_second_hurries_its_end() -> Non
         assert hurried == []
         signal.raise_signal(signal.SIGINT)
     assert hurried == ["at once"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 # -- Dagster's processes

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS, ManualClock
+from photon.dispatcher import lock as lock_module
 from photon.dispatcher.heartbeat import Heartbeat
 from photon.dispatcher.lock import (
     AlreadyRunning,
@@ -65,7 +66,9 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
     thread = threading.Thread(target=wait)
     thread.start()
     try:
+        deadline = time.monotonic() + 30
         while standing_of(state).in_line is None and not came:
+            assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.01)  # until the other thread is in line
         yield came
         thread.join(30)
@@ -164,6 +167,25 @@ def test_who_waits_in_line_leaves_it_when_a_stop_is_asked_for(tmp_path: Path) ->
 def test_a_lock_file_of_an_earlier_photon_is_no_lease(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("4711")
     assert standing_of(tmp_path).lease is None
+
+
+def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DatacenterLock(tmp_path, "east", LEASE).release(1)
+    taken: list[DatacenterLock] = []
+    is_held = lock_module._is_held
+
+    def taken_just_after(path: Path) -> bool:
+        held = is_held(path)
+        if not taken:
+            taken.append(DatacenterLock(tmp_path, "east", LEASE))
+        return held
+
+    monkeypatch.setattr(lock_module, "_is_held", taken_just_after)
+    standing = standing_of(tmp_path)
+    taken[0].release(2)
+    assert (standing.lease, standing.held) == (LEASE, True)
 
 
 def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:

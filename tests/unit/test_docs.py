@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from photon import expected
 from photon.cli.main import COMMANDS
 from photon.faults import FAULT_POINTS, REPAIR_FAULT_POINTS
-from photon.pipeline import Pipeline, load_pipeline, parse_duration, parse_size
+from photon.pipeline import Pipeline, load_pipeline
+from photon.pipeline_values import parse_duration, parse_size
 from photon.verification_report import MEANINGS
 
 ROOT = Path(__file__).parents[2]

@@ -43,7 +43,7 @@ def test_without_pipelines_nothing_is_served_and_the_log_says_what_to_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert location_settings({}) == LocationSettings()
+        assert location_settings({}) == location_settings({"PHOTON_PIPELINES": ":"}) == LocationSettings()
     assert "set PHOTON_PIPELINES" in caplog.text
 
 
@@ -70,6 +70,23 @@ def test_a_bad_pipeline_file_is_refused_with_its_problems(tmp_path: Path) -> Non
     (tmp_path / "bad.yaml").write_text("name: bad\nflavour: sweet\n")
     with pytest.raises(EnvironmentMistake, match=r"(?s)PHOTON_PIPELINES=.*bad\.yaml:2: flavour"):
         location_settings({"PHOTON_PIPELINES": str(tmp_path / "bad.yaml")})
+
+
+def test_a_file_that_was_spoilt_meanwhile_does_not_take_the_other_pipelines_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, spoilt = pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))
+    Path(spoilt).write_text(Path(spoilt).read_text() + "flavour: sweet\n")
+    environ = {"PHOTON_PIPELINES": f"{good}:{spoilt}", "PHOTON_DATACENTERS": "east,north"}
+    assert [one.pipeline.name for one in location_settings(environ).served] == ["clicks"]
+    assert "not served until its file is mended" in caplog.text
+    assert "flavour: unknown key" in caplog.text
+
+
+def test_a_pipeline_file_named_twice_is_refused(tmp_path: Path) -> None:
+    file = pipeline_file(tmp_path)
+    with pytest.raises(EnvironmentMistake, match="expected each pipeline file once"):
+        location_settings({"PHOTON_PIPELINES": f"{file}:{file}"})
 
 
 def test_a_missing_pipeline_file_is_refused(tmp_path: Path) -> None:

@@ -115,6 +115,15 @@ def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
     assert "no state yet" in status.problems[0]
 
 
+def test_a_state_of_a_newer_photon_is_a_problem_that_is_named(world: World) -> None:
+    world.queries("q1")
+    world.join()
+    state = DispatcherState(world.state())
+    state.set_meta("format", "99")
+    state.close()
+    assert "use the newer Photon" in look(world).problems[0]
+
+
 def test_a_state_that_can_not_be_read_is_a_problem_and_everything_counts_as_unread(world: World) -> None:
     world.queries("q1")
     world.state().mkdir(parents=True)

@@ -321,3 +321,36 @@ def test_logs_that_are_not_there_or_have_no_whole_header_are_not_checked(tmp_pat
 def test_json_lines_have_no_header_to_check(tmp_path):
     text = GOOD.replace("format: csv", "format: jsonl")
     assert check_columns(load_pipeline(with_logs(tmp_path, b"{}\n", text))) == []
+
+
+@pytest.mark.parametrize("cron", ["17 * * * *", "*/5 0-6,22 1 1-12/3 0", "0 0 1 1 *"])
+def test_times_of_cron_are_taken(tmp_path, cron):
+    pipeline = load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))
+    assert pipeline.verification.cron == cron
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "",
+        "hourly",
+        "* * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "5/2 * * * *",
+        "9-3 * * * *",
+        "*/0 * * * *",
+    ],
+)
+def test_what_is_no_time_of_cron_is_refused(tmp_path, cron):
+    with pytest.raises(PipelineError, match=r"verification\.cron: expected five fields of cron"):
+        load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))
+
+
+@pytest.mark.parametrize("cron", ["0 0 31 2 *", "0 0 30-31 2 *", "0 0 31 4,6,9,11 *"])
+def test_a_day_that_never_comes_is_refused(tmp_path, cron):
+    with pytest.raises(
+        PipelineError, match=r"verification\.cron: expected a day that comes in one of its months"
+    ):
+        load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))

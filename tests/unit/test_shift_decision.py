@@ -10,10 +10,8 @@ from dagster import DagsterRunStatus
 
 from orchestration.shift_decision import (
     END_PATIENCE_SECONDS,
-    LEAD_SECONDS,
     MOST_DISTANCE_SECONDS,
     QUICK_SECONDS,
-    START_PATIENCE_SECONDS,
     Decision,
     Facts,
     PastRun,
@@ -28,6 +26,8 @@ SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND
 RUN, NEXT = "11111111-run", "22222222-run"
 SHIFT = Shift()
+LEAD_SECONDS = SHIFT.lead.total_seconds()
+START_SECONDS = SHIFT.start.total_seconds()
 LEASE_US = round(SHIFT.lease.total_seconds() * SECOND)
 
 LOGS = Growth(
@@ -69,6 +69,11 @@ def decision(
     standing: Standing, *runs: Run, growth: Growth = LOGS, past: tuple[PastRun, ...] = (), knows: bool = True
 ) -> Decision:
     return decide(Facts(NOW_US, growth, standing, runs, past, knows), SHIFT)
+
+
+def second_look(standing: Standing, *runs: Run, knows: bool = True) -> Decision:
+    """The decision of a look that finds the same sign of life as the one before it."""
+    return decide(Facts(NOW_US, LOGS, standing, runs, (), knows, standing.beat_us), SHIFT)
 
 
 # -- whether there is something to do
@@ -140,7 +145,7 @@ def test_a_run_that_let_go_does_not_hold_up_its_successor() -> None:
 
 
 def test_a_successor_is_launched_before_the_time_of_the_shift_is_over() -> None:
-    ends_us = NOW_US + LEAD_SECONDS * SECOND
+    ends_us = NOW_US + round(LEAD_SECONDS * SECOND)
     assert decision(held(lease(ends_us=ends_us)), run()).launch
     assert not decision(held(lease(ends_us=ends_us + SECOND)), run()).launch
 
@@ -184,8 +189,8 @@ def test_a_shift_that_let_go_has_some_time_to_end_its_run() -> None:
 
 
 def test_a_run_that_never_took_over_is_lost_after_a_while() -> None:
-    assert not decision(Standing(), run(since_s=-START_PATIENCE_SECONDS)).lost
-    found = decision(Standing(), run(since_s=-START_PATIENCE_SECONDS - 1))
+    assert not decision(Standing(), run(since_s=-START_SECONDS)).lost
+    found = decision(Standing(), run(since_s=-START_SECONDS - 1))
     assert ([lost.run_id for lost in found.lost], found.launch) == ([RUN], True)
 
 
@@ -197,24 +202,32 @@ def test_a_run_in_a_queue_is_never_lost() -> None:
 def test_a_run_that_was_relieved_has_time_to_end_from_then_on() -> None:
     relieved = run(NEXT, since_s=-3600)
     assert decision(held(lease(began_s=-30)), run(), relieved).lost == ()
-    assert decision(held(lease(began_s=-START_PATIENCE_SECONDS - 1)), run(), relieved).lost
+    assert decision(held(lease(began_s=-START_SECONDS - 1)), run(), relieved).lost
 
 
 # -- the hung
 
 
 def test_a_shift_without_sign_of_life_is_killed_marked_and_followed() -> None:
-    found = decision(held(beat_s=-LEASE_US / SECOND - 1), run())
-    assert (found.kill, [lost.run_id for lost in found.lost], found.launch) == (4711, [RUN], True)
+    found = second_look(held(beat_s=-LEASE_US / SECOND - 1), run())
+    assert (found.kill, [lost.run_id for lost in found.lost], found.launch) == (lease(), [RUN], True)
+
+
+def test_a_shift_is_not_killed_at_the_first_look() -> None:
+    standing = held(beat_s=-LEASE_US / SECOND - 1)
+    found = decision(standing, run())
+    assert (found.kill, found.lost, found.launch) == (None, (), False)
+    assert (found.silent_since_us, "once more" in found.why) == (standing.beat_us, True)
 
 
 def test_a_shift_is_not_killed_before_its_lease_is_over() -> None:
-    assert decision(held(beat_s=-LEASE_US / SECOND), run()).kill is None
+    found = second_look(held(beat_s=-LEASE_US / SECOND), run())
+    assert (found.kill, found.silent_since_us) == (None, None)
 
 
 def test_a_hung_process_is_killed_though_dagster_has_forgotten_that_its_run_was_on() -> None:
-    found = decision(held(beat_s=-60))
-    assert (found.kill, found.lost, found.launch) == (4711, (), True)
+    found = second_look(held(beat_s=-60))
+    assert (found.kill, found.lost, found.launch) == (lease(), (), True)
 
 
 @pytest.mark.parametrize(
