@@ -178,3 +178,17 @@ def test_a_released_id_is_free_at_every_majority() -> None:
     acceptors[0].fail("down")
     assert registry.lookup([KEY]) == [Free()]
     assert registry.commit([Claim(KEY, EAST)]) == [Released()]
+
+
+def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_call() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    registry.commit([Claim(KEY, EAST)])
+    registry.release([Claim(KEY, EAST)])
+    registry.commit([Claim(KEY, WEST)])
+    (item,) = [key for key in acceptors[0].items if key.s == "ia"]
+    for number, before in enumerate(("", "\neast:e:0#p:1:0")):
+        stored = acceptors[number].items[item]
+        acceptors[number].items[item] = replace(stored, value=f"T:{WEST}\n{EAST}{before}")
+    assert registry.clear([Claim(KEY, WEST)]) == 1
+    assert {acceptor.items[item].value for acceptor in acceptors} == {"C:west"}
