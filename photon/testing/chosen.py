@@ -30,33 +30,35 @@ def _three_quarters(n: int) -> int:
 def chain_problem(values: Iterable[str]) -> str | None:
     """What is wrong with a sequence of chosen values (protocol F3); None if each may follow the one before.
 
-    What is released stays released, and a holder goes only by being released.
+    What is released stays released, and a holder goes only by being released. A holder that is cleared may
+    be seen with its token again: one who was amid a round stores what it had read before the clearing.
     """
     before: Value | None = None
+    cleared: str | None = None  # the token that was cleared
     for text in values:
         value = decode_value(text)
-        if before is not None and not _may_follow(before, value):
-            return f"{value} was chosen after {before}"
         if isinstance(value, Held) and value.token in value.released:
             return f"{value} was released before it was chosen"
+        if cleared is not None:
+            if not isinstance(value, Cleared) and not (isinstance(value, Held) and value.token == cleared):
+                return f"{value} was chosen after {cleared} was cleared"
+        elif isinstance(value, Cleared):
+            if not isinstance(before, Held) or datacenter_of(before.token) != value.datacenter:
+                return f"{value} was chosen after {before}"
+            cleared = before.token
+        elif before is not None and not _may_follow(before, value):
+            return f"{value} was chosen after {before}"
         before = value
     return None
 
 
 def _may_follow(before: Value, after: Value) -> bool:
-    if before == after:
-        return True
-    match before, after:
-        case Held(token), Cleared(datacenter):
-            return datacenter_of(token) == datacenter
-        case Cleared(), _:
-            return False
-        case (Held() | Tombstone()), (Held() | Tombstone()):
-            gone = {*before.released, *([before.token] if isinstance(before, Held) else [])}
-            if isinstance(before, Held) and isinstance(after, Held) and before.token == after.token:
-                gone = set(before.released)
-            return gone <= set(after.released)
-    return False  # only a token that holds its id is ever cleared
+    if isinstance(before, Cleared) or isinstance(after, Cleared):
+        return False
+    gone = set(before.released)
+    if isinstance(before, Held) and not (isinstance(after, Held) and after.token == before.token):
+        gone.add(before.token)
+    return gone <= set(after.released)
 
 
 def is_held_by(values: Iterable[str], holder: Holder) -> bool:

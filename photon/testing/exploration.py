@@ -298,6 +298,8 @@ class _Exploration:
                 raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
             case OtherHolds(holder) | (Holder() as holder) if not is_held_by(values, holder):
                 raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
+            case OtherHolds(Holder(token=holding)) if verb == "commit" and holding == token:
+                raise _Wrong(f"{token} was told that it lost to itself")
             case TokenReleased() if not is_released(values, token):
                 raise _Wrong(f"{token} was told that it is released, but is not")
 

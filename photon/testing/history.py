@@ -90,6 +90,8 @@ def _holders_have_tried(history: Sequence[Operation]) -> Iterator[str]:
             for other in history
         ):
             yield f"the holder had not tried to register the id: <{operation}>"
+        if operation.answer == "lost" and operation.holder == operation.token:
+            yield f"a token lost to itself: <{operation}>"
 
 
 def _released_is_for_ever(history: Sequence[Operation]) -> Iterator[str]:
