@@ -62,7 +62,7 @@ def _may_follow(before: Value, after: Value) -> bool:
 
 
 def is_held_by(values: Iterable[str], holder: Holder) -> bool:
-    """Whether one of these values was this holder's; one whose token is forgotten is known by its datacenter."""
+    """Whether one of these values was this holder's; with its token forgotten, its datacenter's."""
     for text in values:
         match decode_value(text):
             case Held(token) if token == holder.token or (

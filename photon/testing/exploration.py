@@ -1,4 +1,4 @@
-"""Exhaustive exploration of the registry's rounds in small cases: every order of messages, losses and a crash.
+"""Exhaustive exploration of the registry's rounds in small cases: every order of messages, losses, a crash.
 
 What runs is the product's own `Rounds`. A client's position is nothing but the replies that it got so far: it
 is run again with them until it asks for more, so that no model of it is needed. Scenarios belong in the
@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from photon.clock import ManualClock
+from photon.registry import decisions
 from photon.registry.acceptor import NoReply
-from photon.registry import proposer
 from photon.registry.decisions import OtherHolds, Stored, TokenReleased, TokenWins
 from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Holder
-from photon.registry.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
-from photon.registry.register import Members, Register, encode_register
+from photon.registry.layout import datacenter_of, item_key
 from photon.registry.register_store import RegisterStore
 from photon.registry.rounds import Contender, Rounds
 from photon.testing.chosen import Acceptance, chain_problem, chosen, is_held_by, is_released, step_problem
 from photon.testing.memory_registry import MemoryAcceptor
+from photon.testing.scripted import REGISTER, Inline, Request, Scripted, Waits
 
 KEY = EventKey("a")
 ITEM = item_key(KEY, ())
@@ -56,15 +56,8 @@ class Explored:
     trace: tuple[str, ...] = ()
 
 
-class Request(NamedTuple):
-    """One message of a client."""
-
-    kind: str
-    query: Any
-
-
 class Column(NamedTuple):
-    """One endpoint. Whatever is an `int` here is the number of something in `_Numbers`: those are quick to hash."""
+    """One endpoint. An `int` here is the number of something in `_Numbers`: those are quick to hash."""
 
     stored: int  # what it has: Stored, or None
     taken: int  # all that it ever took: frozenset of acceptances
@@ -114,14 +107,6 @@ class _Wrong(Exception):
     """A rule does not hold."""
 
 
-class _Waits(Exception):
-    """The client asks for something that has not been answered yet."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self.request = request
-
-
 class _Numbers:
     """A number for each distinct thing, and back."""
 
@@ -138,7 +123,7 @@ class _Numbers:
 
 
 def explore(programs: Sequence[Sequence[Step]], n: int, limits: Limits) -> Explored:
-    """Go through all that can happen when these clients run over n endpoints; AssertionError beyond the limit."""
+    """Go through all that can happen to these clients over n endpoints; AssertionError beyond the limit."""
     return _Exploration(programs, n, limits).run()
 
 
@@ -162,9 +147,7 @@ class _Exploration:
         of = self._numbers.of
         nothing = of(Column(of(None), of(frozenset()), (), ((),) * len(self._programs)))
         clients = (of(Local()),) * len(self._programs)
-        start = State(
-            (nothing,) * self._n, clients, self._limits.timeouts, self._limits.crashes, frozenset()
-        )
+        start = State((nothing,) * self._n, clients, self._limits.timeouts, self._limits.crashes, frozenset())
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
         while queue:
@@ -199,9 +182,7 @@ class _Exploration:
                 after = self._arrived(state.columns[place], None, request, False)
                 yield Label("late", None, request, place), self._with(state, place, after)
 
-    def _message(
-        self, state: State, place: int, client: int, request: int
-    ) -> Iterator[tuple[Label, State]]:
+    def _message(self, state: State, place: int, client: int, request: int) -> Iterator[tuple[Label, State]]:
         after = self._arrived(state.columns[place], client, request, False)
         label = Label("arrives", client, request, place)
         yield label, self._go_on(self._with(state, place, after), client)
@@ -261,18 +242,18 @@ class _Exploration:
             things = [[self._things[number] for number in answers] for answers in replies]
             try:
                 asked: Request | Ended = self._attempt(client, self._things[local], things)
-            except _Waits as waits:
+            except Waits as waits:
                 asked = waits.request
             self._asked[key] = self._numbers.of(asked)
         return self._asked[key]
 
     def _attempt(self, client: int, local: Local, replies: list[list[Any]]) -> Ended:
         verb, token = self._programs[client][local.step]
-        acceptors: Any = [_Scripted(answers) for answers in replies]
-        endpoints = Endpoints(acceptors, _Inline(), random.Random(f"{client} {local.lives}"))
+        acceptors: Any = [Scripted(answers) for answers in replies]
+        endpoints = Endpoints(acceptors, Inline(), random.Random(f"{client} {local.lives}"))
         store = RegisterStore(endpoints, ManualClock(), timedelta(0), timedelta(days=1))
         rounds = Rounds(endpoints, store)
-        rounds.known = _REGISTER
+        rounds.known = REGISTER
         contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
         verdict: object | None
         if verb == "lookup":
@@ -282,8 +263,8 @@ class _Exploration:
             verdict = None if rounds.clear([contender])[1] else "cleared"
         else:
             if contender.needs_ballot:
-                propose = proposer.value_to_commit if verb == "commit" else proposer.value_to_release
-                rounds.classic([contender], propose, proposer.outcome_of_commit)
+                propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
+                rounds.classic([contender], propose, decisions.outcome_of_commit)
             else:
                 rounds.fast([contender])
             verdict = contender.verdict
@@ -327,7 +308,9 @@ class _Exploration:
         """The column after a client's request, or one that was late (None), arrived or timed out there."""
         key = (column, client, request, times_out)
         if key not in self._after:
-            self._after[key] = self._numbers.of(self._arrival(self._things[column], client, request, times_out))
+            self._after[key] = self._numbers.of(
+                self._arrival(self._things[column], client, request, times_out)
+            )
         return self._after[key]
 
     def _arrival(self, column: Column, client: int | None, request: int, times_out: bool) -> Column:
@@ -374,9 +357,7 @@ class _Exploration:
         columns = (_replied(self._things[number], client, None) for number in state.columns)
         return state._replace(columns=tuple(sorted(self._numbers.of(column) for column in columns)))
 
-    def _way_to(
-        self, state: State, came_from: dict[State, tuple[State, Label] | None]
-    ) -> tuple[str, ...]:
+    def _way_to(self, state: State, came_from: dict[State, tuple[State, Label] | None]) -> tuple[str, ...]:
         lines: list[str] = []
         step = came_from[state]
         while step is not None:
@@ -385,41 +366,6 @@ class _Exploration:
             lines.append(f"{who}, endpoint {label.column}, {label.text}: {self._things[label.request]}")
             step = came_from[state]
         return tuple(reversed(lines))
-
-
-_REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
-_STORED_REGISTER = Stored(encode_register(_REGISTER))
-
-
-class _Scripted:
-    """An endpoint that gives the replies it was given, and then none."""
-
-    inserts_per_request = writes_per_request = reads_per_request = 1
-
-    def __init__(self, replies: Sequence[Any]) -> None:
-        self._replies = iter(replies)
-
-    def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
-        def answer(batch: Sequence[Any]) -> list[Any]:
-            if batch[0] == REGISTER_KEY:
-                return [_STORED_REGISTER]
-            return [next(self._replies, Request(kind, batch[0]))]
-
-        return answer
-
-
-class _Inline:
-    """A channel without threads, which stops the client where an answer is missing."""
-
-    def exchange(self, send: Any, requests: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
-        answers = [send(*request) for request in requests]
-        for (answer,) in answers:
-            if isinstance(answer, Request):
-                raise _Waits(answer)
-        return enumerate(answers)
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
 
 def _replied(column: Column, client: int, reply: int | None) -> Column:

@@ -1,4 +1,4 @@
-"""A network in one process, as a seed wants it: requests are late, lost, repeated and reordered, endpoints fall.
+"""A network in one process, as a seed wants it: requests are late, lost, repeated, reordered, endpoints fall.
 
 Time is virtual: nobody waits. Clients are ordinary code on threads of their own, of which only one ever runs:
 the one whose answers have come. What clients do belongs in `photon.testing.registry_simulation`.

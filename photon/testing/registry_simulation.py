@@ -14,12 +14,11 @@ import argparse
 import random
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
-from typing import Any
 
 from photon.pipeline import Registry
 from photon.registry.decisions import ABSENT, Stored
@@ -37,21 +36,19 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.registry.layout import REGISTER_KEY, SHARD_HASH, ItemKey, item_key, sortable_time
+from photon.registry.layout import REGISTER_KEY, SHARD_HASH, item_key, sortable_time
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import (
     Members,
     Register,
     ShardConfig,
-    decode_register,
     encode_register,
 )
-from photon.testing.chosen import Acceptance, chain_problem, chosen, is_held_by, is_released, step_problem
+from photon.testing.chosen import is_held_by, is_released
 from photon.testing.history import Answer, Kind, Operation, problems
-from photon.testing.memory_registry import MemoryAcceptor
 from photon.testing.network import REQUEST_TIMEOUT_SECONDS, Client, Network, Weather
+from photon.testing.registry_observer import NO_END, Endpoint, Observer, RuleBroken
 
-NO_END = float("inf")
 SETTINGS = Registry(
     deadline=timedelta(seconds=6),
     request_timeout=timedelta(seconds=REQUEST_TIMEOUT_SECONDS),
@@ -66,92 +63,6 @@ WEATHERS = (
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1),
 )
 FIRST_HORIZON_US = 60_000_000
-
-
-class RuleBroken(AssertionError):
-    """A rule does not hold; the message says which one and where."""
-
-
-class Endpoint(MemoryAcceptor):
-    """A durable endpoint that an observer watches."""
-
-    def __init__(self, observer: Observer, number: int) -> None:
-        super().__init__()
-        self._observer = observer
-        self._number = number
-
-    def _serve(
-        self, kind: str, batch: Sequence[Any], keys: Sequence[ItemKey], apply: Callable[[Any], Any]
-    ) -> list[Any]:
-        before = [self.items.get(key, ABSENT) for key in keys]
-        replies = super()._serve(kind, batch, keys, apply)
-        for key, stored in zip(keys, before, strict=True):
-            self._observer.saw(self._number, key, stored, self.items.get(key, ABSENT))
-        return replies
-
-
-class Observer:
-    """All that endpoints ever took, and the rules F3 and F6 after every step."""
-
-    def __init__(self, n: int, now: Callable[[], float]) -> None:
-        self.n = n
-        self._now = now
-        self._taken: dict[ItemKey, list[set[Acceptance]]] = defaultdict(lambda: [set() for _ in range(n)])
-        self._chosen: dict[ItemKey, list[Acceptance]] = defaultdict(list)
-        self._forgotten: set[ItemKey] = set()
-        self._first_held: dict[tuple[ItemKey, str], float] = {}
-        self._boundaries_us: list[tuple[float, dict[str, int]]] = []
-
-    def saw(self, endpoint: int, key: ItemKey, before: Stored, after: Stored) -> None:
-        """One item at one endpoint, before and after a request."""
-        if after == before:
-            return
-        _must_hold(step_problem(before, after), key)
-        if after.value is None:
-            return
-        taken = self._taken[key]
-        taken[endpoint].add((after.accepted, after.value))
-        new = [a for a in chosen(taken, self.n) if a not in self._chosen[key]]
-        self._chosen[key] += new
-        for _, value in new:
-            self._first_held.setdefault((key, value.split("\n")[0].removeprefix("T:")), self._now())
-        if new and key == REGISTER_KEY:
-            self._check_register()
-        elif new and key not in self._forgotten:
-            _must_hold(chain_problem(self.values(key)), key)
-
-    def _check_register(self) -> None:
-        history = [decode_register(value) for value in self.values(REGISTER_KEY)]
-        self._boundaries_us.append((self._now(), dict(history[-1].boundaries_us)))
-        for before, after in zip(history, history[1:], strict=False):
-            if before.horizon_us is not None and (after.horizon_us or 0) < before.horizon_us:
-                raise RuleBroken(f"F9: the horizon went back from {before.horizon_us} to {after.horizon_us}")
-            for shard, boundary_us in before.boundaries_us.items():
-                if after.boundaries_us.get(shard, 0) < boundary_us:
-                    raise RuleBroken(f"F9: the boundary of {shard} went back from {boundary_us}")
-            if after.members.version < before.members.version:
-                raise RuleBroken("F9: the members' version went back")
-
-    def values(self, key: ItemKey) -> list[str]:
-        """The values that were ever chosen for an item, by ballot."""
-        return [v for _, v in sorted(self._chosen[key], key=lambda a: (a[0], a[1].startswith("C:")))]
-
-    def boundary_us(self, shard: str, moment: float) -> int:
-        """How far ids of the shard may have been forgotten at a moment of virtual time."""
-        return max((b.get(shard, 0) for since, b in self._boundaries_us if since <= moment), default=0)
-
-    def first_held(self, key: ItemKey, token: str) -> float:
-        """When the token was first chosen, be it forgotten since."""
-        return self._first_held.get((key, token), NO_END)
-
-    def forget(self, key: ItemKey) -> None:
-        """The id is being collected: whatever is stored from now on is left over, and read by nobody."""
-        self._forgotten.add(key)
-
-
-def _must_hold(problem: str | None, key: ItemKey) -> None:
-    if problem:
-        raise RuleBroken(f"{key}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +274,7 @@ class Simulation:
                 continue
             for endpoint in self.endpoints:
                 seconds = self.chance.expovariate(1 / 0.5)
-                self.network.after(seconds, lambda e=endpoint, b=now.boundaries_us[shard], s=shard: self._delete(e, s, b))
+                self.network.after(seconds, partial(self._delete, endpoint, shard, now.boundaries_us[shard]))
 
     def _delete(self, endpoint: Endpoint, shard: str, boundary_us: int) -> None:
         for key in self.keys:
@@ -442,7 +353,7 @@ def simulate(seed: int) -> str | None:
 
 
 def first_failure(seeds: Sequence[int], budget_seconds: float = NO_END) -> tuple[int, int | None, str | None]:
-    """Run seeds until one fails or the time is up: how many ran, the failing one and what is wrong with it."""
+    """Run seeds until one fails or the time is up: how many ran, the failing one, what is wrong."""
     end = time.monotonic() + budget_seconds
     ran = 0
     for seed in seeds:

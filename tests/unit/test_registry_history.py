@@ -105,12 +105,18 @@ def test_a_token_that_wins_while_it_is_being_released_is_right() -> None:
     assert not problems([gone, call("commit", EAST, 1, 2, "won")])
 
 
-def test_a_retry_that_wins_after_clearing_is_wrong() -> None:
+def test_an_id_that_is_released_after_clearing_is_wrong() -> None:
     east = call("commit", EAST, 0, 1, "won")
     cleared = call("clear", EAST, 2, 3, "cleared")
-    assert the_problem(east, cleared, call("commit", EAST, 4, 5, "won")) == (
+    assert the_problem(east, cleared, call("release", EAST, 4, 5, "released")) == (
         "an id that was cleared was let in or released"
     )
+
+
+def test_another_plan_that_wins_after_clearing_is_wrong() -> None:
+    east = call("commit", EAST, 0, 1, "won")
+    cleared = call("clear", EAST, 2, 3, "cleared")
+    assert problems([east, cleared, call("commit", "east:e:2#p:1:0", 4, 5, "won")])
 
 
 def test_a_cleared_holder_is_known_by_its_datacenter() -> None:
