@@ -31,7 +31,6 @@ from photon.testing.registry_simulation import first_failure
 
 SEEDS = range(400)
 
-pytestmark = pytest.mark.slow
 Patch = pytest.MonkeyPatch
 
 
@@ -49,6 +48,14 @@ def caught_by_simulation() -> str:
     return problem
 
 
+def caught_by_the_checker_of_histories() -> str:
+    """By what clients were told alone, as it is with real servers."""
+    ran, seed, problem = first_failure(SEEDS, only_history=True)
+    print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
+    assert problem is not None
+    return problem
+
+
 def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None:  # B3
     right = decisions.decide_fast
 
@@ -62,6 +69,7 @@ def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None: 
     monkeypatch.setattr(rounds, "decide_fast", lose_on_sight)
     caught_by_exploration("two proposers")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # B3
@@ -72,12 +80,14 @@ def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # 
     monkeypatch.setattr(rounds, "decide_lookup", joined_on_sight)
     caught_by_exploration("a lookup before a commit")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_fast_quorum_of_a_majority_gives_two_winners(monkeypatch: Patch) -> None:  # B, f
     monkeypatch.setattr(decisions, "fast_quorum", decisions.majority)
     caught_by_exploration("two proposers and a message that is lost or late")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_recovery_that_counts_over_all_endpoints_misses_the_winner(monkeypatch: Patch) -> None:  # B4
@@ -92,6 +102,7 @@ def test_a_recovery_that_counts_over_all_endpoints_misses_the_winner(monkeypatch
     monkeypatch.setattr(rounds, "recover", count_over_all)
     caught_by_exploration("a commit beside another one's release")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -> None:  # B4
@@ -109,6 +120,7 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
     monkeypatch.setattr(rounds.Rounds, "_prepare", read_then_prepare)
     caught_by_exploration("two proposers")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> None:  # B4
@@ -116,6 +128,7 @@ def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> No
     monkeypatch.setattr(MemoryAcceptor, "_prepare", _prepare_again)
     caught_by_exploration("two proposers")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
@@ -137,6 +150,7 @@ def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise(monkeypatc
     monkeypatch.setattr(MemoryAcceptor, "_accept", accept_all)
     caught_by_exploration("two proposers")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch) -> None:  # B4
@@ -161,6 +175,7 @@ def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  
     monkeypatch.setattr(MemoryAcceptor, "_accept", delete)
     caught_by_exploration("a release before another commit")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_tombstone_that_forgets_its_token_lets_it_win_again(monkeypatch: Patch) -> None:  # B5
@@ -172,6 +187,7 @@ def test_a_tombstone_that_forgets_its_token_lets_it_win_again(monkeypatch: Patch
         monkeypatch.setattr(module, "value_to_commit", commit_anyway)
     caught_by_exploration("a commit beside its release")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch) -> None:  # B2
@@ -185,6 +201,7 @@ def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch)
     monkeypatch.setattr(rounds, "decide_fast", duplicate_is_lost)
     assert "lost to itself" in caught_by_exploration("two proposers, one endpoint")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) -> None:  # B8
@@ -194,12 +211,14 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
     monkeypatch.setattr(rounds, "fast_replies", silence_is_consent)
     caught_by_exploration("two proposers, one endpoint")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_cleared_copy_that_is_ignored_gives_two_winners(monkeypatch: Patch) -> None:  # B6
     monkeypatch.setattr(decisions, "is_cleared", lambda text: False)
     caught_by_exploration("clearing")
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
@@ -213,6 +232,7 @@ def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> No
 
     monkeypatch.setattr(rounds, "decide_fast", own_datacenter_wins)
     caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1
@@ -226,6 +246,7 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
     assert "F5" in caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
@@ -235,6 +256,7 @@ def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Pat
 
     monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
     assert "F5" in caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3
