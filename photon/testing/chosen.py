@@ -30,35 +30,31 @@ def _three_quarters(n: int) -> int:
 def chain_problem(values: Iterable[str]) -> str | None:
     """What is wrong with a sequence of chosen values (protocol F3); None if each may follow the one before.
 
-    What is released stays released, and a holder goes only by being released. A holder that is cleared may
-    be seen with its token again: one who was amid a round stores what it had read before the clearing.
+    What is released stays released, a holder goes only by being released, and what is cleared stays so.
     """
     before: Value | None = None
-    cleared: str | None = None  # the token that was cleared
     for text in values:
         value = decode_value(text)
         if isinstance(value, Held) and value.token in value.released:
             return f"{value} was released before it was chosen"
-        if cleared is not None:
-            if not isinstance(value, Cleared) and not (isinstance(value, Held) and value.token == cleared):
-                return f"{value} was chosen after {cleared} was cleared"
-        elif isinstance(value, Cleared):
-            if not isinstance(before, Held) or datacenter_of(before.token) != value.datacenter:
-                return f"{value} was chosen after {before}"
-            cleared = before.token
-        elif before is not None and not _may_follow(before, value):
+        if before != value and not _may_follow(before, value):
             return f"{value} was chosen after {before}"
         before = value
     return None
 
 
-def _may_follow(before: Value, after: Value) -> bool:
-    if isinstance(before, Cleared) or isinstance(after, Cleared):
-        return False
-    gone = set(before.released)
-    if isinstance(before, Held) and not (isinstance(after, Held) and after.token == before.token):
-        gone.add(before.token)
-    return gone <= set(after.released)
+def _may_follow(before: Value | None, after: Value) -> bool:
+    match before, after:
+        case None, _:
+            return not isinstance(after, Cleared)
+        case Held(token), Cleared(datacenter):
+            return datacenter_of(token) == datacenter
+        case ((Held(_, released) | Tombstone(released)), (Held() | Tombstone())):
+            gone = set(released)
+            if isinstance(before, Held) and not (isinstance(after, Held) and after.token == before.token):
+                gone.add(before.token)
+            return gone <= set(after.released)
+    return False
 
 
 def is_held_by(values: Iterable[str], holder: Holder) -> bool:

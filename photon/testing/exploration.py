@@ -34,6 +34,7 @@ KEY = EventKey("a")
 ITEM = item_key(KEY, ())
 
 Verb = Literal["commit", "release", "lookup", "clear"]
+CLEARED = "cleared"
 Step = tuple[Verb, str]  # what a client does, and the token
 
 
@@ -83,7 +84,8 @@ class State(NamedTuple):
     clients: tuple[int, ...]
     timeouts: int
     crashes: int
-    won: frozenset[str]
+    won: frozenset[str]  # tokens that were told so, as far as they are to be cleared
+    cleared: frozenset[str]
 
 
 class Label(NamedTuple):
@@ -147,7 +149,14 @@ class _Exploration:
         of = self._numbers.of
         nothing = of(Column(of(None), of(frozenset()), (), ((),) * len(self._programs)))
         clients = (of(Local()),) * len(self._programs)
-        start = State((nothing,) * self._n, clients, self._limits.timeouts, self._limits.crashes, frozenset())
+        start = State(
+            (nothing,) * self._n,
+            clients,
+            self._limits.timeouts,
+            self._limits.crashes,
+            frozenset(),
+            frozenset(),
+        )
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
         while queue:
@@ -220,6 +229,8 @@ class _Exploration:
         self._judge(verb, token, asked.verdict, state, local)
         if asked.verdict == TokenWins() and token in self._cleared_tokens:
             state = state._replace(won=state.won | {token})
+        if asked.verdict == CLEARED:
+            state = state._replace(cleared=state.cleared | {token})
         return self._begin(state, client, Local(local.step + 1, lives=local.lives))
 
     def _begin(self, state: State, client: int, local: Local) -> State:
@@ -260,7 +271,7 @@ class _Exploration:
             answer = rounds.lookup([ITEM])
             verdict = None if isinstance(answer, NoReply) else answer[0][ITEM] or "free"
         elif verb == "clear":
-            verdict = None if rounds.clear([contender])[1] else "cleared"
+            verdict = None if rounds.clear([contender])[1] else CLEARED
         else:
             if contender.needs_ballot:
                 propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
@@ -277,6 +288,8 @@ class _Exploration:
         match verdict:
             case TokenWins() if not is_held_by(values, Holder(datacenter_of(token), token)):
                 raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
+            case TokenWins() if token in state.cleared:
+                raise _Wrong(f"{token} won again after it was cleared")
             case OtherHolds(holder) | (Holder() as holder) if not is_held_by(values, holder):
                 raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
             case OtherHolds(Holder(token=holding)) if verb == "commit" and holding == token:

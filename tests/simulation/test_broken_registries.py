@@ -269,3 +269,15 @@ def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # 
 
     monkeypatch.setattr(register_store, "with_horizon", by_the_clock)
     assert "F9" in caught_by_simulation()
+
+
+def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch) -> None:  # B6
+    def overwrite(self: MemoryAcceptor, accept: Any) -> Any:
+        now = self.items.get(accept.key, ABSENT)
+        if now.promised > accept.ballot:
+            return rounds.Refused(now)
+        self.items[accept.key] = Stored(accept.value, accept.ballot, accept.ballot)
+        return Done()
+
+    monkeypatch.setattr(MemoryAcceptor, "_accept", overwrite)
+    caught_by_exploration("clearing")

@@ -113,6 +113,14 @@ def test_an_id_that_is_released_after_clearing_is_wrong() -> None:
     )
 
 
+def test_a_retry_that_wins_after_clearing_is_wrong() -> None:
+    east = call("commit", EAST, 0, 1, "won")
+    cleared = call("clear", EAST, 2, 3, "cleared")
+    assert the_problem(east, cleared, call("commit", EAST, 4, 5, "won")) == (
+        "an id that was cleared was let in or released"
+    )
+
+
 def test_another_plan_that_wins_after_clearing_is_wrong() -> None:
     east = call("commit", EAST, 0, 1, "won")
     cleared = call("clear", EAST, 2, 3, "cleared")

@@ -192,3 +192,20 @@ def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_ca
         acceptors[number].items[item] = replace(stored, value=f"T:{WEST}\n{EAST}{before}")
     assert registry.clear([Claim(KEY, WEST)]) == 1
     assert {acceptor.items[item].value for acceptor in acceptors} == {"C:west"}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_who_prepared_before_a_clearing_does_not_bring_the_token_back(n: int) -> None:
+    acceptors = endpoints(n)
+    registry = client(acceptors)
+    registry.commit([Claim(KEY, EAST)])
+    other = client([acceptor.another_way_in() for acceptor in acceptors])
+
+    def clear_before_it_is_accepted(kind: str, batch: object) -> None:
+        if kind == "accept":
+            registry.clear([Claim(KEY, EAST)])
+
+    slow = [acceptor.another_way_in() for acceptor in acceptors]
+    slow[0].on_request = clear_before_it_is_accepted
+    client(slow).release([Claim(KEY, WEST)])
+    assert isinstance(other.commit([Claim(KEY, EAST)])[0], Lost)
