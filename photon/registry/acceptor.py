@@ -41,7 +41,7 @@ class Promised:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The endpoint has promised a higher ballot; `now` is what it has."""
+    """The endpoint has promised a higher ballot, or the item is cleared; `now` is what it has."""
 
     now: Stored
 
@@ -144,7 +144,7 @@ class Acceptor(Protocol):
         ...
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
-        """Store a value at a ballot not below the one promised."""
+        """Store a value at a ballot not below the one promised; over a cleared one only the same (B6)."""
         ...
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:

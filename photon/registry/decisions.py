@@ -148,17 +148,17 @@ def decide_lookup(stored: Sequence[Stored], n: int) -> Holder | TooFewReplies | 
 def recover(replies: Sequence[Stored], n: int) -> str | None:
     """The value that a classic round must go on with: the only one that may be chosen already.
 
-    `replies` are those of a prepare, at least a majority. The order of the rules is protocol B's:
-    the highest ballot, else anything cleared, else what a fast round may have chosen, counted over the
-    real number of replies (B4).
+    `replies` are those of a prepare, at least a majority. Anything cleared decides: its token was chosen
+    and is never released, so that no other value can be (B6). Else the highest ballot, else what a fast
+    round may have chosen, counted over the real number of replies (B4).
     """
     assert len(replies) >= majority(n), f"{len(replies)} replies of {n} endpoints are no majority"
     values = [s for s in replies if s.value is not None]
+    for s in values:
+        if s.value is not None and is_cleared(s.value):
+            return s.value
     highest = max((s.accepted for s in values), default=FAST_BALLOT)
     candidates = [s.value for s in values if s.accepted == highest and s.value is not None]
-    for value in candidates:
-        if is_cleared(value):
-            return value
     if highest != FAST_BALLOT:
         return candidates[0]
     for value, copies in Counter(candidates).most_common(1):

@@ -37,7 +37,7 @@ from photon.registry.acceptor import (
 )
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
 from photon.registry.interface import RegistryUnavailable
-from photon.registry.layout import ItemKey
+from photon.registry.layout import ABOVE_CLEARED, ItemKey
 
 # The limits of DynamoDB for one request.
 STATEMENTS_PER_REQUEST = 25
@@ -130,11 +130,14 @@ class DynamoAcceptor:
         return self._insert_where_absent(insert, rows, [p.key for p in batch], replies, Promised(ABSENT))
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        # What is cleared stays cleared: one who prepared before that would bring the token back (B6).
         statement = (
             f'UPDATE "{self.table}" SET b = ? SET a = ? SET t = ?'
-            " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?)"
+            " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?) AND (t IS MISSING OR t > ? OR t = ?)"
         )
-        rows = [(x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot) for x in batch]
+        rows = [
+            (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
+        ]
         answers = self._execute(statement, rows)
         replies: list[AcceptReply | None] = [
             Done() if _done(answer) else _unless_refused(answer) for answer in answers

@@ -160,6 +160,8 @@ class Endpoints:
 
         `after_each` is called, in this thread, whenever a batch has been answered.
         """
+        if not requests:
+            return []
         seats = self._seats
         self._probe(seats)
         slots = {id(acceptor): slot for slot, acceptor in enumerate(seats.acceptors)}

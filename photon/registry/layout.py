@@ -38,6 +38,8 @@ class ItemKey:
 
 REGISTER_KEY = ItemKey("register", "register")
 
+ABOVE_CLEARED = "D"  # sorts after every cleared value and before all others
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

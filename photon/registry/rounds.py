@@ -201,29 +201,38 @@ class Rounds:
         changed, differing, unanswered = self._replace(
             [(contender, fast_value(contender.claim.token)) for contender in contenders]
         )
-        stored_with_more: list[tuple[Contender, str]] = []
+        # Endpoints may have it with different ones, and a request names an item once (B7): one wave for each.
+        waves: dict[int, list[tuple[Contender, str]]] = {}
         for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
             values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
-            stored_with_more += [(contender, v) for v in values if _is_held_by(v, contender.claim.token)]
+            held = sorted(value for value in values if _is_held_by(value, contender.claim.token))
+            for number, value in enumerate(held):
+                waves.setdefault(number, []).append((contender, value))
             if self._is_to_be_repeated(replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)
-        more, _, also_unanswered = self._replace(stored_with_more)
-        return changed + more, [*unanswered, *also_unanswered]
+        for wave in waves.values():
+            also_changed, _, also_unanswered = self._replace(wave)
+            changed += also_changed
+            unanswered += also_unanswered
+        # One may be in several waves.
+        left = {contender.item: contender for contender in unanswered}
+        return len({contender.item for contender in changed}), list(left.values())
 
     def _replace(
         self, wanted: Sequence[tuple[Contender, str]]
-    ) -> tuple[int, list[Contender], list[Contender]]:
-        """Clear those with just this value: how many had it, which have another one, which did not answer."""
+    ) -> tuple[list[Contender], list[Contender], list[Contender]]:
+        """Clear those with just this value: which had it, which have another one, which did not answer."""
         replaces = [
             Replace(c.item, old, encode_value(Cleared(datacenter_of(c.claim.token)))) for c, old in wanted
         ]
         answers = self._endpoints.ask(lambda acceptor, batch: acceptor.replace(batch), replaces, self._writes)
-        changed = 0
+        changed: list[Contender] = []
         differing: list[Contender] = []
         unanswered: list[Contender] = []
         for (contender, _), replies in zip(wanted, answers, strict=True):
-            changed += any(isinstance(reply, Done) for reply in replies)
+            if any(isinstance(reply, Done) for reply in replies):
+                changed.append(contender)
             if self._is_to_be_repeated(replies):
                 contender.reason = _reason(replies)
                 unanswered.append(contender)

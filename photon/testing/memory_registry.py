@@ -33,7 +33,7 @@ from photon.registry.acceptor import (
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, Stored
-from photon.registry.layout import SHARD_HASH, ItemKey
+from photon.registry.layout import SHARD_HASH, ItemKey, is_cleared
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, ShardConfig
 
@@ -132,7 +132,8 @@ class MemoryAcceptor:
 
     def _accept(self, accept: Accept) -> Done | Refused:
         now = self.items.get(accept.key, ABSENT)
-        if now.promised > accept.ballot:
+        cleared = now.value is not None and is_cleared(now.value) and now.value != accept.value
+        if now.promised > accept.ballot or cleared:
             return Refused(now)
         self.items[accept.key] = Stored(accept.value, accepted=accept.ballot, promised=accept.ballot)
         self.times.setdefault(accept.key, accept.time)

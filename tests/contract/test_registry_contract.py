@@ -14,7 +14,7 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
-from photon.registry.acceptor import Insert, Prepare
+from photon.registry.acceptor import Accept, Done, Insert, Prepare, Refused
 from photon.registry.decisions import ballot
 from photon.registry.interface import (
     BeyondHorizon,
@@ -31,7 +31,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.registry.layout import fast_value, item_key
+from photon.registry.layout import Cleared, encode_value, fast_value, item_key
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.contract.broken_registries import ReadsThenWrites, TakesLostAnswersForLosses
 from tests.contract.registry_backends import (
@@ -247,6 +247,18 @@ def test_an_id_whose_holder_was_promised_over_is_still_his(backend: Backend) -> 
         acceptor.prepare([Prepare(item_key(EventKey("a"), ()), ballot(5, "f" * 16))])
     assert backend.client().commit(claims(["a"], WEST)) == [Lost(EAST_HOLDS)]
     assert backend.client().commit(claims(["a"], EAST)) == [Won()]
+
+
+def test_one_who_was_amid_a_round_does_not_bring_a_cleared_token_back(backend: Backend) -> None:
+    backend.client().commit(claims(["a"], EAST))
+    item, late = item_key(EventKey("a"), ()), ballot(5, "f" * 16)
+    backend.acceptor.prepare([Prepare(item, late)])
+    assert backend.client().clear(claims(["a"], EAST)) == 1
+    (reply,) = backend.acceptor.accept([Accept(item, late, fast_value(EAST))])
+    assert isinstance(reply, Refused)
+    assert backend.client().commit(claims(["a"], EAST)) == [Lost(Holder("east", None))]
+    cleared = encode_value(Cleared("east"))
+    assert backend.acceptor.accept([Accept(item, late, cleared)]) == [Done()]
 
 
 # -- release (B5)

@@ -178,3 +178,35 @@ def test_a_released_id_is_free_at_every_majority() -> None:
     acceptors[0].fail("down")
     assert registry.lookup([KEY]) == [Free()]
     assert registry.commit([Claim(KEY, EAST)]) == [Released()]
+
+
+def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_call() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    registry.commit([Claim(KEY, EAST)])
+    registry.release([Claim(KEY, EAST)])
+    registry.commit([Claim(KEY, WEST)])
+    (item,) = [key for key in acceptors[0].items if key.s == "ia"]
+    for number, before in enumerate(("", "\neast:e:0#p:1:0")):
+        stored = acceptors[number].items[item]
+        acceptors[number].items[item] = replace(stored, value=f"T:{WEST}\n{EAST}{before}")
+    assert registry.clear([Claim(KEY, WEST)]) == 1
+    assert {acceptor.items[item].value for acceptor in acceptors} == {"C:west"}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_who_prepared_before_a_clearing_does_not_bring_the_token_back(n: int) -> None:
+    acceptors = endpoints(n)
+    registry = client(acceptors)
+    registry.release([Claim(KEY, WEST)])
+    registry.commit([Claim(KEY, EAST)])  # by a ballot, so that a repeat takes a ballot too
+    other = client([acceptor.another_way_in() for acceptor in acceptors])
+
+    def clear_before_it_is_accepted(kind: str, batch: object) -> None:
+        if kind == "accept":
+            registry.clear([Claim(KEY, EAST)])
+
+    slow = [acceptor.another_way_in() for acceptor in acceptors]
+    slow[0].on_request = clear_before_it_is_accepted
+    client(slow).commit([Claim(KEY, EAST)])
+    assert isinstance(other.commit([Claim(KEY, EAST)])[0], Lost)

@@ -1,0 +1,155 @@
+"""Whether what a registry told its clients can be true: a checker of histories.
+
+It is written apart from the registry and knows nothing of endpoints, rounds or ballots: only who asked what
+between when and when, and what the answer was. Ids without a time or above the boundary; calls about one
+id at a time. How histories are made belongs in the simulations and in the tests on real servers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["commit", "release", "lookup", "clear"]
+Answer = Literal["won", "lost", "released", "not held", "joined", "free", "cleared", "too old", "unknown"]
+
+_NAMES_A_HOLDER = ("lost", "not held", "joined")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call about one id. Times are of one common clock, in any unit.
+
+    `answer` is "unknown" and `end` infinite where the caller got none. `holder` is the token that a "lost",
+    "not held" or "joined" names, or, after clearing, only its datacenter followed by a colon.
+    `undisturbed`: no request of the call was lost, late or refused for want of an endpoint.
+    """
+
+    kind: Kind
+    id: str
+    token: str
+    begin: float
+    end: float
+    answer: Answer
+    holder: str = ""
+    undisturbed: bool = False
+
+    def __str__(self) -> str:
+        named = f" ({self.holder})" if self.holder else ""
+        return f"{self.kind} {self.id} {self.token} [{self.begin}, {self.end}]: {self.answer}{named}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer from which follows that `token` held the id at some moment between begin and end."""
+
+    token: str  # a whole token, or a datacenter and a colon
+    begin: float
+    end: float
+    said_by: Operation
+
+
+def problems(operations: Iterable[Operation]) -> list[str]:
+    """What can't be true in this history, in words; empty if nothing was found."""
+    by_id: dict[str, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_id[operation.id].append(operation)
+    rules: tuple[Callable[[Sequence[Operation]], Iterator[str]], ...] = (
+        _one_holder_between_releases,
+        _holders_have_tried,
+        _released_is_for_ever,
+        _cleared_is_for_ever,
+        _a_winner_is_seen,
+    )
+    return [problem for history in by_id.values() for rule in rules for problem in rule(history)]
+
+
+def _one_holder_between_releases(history: Sequence[Operation]) -> Iterator[str]:
+    """Two that held an id: the earlier one was released, and not after the later one was seen to hold it.
+
+    Of two answers that overlap either may be the earlier one.
+    """
+    seen = sorted(_holdings(history), key=lambda held: held.begin)
+    release_begins = _release_begins(history)
+    for index, one in enumerate(seen):
+        for other in seen[index + 1 :]:
+            if _may_be_same(one.token, other.token):
+                continue
+            in_order = _first_release(release_begins, one.token) <= other.end
+            reversed_order = other.begin <= one.end and _first_release(release_begins, other.token) <= one.end
+            if not in_order and not reversed_order:
+                yield f"two held the id without a release between: <{one.said_by}> and <{other.said_by}>"
+
+
+def _holders_have_tried(history: Sequence[Operation]) -> Iterator[str]:
+    for operation in history:
+        if operation.answer in _NAMES_A_HOLDER and not any(
+            other.kind == "commit" and other.begin <= operation.end and _names(operation.holder, other.token)
+            for other in history
+        ):
+            yield f"the holder had not tried to register the id: <{operation}>"
+        if operation.answer == "lost" and operation.holder == operation.token:
+            yield f"a token lost to itself: <{operation}>"
+
+
+def _released_is_for_ever(history: Sequence[Operation]) -> Iterator[str]:
+    ends: dict[str, float] = {}
+    for operation in history:
+        if operation.answer == "released":
+            ends[operation.token] = min(operation.end, ends.get(operation.token, operation.end))
+    for held in _holdings(history):
+        if held.begin > ends.get(held.token, float("inf")):
+            yield f"a token held the id after it was released: <{held.said_by}>"
+
+
+def _cleared_is_for_ever(history: Sequence[Operation]) -> Iterator[str]:
+    for cleared in (operation for operation in history if operation.answer == "cleared"):
+        for later in (operation for operation in history if operation.begin > cleared.end):
+            if later.answer in ("won", "released"):
+                yield f"an id that was cleared was let in or released: <{cleared}> and <{later}>"
+
+
+def _a_winner_is_seen(history: Sequence[Operation]) -> Iterator[str]:
+    """After a win a lookup does not say "free".
+
+    Only where nothing was disturbed and all calls before it had ended: with endpoints out of reach an
+    undecided id counts as free, and the next commit decides it.
+    """
+    release_begins = _release_begins(history)
+    for lookup in (o for o in history if o.answer == "free" and o.undisturbed):
+        before = [o for o in history if o.begin <= lookup.end and o is not lookup]
+        if not all(o.undisturbed and o.end < lookup.begin and o.answer != "unknown" for o in before):
+            continue
+        for win in before:
+            if win.answer == "won" and _first_release(release_begins, win.token) > lookup.end:
+                yield f"an id that somebody held was called free: <{win}> and <{lookup}>"
+
+
+def _holdings(history: Sequence[Operation]) -> Iterator[_Held]:
+    for operation in history:
+        if operation.answer == "won":
+            yield _Held(operation.token, operation.begin, operation.end, operation)
+        elif operation.answer in _NAMES_A_HOLDER:
+            yield _Held(operation.holder, operation.begin, operation.end, operation)
+
+
+def _release_begins(history: Sequence[Operation]) -> dict[str, float]:
+    begins: dict[str, float] = {}
+    for operation in history:
+        if operation.kind == "release":
+            begins[operation.token] = min(operation.begin, begins.get(operation.token, operation.begin))
+    return begins
+
+
+def _first_release(begins: dict[str, float], token: str) -> float:
+    return min((begin for other, begin in begins.items() if _names(token, other)), default=float("inf"))
+
+
+def _names(holder: str, token: str) -> bool:
+    return token.startswith(holder) if holder.endswith(":") else token == holder
+
+
+def _may_be_same(one: str, other: str) -> bool:
+    return _names(one, other) or _names(other, one)

@@ -1,0 +1,283 @@
+"""Registries broken on purpose: for each rule left out, something catches it, and says what.
+
+What is replaced is the smallest part of the product, or of the endpoint, that keeps the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from photon.registry import decisions, proposer, register_store, rounds
+from photon.registry.acceptor import Done, Exists, Promised
+from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
+from photon.registry.endpoints import Endpoints
+from photon.registry.interface import Lost, Released, Unknown, Won
+from photon.registry.layout import (
+    Cleared,
+    Held,
+    Tombstone,
+    datacenter_of,
+    decode_value,
+    encode_value,
+    holder_of,
+)
+from photon.testing.exploration_cases import CASES
+from photon.testing.memory_registry import MemoryAcceptor
+from photon.testing.registry_simulation import first_failure
+
+SEEDS = range(400)
+
+Patch = pytest.MonkeyPatch
+
+
+def caught_by_exploration(case: str) -> str:
+    explored = CASES[case].explore()
+    print(f"caught by exploration ({case}, {explored.states} states): {explored.problem}")
+    assert explored.problem is not None
+    return explored.problem
+
+
+def caught_by_simulation() -> str:
+    ran, seed, problem = first_failure(SEEDS)
+    print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
+    assert problem is not None
+    return problem
+
+
+def caught_by_the_checker_of_histories() -> str:
+    """By what clients were told alone, as it is with real servers."""
+    ran, seed, problem = first_failure(SEEDS, only_history=True)
+    print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
+    assert problem is not None
+    return problem
+
+
+def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None:  # B3
+    right = decisions.decide_fast
+
+    def lose_on_sight(token: str, replies: Sequence[Any], n: int) -> decisions.FastOutcome:
+        for reply in replies:
+            value = decode_value(reply.value) if isinstance(reply, Stored) and reply.value else None
+            if isinstance(value, Held) and value.token != token:
+                return OtherHolds(holder_of(value))
+        return right(token, replies, n)
+
+    monkeypatch.setattr(rounds, "decide_fast", lose_on_sight)
+    caught_by_exploration("two proposers")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # B3
+    def joined_on_sight(stored: Sequence[Stored], n: int) -> Any:
+        values = [decode_value(s.value) for s in stored if s.value is not None]
+        return next((holder_of(value) for value in values if not isinstance(value, Tombstone)), None)
+
+    monkeypatch.setattr(rounds, "decide_lookup", joined_on_sight)
+    caught_by_exploration("a lookup before a commit")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_fast_quorum_of_a_majority_gives_two_winners(monkeypatch: Patch) -> None:  # B, f
+    monkeypatch.setattr(decisions, "fast_quorum", decisions.majority)
+    caught_by_exploration("two proposers and a message that is lost or late")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_recovery_that_counts_over_all_endpoints_misses_the_winner(monkeypatch: Patch) -> None:  # B4
+    right = decisions.recover
+
+    def count_over_all(replies: Sequence[Stored], n: int) -> str | None:
+        value = right(replies, n)
+        if value is None or any(s.accepted != FAST_BALLOT for s in replies) or value.startswith("C:"):
+            return value
+        return value if sum(s.value == value for s in replies) >= decisions.fast_quorum(n) else None
+
+    monkeypatch.setattr(rounds, "recover", count_over_all)
+    caught_by_exploration("a commit beside another one's release")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -> None:  # B4
+    right = rounds.Rounds._prepare
+
+    def read_then_prepare(self: Any, contenders: Any, ballots: Any) -> dict[int, str | None]:
+        there = self._read([contender.item for contender in contenders])
+        recovered = {}
+        for index in right(self, contenders, ballots):
+            stored = [reply for reply in there[index] if isinstance(reply, Stored)]
+            if len(stored) >= decisions.majority(self._endpoints.n):
+                recovered[index] = decisions.recover(stored, self._endpoints.n)
+        return recovered
+
+    monkeypatch.setattr(rounds.Rounds, "_prepare", read_then_prepare)
+    caught_by_exploration("two proposers")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> None:  # B4
+    monkeypatch.setattr(Endpoints, "new_proposer", lambda self: "0" * 16)
+    monkeypatch.setattr(MemoryAcceptor, "_prepare", _prepare_again)
+    caught_by_exploration("two proposers")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
+    """An endpoint that takes an equal ballot for a repetition of the request."""
+    now = self.items.get(prepare.key, ABSENT)
+    if now.promised > prepare.ballot:
+        return rounds.Refused(now)
+    self.items[prepare.key] = replace(now, promised=prepare.ballot)
+    return Promised(now)
+
+
+def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise(monkeypatch: Patch) -> None:  # B4
+    def accept_all(self: MemoryAcceptor, accept: Any) -> Done:
+        now = self.items.get(accept.key, ABSENT)
+        promised = max(now.promised, accept.ballot)  # or the fall of the promise alone would be caught
+        self.items[accept.key] = Stored(accept.value, max(now.accepted, accept.ballot), promised)
+        return Done()
+
+    monkeypatch.setattr(MemoryAcceptor, "_accept", accept_all)
+    caught_by_exploration("two proposers")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch) -> None:  # B4
+    def promise_all(self: MemoryAcceptor, prepare: Any) -> Promised:
+        now = self.items.get(prepare.key, ABSENT)
+        self.items[prepare.key] = replace(now, promised=prepare.ballot)
+        return Promised(now)
+
+    monkeypatch.setattr(MemoryAcceptor, "_prepare", promise_all)
+    assert "a promise fell" in caught_by_exploration("two proposers")
+
+
+def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  # B5
+    right = MemoryAcceptor._accept
+
+    def delete(self: MemoryAcceptor, accept: Any) -> Any:
+        reply = right(self, accept)
+        if isinstance(reply, Done) and accept.value.startswith("X:"):
+            del self.items[accept.key]
+        return reply
+
+    monkeypatch.setattr(MemoryAcceptor, "_accept", delete)
+    caught_by_exploration("a release before another commit")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_tombstone_that_forgets_its_token_lets_it_win_again(monkeypatch: Patch) -> None:  # B5
+    def commit_anyway(current: str | None, token: str) -> Any:
+        value = decode_value(current) if current is not None else Tombstone(())
+        return Held(token) if isinstance(value, Tombstone) else value
+
+    for module in (proposer, decisions):
+        monkeypatch.setattr(module, "value_to_commit", commit_anyway)
+    caught_by_exploration("a commit beside its release")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch) -> None:  # B2
+    right = decisions.decide_fast
+
+    def duplicate_is_lost(token: str, replies: Sequence[Any], n: int) -> decisions.FastOutcome:
+        if any(isinstance(r, Stored) and r.value == encode_value(Held(token)) for r in replies):
+            return OtherHolds(holder_of(Held(token)))
+        return right(token, replies, n)
+
+    monkeypatch.setattr(rounds, "decide_fast", duplicate_is_lost)
+    assert "lost to itself" in caught_by_exploration("two proposers, one endpoint")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) -> None:  # B8
+    def silence_is_consent(inserted: Sequence[Any], there: Sequence[Any]) -> list[Any]:
+        return [there[i] if isinstance(r, Exists) else Inserted() for i, r in enumerate(inserted)]
+
+    monkeypatch.setattr(rounds, "fast_replies", silence_is_consent)
+    caught_by_exploration("two proposers, one endpoint")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_cleared_copy_that_is_ignored_gives_two_winners(monkeypatch: Patch) -> None:  # B6
+    monkeypatch.setattr(decisions, "is_cleared", lambda text: False)
+    caught_by_exploration("clearing")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
+    right = decisions.decide_fast
+
+    def own_datacenter_wins(token: str, replies: Sequence[Any], n: int) -> decisions.FastOutcome:
+        outcome = right(token, replies, n)
+        if isinstance(outcome, OtherHolds) and outcome.holder == holder_of(Cleared(datacenter_of(token))):
+            return TokenWins()
+        return outcome
+
+    monkeypatch.setattr(rounds, "decide_fast", own_datacenter_wins)
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1
+    def without_boundary(contender: Any) -> Any:
+        match contender.verdict:
+            case TokenWins():
+                return Won()
+            case OtherHolds(holder):
+                return Lost(holder)
+        return Released() if contender.verdict is not None else Unknown(contender.reason)
+
+    monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
+    assert "F5" in caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
+    def confirm_by_what_was_known(self: Any, contenders: Any, verdicts: Any, began_with: Any) -> None:
+        for index, verdict in verdicts.items():
+            contenders[index].verdict, contenders[index].confirmed_by = verdict, began_with
+
+    monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
+    assert "F5" in caught_by_simulation()
+    caught_by_the_checker_of_histories()
+
+
+def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3
+    def by_the_clock(register: Any, now_us: int, step_us: int) -> Any:
+        return (
+            replace(register, horizon_us=now_us + 2 * step_us)
+            if register.horizon_us is not None
+            else register
+        )
+
+    monkeypatch.setattr(register_store, "with_horizon", by_the_clock)
+    assert "F9" in caught_by_simulation()
+
+
+def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch) -> None:  # B6
+    def overwrite(self: MemoryAcceptor, accept: Any) -> Any:
+        now = self.items.get(accept.key, ABSENT)
+        if now.promised > accept.ballot:
+            return rounds.Refused(now)
+        self.items[accept.key] = Stored(accept.value, accept.ballot, accept.ballot)
+        return Done()
+
+    monkeypatch.setattr(MemoryAcceptor, "_accept", overwrite)
+    caught_by_exploration("clearing")

@@ -1,0 +1,21 @@
+"""All that can happen in small cases, on the registry's own rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from photon.testing.exploration import Limits, explore
+from photon.testing.exploration_cases import CASES, EAST, WEST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.takes_minutes])
+def test_no_order_of_messages_breaks_a_rule(name: str) -> None:
+    explored = CASES[name].explore()
+    print(f"{name}: {explored.states} states")
+    assert explored.problem is None, "\n".join(explored.trace)
+
+
+def test_an_exploration_that_would_not_end_says_so() -> None:
+    with pytest.raises(AssertionError, match="more than 50 states"):
+        explore(((("commit", EAST),), (("commit", WEST),)), 3, Limits(states=50))
