@@ -24,7 +24,7 @@ from dagster import (
 
 from assets.joined_events import joined_events_key
 from assets.logs import Seen, is_news, observations
-from orchestration.shift_decision import Decision, Facts, decide
+from orchestration.shift_decision import Decision, Facts, LostRun, decide
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.dispatcher.lock import Lease, Standing, standing_of
@@ -115,11 +115,16 @@ def _carry_out(decision: Decision, facts: Facts, runs: ShiftRuns, state: Path) -
         if decision.kill is not None and run.run_id == decision.kill.run and not killed:
             continue
         log.warning("run %s: %s", run.run_id, run.reason)
-        lease = facts.standing.lease
-        known = run.may_live and lease is not None and lease.run == run.run_id and lease.is_here
-        if known and lease is not None:  # it has let go of its datacenter, so it only keeps its memory
-            _kill_process(lease)
-        runs.mark_lost(run.run_id, run.reason, terminate=run.may_live and not known)
+        left = _lease_left_by(run, facts.standing.lease)
+        if left is not None:
+            _kill_process(left)
+        runs.mark_lost(run.run_id, run.reason, terminate=run.may_live and left is None)
+
+
+def _lease_left_by(run: LostRun, lease: Lease | None) -> Lease | None:
+    """The lease that names the process of a run that has let go of its datacenter here and did not end."""
+    is_its_own = lease is not None and lease.run == run.run_id and lease.is_here
+    return lease if run.may_live and is_its_own else None
 
 
 def _kill(lease: Lease, seen: Standing, state: Path) -> bool:

@@ -109,7 +109,7 @@ def _is_cron_part(part: str, least: int, most: int) -> bool:
     if match is None:
         return False
     first, last, step = (int(text) if text else None for text in match.groups())
-    if first is not None and (last is None and step is not None):
+    if first is not None and last is None and step is not None:
         return False
     numbers = [number for number in (first, last) if number is not None]
     return numbers == sorted(numbers) and all(least <= n <= most for n in numbers) and step != 0

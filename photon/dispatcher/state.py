@@ -57,9 +57,8 @@ class DispatcherState:
         self.path = folder / STATE_FILE
         try:
             if read_only:
-                self._db = sqlite3.connect(
-                    f"file:{self.path}?mode=ro", uri=True, isolation_level=None, timeout=10
-                )
+                address = self.path.absolute().as_uri()  # a # or ? in the path would end it there
+                self._db = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10)
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)

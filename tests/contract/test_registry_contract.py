@@ -42,6 +42,7 @@ from tests.contract.registry_backends import (
     memory_backend,
 )
 from tests.contract.registry_checks import (
+    THREADS,
     check_that_a_lost_answer_is_no_loss,
     check_that_each_id_has_one_winner,
     claims,
@@ -452,9 +453,9 @@ def test_the_horizon_moves_on_with_the_clock(timed: Backend) -> None:
 
 
 def test_the_suite_fails_on_a_registry_that_reads_and_then_writes() -> None:
-    store = MemoryAcceptor()
+    store, all_have_read = MemoryAcceptor(), threading.Barrier(THREADS)
     with pytest.raises(AssertionError):
-        check_that_each_id_has_one_winner(lambda: ReadsThenWrites(store), seed=7, ids=200)
+        check_that_each_id_has_one_winner(lambda: ReadsThenWrites(store, all_have_read), seed=7, ids=200)
 
 
 def test_the_suite_fails_on_a_registry_that_takes_lost_answers_for_losses() -> None:

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from dagster import DagsterInstance
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.run_coordinator import DefaultRunCoordinator
 from dagster._core.scheduler.instigation import TickStatus
-
-SETTINGS = Path(__file__).parents[2] / "infra" / "dagster.yaml"
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
-    return tmp_path
-
-
-@pytest.fixture
-def instance(home: Path) -> Iterator[DagsterInstance]:
-    with DagsterInstance.from_config(str(home)) as opened:
-        yield opened
 
 
 def test_the_instance_opens_without_a_warning(home: Path) -> None:

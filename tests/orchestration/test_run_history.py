@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,6 @@ from assets import run_history
 from assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
 from photon.clock import MICROSECONDS, ManualClock, SystemClock
 
-SETTINGS = Path(__file__).parents[2] / "infra" / "dagster.yaml"
 KEEP_DAYS = 3.0
 LATER_US = SystemClock().now_us() + 4 * DAY_US  # then everything that runs here ended long ago
 JOINED = AssetKey("joined")
@@ -47,19 +44,6 @@ JOINED = AssetKey("joined")
 def joined() -> MaterializeResult[None]:
     print("something for the logs")
     return MaterializeResult(metadata={"rows": 1})
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
-    return tmp_path
-
-
-@pytest.fixture
-def instance(home: Path) -> Iterator[DagsterInstance]:
-    with DagsterInstance.from_config(str(home)) as opened:
-        yield opened
 
 
 def run_once(instance: DagsterInstance, partition: str = "east") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
-from photon.output import OutputTable
+from photon.output import LakeUnavailable, OutputTable
 from photon.pipeline import Pipeline, load_pipeline
 from photon.registry.open import close_registries
 from photon.shift import prepare, run_shift
@@ -305,3 +306,14 @@ def test_one_id_with_two_times_is_two_events_and_is_told(timed: VerificationRepo
 
 def test_only_the_datacenter_that_was_asked_for_is_reported(timed: VerificationReport) -> None:
     assert list(timed.datacenters) == ["east"]
+
+
+def test_a_data_file_that_is_gone_is_named_with_its_table(world: World, planted: Planted) -> None:
+    table = world.pipeline.datacenters["east"].lake / "joined_events"
+    gone = table / pa.table(world.table("east").get_add_actions())["path"][0].as_py()
+    aside = gone.rename(gone.with_suffix(".aside"))
+    try:
+        with pytest.raises(LakeUnavailable, match=re.escape(f"such as {gone}; put them back")):
+            world.verify()
+    finally:
+        aside.rename(gone)

@@ -350,7 +350,5 @@ def test_what_is_no_time_of_cron_is_refused(tmp_path, cron):
 
 @pytest.mark.parametrize("cron", ["0 0 31 2 *", "0 0 30-31 2 *", "0 0 31 4,6,9,11 *"])
 def test_a_day_that_never_comes_is_refused(tmp_path, cron):
-    with pytest.raises(
-        PipelineError, match=r"verification\.cron: expected a day that comes in one of its months"
-    ):
+    with pytest.raises(PipelineError, match="expected a day that comes in one of its months"):
         load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))

@@ -1,0 +1,25 @@
+"""An instance of Dagster as infra/dagster.yaml makes it; tests that need no storage make their own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+SETTINGS = Path(__file__).parents[2] / "infra" / "dagster.yaml"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    shutil.copy(SETTINGS, tmp_path / "dagster.yaml")
+    return tmp_path
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[DagsterInstance]:
+    with DagsterInstance.from_config(str(home)) as opened:
+        yield opened
