@@ -1,7 +1,7 @@
-"""Collection of a pipeline's old ids: how far the boundary may go now, and a pass over the registry's endpoints.
+"""Collection of a pipeline's old ids: how far the boundary may go now, and a pass over all endpoints.
 
-The boundary is a decision of what was verified, and pure; what a pass does is `photon.registry.sweep`. Why an id
-that went is never won again, and what that is worth: docs/adr/0020.
+The boundary is a decision of what was verified, and pure; what a pass does is `photon.registry.sweep`. Why an
+id that went is never won again, and what that is worth: docs/adr/0020.
 """
 
 from __future__ import annotations

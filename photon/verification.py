@@ -156,9 +156,9 @@ def verified_until_us(
 ) -> int | None:
     """The time up to which the events of a window are verified (docs/adr/0020); None: no event was read.
 
-    `latest_us`: the latest event time read from each foreign file, by number. `unread`: files that go on behind
-    the window; what follows there may be as old as the latest event before it. `pending_us`: the earliest event
-    that still waits, for it may be registered and not joined.
+    `latest_us`: the latest event time read from each foreign file, by number. `unread`: files that go on
+    behind the window; what follows there may be as old as the latest event before it. `pending_us`: the
+    earliest event that still waits, for it may be registered and not joined.
     """
     if not latest_us:
         return None

@@ -343,8 +343,8 @@ def _by_datacenter(table: pa.Table, mask: Any) -> dict[str, list[int]]:
 def settle_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
     """The class of open records, and whether unjoinable ones could be joined now (`SETTLED`).
 
-    In: place, event_id, time_us, event_us, facts, file and raw of the record, primary_file and primary_raw of its first
-    primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
+    In: place, event_id, time_us, event_us, facts, file and raw of the record, primary_file and primary_raw of
+    its first primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
     """
     adapter = scope.adapter()
     for batch in batches:
