@@ -106,6 +106,13 @@ Endpoints = Annotated[
 ]
 
 
+class Clearing(Strict):
+    """How ids whose row is in the output are cleared of their tokens."""
+
+    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
+    page_rows: int = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
+
+
 class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
@@ -119,6 +126,7 @@ class Registry(Strict):
     )  # one that did not answer is left alone for so long
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once to each endpoint, per task
     horizon_step: PositiveDuration = timedelta(days=1)
+    clearing: Clearing = Clearing()
 
 
 class Retry(Strict):
