@@ -153,7 +153,8 @@ class Progress:
             stored = json.loads(self._path.read_text()) if self._path.exists() else {}
         except (OSError, ValueError) as error:
             raise StateUnavailable(
-                f"cannot read {self._path}: {error}; make it readable, or remove it: all rows are looked at again"
+                f"cannot read {self._path}: {error}; make it readable, or remove it:"
+                " all rows are looked at again"
             ) from error
         if stored.get("format", PROGRESS_FORMAT) > PROGRESS_FORMAT:
             raise StateTooNew(

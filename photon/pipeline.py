@@ -113,6 +113,16 @@ class Clearing(Strict):
     page_rows: int = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
 
 
+class StateReport(Strict):
+    """How much of the registry is looked at when its state is reported."""
+
+    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
+    page_items: int = Field(default=1_000, ge=1, le=10_000)
+    # Pages of items read at each endpoint: with 1,000 shards of few ids one each. A large registry is sampled.
+    pages: int = Field(default=2_000, ge=1)
+    pages_of_a_shard: int = Field(default=20, ge=1)
+
+
 class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
@@ -127,6 +137,7 @@ class Registry(Strict):
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once to each endpoint, per task
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
+    state: StateReport = StateReport()
 
 
 class Retry(Strict):

@@ -19,9 +19,7 @@ from photon.cli.output import (
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's rows. Without it: those of every datacenter.")
-@click.option(
-    "--all", "everything", is_flag=True, help="Look at all rows, not only at those since last time."
-)
+@click.option("--all", "everything", is_flag=True, help="Look at all rows, not only at new ones.")
 @json_option
 def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json: bool) -> None:
     """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
