@@ -50,8 +50,8 @@ def clearing_asset(served: Served, clock: Clock | None = None) -> AssetsDefiniti
         deps=[joined_events_key(served)],
         kinds={"dynamodb", "deltalake"},
         description=(
-            "Ids whose row is in the output keep their owner in the registry and give up the token with which "
-            "they were registered, which takes most of their room."
+            "Ids whose row is in the output keep their owner in the registry and give up the token with which"
+            " they were registered, which takes most of their room."
         ),
     )
     def token_clearing(

@@ -1,4 +1,4 @@
-"""The registry's state as an asset: shards, sizes, endpoints, epochs; and a check that all endpoints are well.
+"""The registry's state as an asset: shards, sizes, endpoints, epochs; a check that all endpoints are well.
 
 What is looked at is `photon.registry.state`, how it is shown `registry_state_metadata`; when, is for
 `orchestration`.
@@ -45,17 +45,13 @@ def registry_state_asset(served: Served, clock: Clock | None = None) -> AssetsDe
         group_name=served.name,
         deps=[joined_events_key(served), clearing_key(served)],
         kinds={"dynamodb"},
-        check_specs=[
-            AssetCheckSpec(CHECK, asset=key, description="Every endpoint answers and is in use.")
-        ],
+        check_specs=[AssetCheckSpec(CHECK, asset=key, description="Every endpoint answers and is in use.")],
         description=(
-            "How the registry of joined ids stands: ids, bytes and tokens by shard, what is collected up to when, "
-            "how endpoints answer and how far they are behind, epochs of datacenters."
+            "How the registry of joined ids stands: ids, bytes and tokens by shard, boundaries of collection;"
+            " how endpoints answer and how far they are behind; epochs of datacenters."
         ),
     )
-    def registry_state(
-        context: AssetExecutionContext, pipelines: PipelineFiles
-    ) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
+    def registry_state(context: AssetExecutionContext, pipelines: PipelineFiles) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
         # Late: what a code location need not load to be served.
         from photon.registry.open import close_registries
         from photon.registry.state import look_at_registry

@@ -1,4 +1,4 @@
-"""The state of a registry as Dagster shows it: numbers that it plots over time, tables, a picture of the shards.
+"""The state of a registry as Dagster shows it: numbers that it plots, tables, a picture of the shards.
 
 Words, tables and pictures only; what the numbers mean is for `photon.registry.state`.
 """
@@ -13,8 +13,9 @@ from dagster import MetadataValue, TableRecord
 
 from assets.pictures import FONT_POINTS, markdown_image, new_figure, plain
 from photon.clock import MICROSECONDS
-from photon.registry.register import Register
-from photon.registry.state import KINDS, RegistryState, ShardState
+from photon.registry.layout import FIXED_SHARDS
+from photon.registry.register import Register, ShardConfig
+from photon.registry.state import KINDS, EndpointState, RegistryState, ShardState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,30 +36,34 @@ Cell = str | int | float
 
 def state_metadata(state: RegistryState) -> dict[str, MetadataValue]:
     """Metadata of a look at a registry. Of a sample, numbers are those of the sample, which is said."""
-    sums = {name: MetadataValue.int(state.total(name)) for name in ("ids", "key_bytes", "value_bytes", *KINDS)}
+    names = ("ids", "key_bytes", "value_bytes", *KINDS)
     up = [one for one in state.endpoints if one.health == "up"]
     metadata: dict[str, MetadataValue] = {
-        **sums,
+        **{name: MetadataValue.int(state.total(name)) for name in names},
         "shards": MetadataValue.int(state.shards_in_all),
         "shards_looked_at": MetadataValue.int(len(state.shards)),
         "looked_at": MetadataValue.text(looked_at(state)),
         "endpoints_up": MetadataValue.int(len(up)),
-        "ids_behind": MetadataValue.int(max((one.behind for one in up), default=0)),
         "endpoints": _table(endpoint_rows(state)),
         "epochs": _table(epoch_rows(state.register)),
         "shard_configs": _table(config_rows(state)),
         "shards_by_size": _table(shard_rows(state)),
-        **{
-            f"endpoint_{one.number}_read_ms": MetadataValue.float(round(one.read_ms, 2))
-            for one in up
-            if one.read_ms is not None
-        },
-        **{
-            f"endpoint_{one.number}_bytes": MetadataValue.int(one.bytes) for one in up if one.bytes is not None
-        },
+        **_by_endpoint(up),
     }
     if state.total("ids"):
         metadata["shards_picture"] = MetadataValue.md(shards_picture(state.shards))
+    return metadata
+
+
+def _by_endpoint(up: Sequence[EndpointState]) -> dict[str, MetadataValue]:
+    """Numbers that Dagster plots over time, by the endpoint's number."""
+    metadata: dict[str, MetadataValue] = {}
+    for one in up:
+        if one.read_ms is not None:
+            metadata[f"endpoint_{one.number}_read_ms"] = MetadataValue.float(round(one.read_ms, 2))
+        if one.bytes is not None:
+            metadata[f"endpoint_{one.number}_bytes"] = MetadataValue.int(one.bytes)
+        metadata[f"endpoint_{one.number}_behind"] = MetadataValue.int(one.behind)
     return metadata
 
 
@@ -107,13 +112,18 @@ def epoch_rows(register: Register) -> list[dict[str, Cell]]:
 
 
 def config_rows(state: RegistryState) -> list[dict[str, Cell]]:
-    """A row for each shard config: from when to when, how many shards, what is in those looked at."""
+    """A row for each shard config: from when to when, how many shards, what is in those looked at.
+
+    The last one is of ids that carry no time.
+    """
+    without_time = ("fixed", ShardConfig(FIXED_SHARDS))
+    configs = [(str(number), config) for number, config in enumerate(state.register.configs)]
     rows: list[dict[str, Cell]] = []
-    for number, config in enumerate(state.register.configs):
-        shards = [shard for shard in state.shards if shard.shard.startswith(f"{number}-")]
+    for name, config in (*configs, without_time):
+        shards = [shard for shard in state.shards if shard.shard.startswith(f"{name}-")]
         rows.append(
             {
-                "config": number,
+                "config": name,
                 "from": _time(config.start_us),
                 "to": _time(config.end_us),
                 "shards": config.shards,
@@ -146,7 +156,8 @@ def shards_picture(shards: Sequence[ShardState]) -> str:
     """What is in each shard, and how many bytes: two plots, one above the other."""
     figure = new_figure(SIZE_INCHES)
     ids, sizes = figure.subplots(2, 1, sharex=True)
-    _stack(ids, shards, [(kind, [getattr(one, kind) for one in shards], KIND_COLOURS[kind]) for kind in KINDS])
+    kinds = [(kind, [getattr(one, kind) for one in shards], KIND_COLOURS[kind]) for kind in KINDS]
+    _stack(ids, shards, kinds)
     keys, values = [one.key_bytes for one in shards], [one.value_bytes for one in shards]
     _stack(sizes, shards, [("keys", keys, "#a6761d"), ("values", values, "#e6ab02")])
     plain(ids, "", "ids")

@@ -41,8 +41,8 @@ def repair_asset(served: Served, clock: Clock | None = None) -> AssetsDefinition
         group_name=served.name,
         kinds={"dynamodb"},
         description=(
-            "An endpoint of the registry that lost its data, was restored or is new, filled from a majority of "
-            "the others while joins go on. Its run needs the endpoint's URL; it may be run again at any moment."
+            "An endpoint of the registry that lost its data, was restored or is new, filled from a majority"
+            " of the others while joins go on. Its run needs the endpoint's URL, and may be repeated."
         ),
     )
     def endpoint_repair(

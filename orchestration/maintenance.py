@@ -1,7 +1,7 @@
 """Upkeep of a pipeline's registry: a job for each kind, and a schedule where the pipeline file says when.
 
-One list of kinds; what they do is in `assets`. The order within an hour, by the defaults of the pipeline file,
-is that of protocol E4: verify, recover, clear, collect.
+One list of kinds; what they do is in `assets`. Their order within an hour, by the defaults of the pipeline
+file, is that of protocol E4: verify, recover, clear, collect.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ UPKEEP: Sequence[Upkeep] = (
         lambda pipeline: pipeline.registry.clearing.cron,
     ),
     Upkeep(
-        "registry_state",
+        "registry_report",  # an asset's own name is taken
         registry_state_key,
         registry_state_asset,
         "Looks at the registry's shards and endpoints, and tells how they stand.",
@@ -86,9 +86,7 @@ def upkeep_job(kind: Upkeep, served: Served):  # type: ignore[no-untyped-def] # 
 
 def upkeep_schedules(served: Served) -> list[ScheduleDefinition]:
     """The schedules of all upkeep that has a time in the pipeline file; one run of a kind at a time."""
-    return [
-        _schedule(kind, served, kind.cron(served.pipeline)) for kind in UPKEEP if kind.cron is not None
-    ]
+    return [_schedule(kind, served, kind.cron(served.pipeline)) for kind in UPKEEP if kind.cron is not None]
 
 
 def _schedule(kind: Upkeep, served: Served, cron: str) -> ScheduleDefinition:

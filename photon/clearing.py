@@ -113,7 +113,7 @@ def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry
     registered = zip(
         page["_epoch"].to_pylist(), page["_batch"].to_pylist(), page["_occurrence"].to_pylist(), strict=True
     )
-    keys = [event_key(event_id, time_us or 0, log) for event_id, time_us in zip(ids, times_us, strict=True)]
+    keys = [event_key(event_id, time_us, log) for event_id, time_us in zip(ids, times_us, strict=True)]
     claims = [
         Claim(key, token)
         for key, tokens, row in zip(keys, registry.tokens_anywhere(keys), registered, strict=True)

@@ -20,6 +20,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from photon.registry.acceptor import (
     Accept,
     AcceptReply,
+    Delete,
+    DeleteReply,
     Done,
     Exists,
     Insert,
@@ -34,6 +36,7 @@ from photon.registry.acceptor import (
     Replace,
     ReplaceReply,
     Scanned,
+    StoreSize,
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
@@ -159,11 +162,39 @@ class DynamoAcceptor:
         answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
         return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
 
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
+        statements = [
+            _statement(f"{whole} AND e = ?", (d.key.p, d.key.s, d.time))
+            if d.time
+            else _statement(whole, (d.key.p, d.key.s))
+            for d in batch
+        ]
+        answers = self._send(statements)
+        return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
+
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit}
+        return self._page("scan", after, limit, {})
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        condition = "p = :p AND s < :s" if below else "p = :p"
+        values = {":p": {"S": shard}, **({":s": {"S": below}} if below else {})}
+        where = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
+        return self._page("query", after, limit, where)
+
+    def size(self) -> StoreSize | NoReply:
+        response = self._call(lambda client: client.describe_table(TableName=self.table))
+        if isinstance(response, NoReply):
+            return response
+        return StoreSize(response["Table"]["ItemCount"], response["Table"]["TableSizeBytes"])
+
+    def _page(
+        self, operation: str, after: ItemKey | None, limit: int, where: Mapping[str, Any]
+    ) -> Page | NoReply:
+        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit, **where}
         if after is not None:
             request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
-        response = self._call(lambda client: client.scan(**request))
+        response = self._call(lambda client: getattr(client, operation)(**request))
         if isinstance(response, NoReply):
             return response
         last = response.get("LastEvaluatedKey")
@@ -236,12 +267,14 @@ class DynamoAcceptor:
 
     def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
         """One answer for each row; where the whole request got none, an error with our own code."""
-        statements = _statements(statement, rows)
+        return self._send(_statements(statement, rows))
+
+    def _send(self, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
         if isinstance(response, NoReply):
-            return [{"Error": {"Code": response.kind, "Message": response.reason}}] * len(rows)
+            return [{"Error": {"Code": response.kind, "Message": response.reason}}] * len(statements)
         answers: list[Mapping[str, Any]] = response["Responses"]
-        assert len(answers) == len(rows), f"{len(answers)} answers to {len(rows)} statements"
+        assert len(answers) == len(statements), f"{len(answers)} answers to {len(statements)} statements"
         return answers
 
     def _call(self, request: Callable[[Any], Any]) -> Any:
@@ -276,7 +309,11 @@ _CANCELLED = "TransactionCanceledException"
 
 
 def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-    return [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
+    return [_statement(statement, row) for row in rows]
+
+
+def _statement(statement: str, row: Row) -> Mapping[str, Any]:
+    return {"Statement": statement, "Parameters": [{"S": text} for text in row]}
 
 
 def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:

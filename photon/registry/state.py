@@ -40,7 +40,7 @@ Health = Literal["up", "does not answer", "being repaired"]
 
 @dataclass
 class ShardState:
-    """One shard. Sizes are those at an endpoint that has all of its ids; `boundary_us`: collected up to there.
+    """One shard, collected up to `boundary_us`. Sizes are those at an endpoint that has all of its ids.
 
     Ids are `held` by a token, `cleared` to their owner's name, released (`tombstones`), or only `promised` to
     somebody, as the latest of their copies says. With `whole` false there are more ids than were looked at.
