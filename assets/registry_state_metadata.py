@@ -42,7 +42,7 @@ def state_metadata(state: RegistryState) -> dict[str, MetadataValue]:
         **{name: MetadataValue.int(state.total(name)) for name in names},
         "shards": MetadataValue.int(state.shards_in_all),
         "shards_looked_at": MetadataValue.int(len(state.shards)),
-        "looked_at": MetadataValue.text(looked_at(state)),
+        "looked_at": MetadataValue.text(state.looked_at),
         "endpoints_up": MetadataValue.int(len(up)),
         "endpoints": _table(endpoint_rows(state)),
         "epochs": _table(epoch_rows(state.register)),
@@ -65,15 +65,6 @@ def _by_endpoint(up: Sequence[EndpointState]) -> dict[str, MetadataValue]:
             metadata[f"endpoint_{one.number}_bytes"] = MetadataValue.int(one.bytes)
         metadata[f"endpoint_{one.number}_behind"] = MetadataValue.int(one.behind)
     return metadata
-
-
-def looked_at(state: RegistryState) -> str:
-    """How much of the registry the numbers are about."""
-    if state.whole:
-        return f"all {state.shards_in_all:,} shards"
-    part = sum(not shard.whole for shard in state.shards)
-    partly = f", {part:,} of them in part" if part else ""
-    return f"a sample: {len(state.shards):,} of {state.shards_in_all:,} shards{partly}"
 
 
 def endpoint_rows(state: RegistryState) -> list[dict[str, Cell]]:

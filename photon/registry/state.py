@@ -109,6 +109,15 @@ class RegistryState:
         """Whether all ids were looked at, so that sums are the registry's and no sample's."""
         return len(self.shards) == self.shards_in_all and all(shard.whole for shard in self.shards)
 
+    @property
+    def looked_at(self) -> str:
+        """How much of the registry sums are about, in words."""
+        if self.whole:
+            return f"all {self.shards_in_all:,} shards"
+        part = sum(not shard.whole for shard in self.shards)
+        partly = f", {part:,} of them in part" if part else ""
+        return f"a sample: {len(self.shards):,} of {self.shards_in_all:,} shards{partly}"
+
     def total(self, name: str) -> int:
         """The sum of a number over the shards that were looked at."""
         return sum(getattr(shard, name) for shard in self.shards)
