@@ -16,6 +16,7 @@ from dagster import (
     ExecuteInProcessResult,
     RunRequest,
     SkipReason,
+    TableMetadataValue,
     build_schedule_context,
 )
 
@@ -47,7 +48,10 @@ def run(location: Location, name: str, **config: Any) -> ExecuteInProcessResult:
 def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
     assert result.success
     (event,) = result.get_asset_materialization_events()
-    return {name: value.value for name, value in event.materialization.metadata.items()}
+    return {
+        name: value.records if isinstance(value, TableMetadataValue) else value.value
+        for name, value in event.materialization.metadata.items()
+    }
 
 
 # -- on a real registry
