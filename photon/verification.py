@@ -90,11 +90,14 @@ class Registered:
     by: str = ""
 
 
-def registered(outcome: LookupOutcome, epochs: Mapping[str, EpochStanding]) -> Registered:
-    """What the registry's answer means for an id that no table has.
+def registered(
+    outcome: LookupOutcome, epochs: Mapping[str, EpochStanding], joined_since: bool = False
+) -> Registered:
+    """What the registry's answer means for an id that no table had when the tables were looked at.
 
-    A batch beyond the table's version may have been committed since the table was looked at; one that
-    is not beyond it has no row and never will. A lost epoch is fenced, so all of its batches are over.
+    A batch beyond the table's version may have been committed since; one that is not beyond it has no row
+    and never will. A lost epoch is fenced, so all of its batches are over. An id that was cleared names no
+    batch: `joined_since` says whether its owner's table has a row of it by now.
     """
     match outcome:
         case Free():
@@ -103,6 +106,8 @@ def registered(outcome: LookupOutcome, epochs: Mapping[str, EpochStanding]) -> R
             return Registered("too old")
         case BeyondHorizon():
             return Registered("beyond horizon")
+        case Joined(holder) if holder.token is None and joined_since:
+            return Registered("in flight", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder) if holder.token is None:
             return Registered("held without a row", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder):

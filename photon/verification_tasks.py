@@ -21,10 +21,12 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone
 from photon.logs.rereading import Stretch, read_pieces
+from photon.output import LakeUnavailable, OutputTable
+from photon.output_rows import joined_beyond
 from photon.pipeline import ForeignLog, Pipeline
 from photon.records import columns_of, event_key, primary_time_us
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import LookupOutcome, RegistryUnavailable
+from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.verification import EpochStanding, Fact, FreshJoin, Missing, registered, settle
 
@@ -369,15 +371,34 @@ def _settled(table: pa.Table, fresh: Sequence[FreshJoin], scope: TaskScope) -> t
     asked = [row for row, join in enumerate(fresh) if is_open[row] and join.outcome != "drops"]
     try:
         answers = _ask(table, asked, scope)
-    except RegistryUnavailable as error:
+        since = _joined_since(table, asked, answers, scope)
+    except (RegistryUnavailable, LakeUnavailable) as error:
         return ["unavailable"] * len(fresh), [str(error)] * len(fresh)
     for row, answer in zip(asked, answers, strict=True):
-        match settle(fresh[row], registered(answer, scope.epochs), waits[row]):
+        match settle(fresh[row], registered(answer, scope.epochs, row in since), waits[row]):
             case Missing(why):
                 outcomes[row], details[row] = "missing", why
             case outcome:
                 outcomes[row] = outcome
     return outcomes, details
+
+
+def _joined_since(
+    table: pa.Table, rows: Sequence[int], answers: Sequence[LookupOutcome], scope: TaskScope
+) -> set[int]:
+    """Of rows whose ids are cleared, those that their owner has joined since its table was looked at."""
+    cleared: dict[str, dict[int, str]] = {}
+    for row, answer in zip(rows, answers, strict=True):
+        if isinstance(answer, Joined) and answer.holder.token is None:
+            cleared.setdefault(answer.holder.datacenter, {})[row] = table["event_id"][row].as_py()
+    found: set[int] = set()
+    for datacenter, ids in cleared.items():
+        if datacenter in scope.pipeline.datacenters:
+            lake = scope.pipeline.datacenters[datacenter].lake
+            last = {name: e.table_version for name, e in scope.epochs.items() if e.datacenter == datacenter}
+            joined = joined_beyond(OutputTable(lake, "joined_events"), last, set(ids.values()))
+            found |= {row for row, event_id in ids.items() if event_id in joined}
+    return found
 
 
 def _ask(table: pa.Table, rows: Sequence[int], scope: TaskScope) -> list[LookupOutcome]:

@@ -73,6 +73,10 @@ class WireClient:
         """Puts and deletes without a condition: `{"UnprocessedItems": {...}}`."""
         return self._call("BatchWriteItem", request)
 
+    def describe_table(self, **request: Any) -> Mapping[str, Any]:
+        """What the endpoint says of a table: `{"Table": {"ItemCount": ..., "TableSizeBytes": ...}}`."""
+        return self._call("DescribeTable", request)
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
