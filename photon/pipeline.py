@@ -134,16 +134,16 @@ class Collection(Strict):
 
 
 class Resharding(Strict):
-    """When the number of shards is changed, if that is not left to people."""
+    """When another number of shards is proposed, or put in force, by the load of each shard."""
 
     policy: Literal["off", "propose", "apply"] = "propose"
-    # DynamoDB serves 1,000 writes/s and 10 GB of one key range: half of both.
+    # Half of what DynamoDB serves of one key range: 10 GB, and 1,000 writes/s.
     ids_per_shard: int = Field(default=25_000_000, ge=1)
     bytes_per_shard: Size = 4 * 2**30
     commits_per_second_per_shard: int = Field(default=500, ge=1)
-    sampled_shards: int = Field(default=8, ge=1)  # whose items are counted, to the end or the limit
-    sampled_items: int = Field(default=1_000_000, ge=1)
-    cron: Cron = "27 4 * * *"  # when Dagster looks at it, in UTC
+    sampled_shards: int = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
+    sampled_items: int = Field(default=10_000, ge=1)  # in each of them
+    cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
 
 
 class Registry(Strict):

@@ -23,7 +23,7 @@ from photon.logs.ranges import RangeGone
 from photon.logs.rereading import Stretch, read_pieces
 from photon.output import LakeUnavailable, OutputTable
 from photon.output_rows import joined_beyond
-from photon.pipeline import Pipeline
+from photon.pipeline import ForeignLog, Pipeline
 from photon.records import columns_of, event_key, primary_time_us
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
@@ -40,6 +40,7 @@ FOREIGN_RECORDS = pa.schema(
         ("event", pa.string()),  # its identity: the id, with its time before it where that belongs to it
         ("key", pa.string()),
         ("time_us", pa.int64()),
+        ("event_us", pa.int64()),  # when its event was, as collection sees it: as its id says, if it does
         ("around_us", pa.int64()),  # about when its primary was
         ("facts", pa.int32()),
         ("raw", pa.binary()),
@@ -72,6 +73,7 @@ SETTLED = pa.schema(
     [
         *_PLACE,
         ("event_id", pa.string()),
+        ("event_us", pa.int64()),
         ("outcome", pa.string()),  # a class | missing | joinable | unavailable
         ("facts", pa.int32()),
         ("detail", pa.string()),
@@ -157,8 +159,14 @@ def _foreign_table(
     timed = pc.binary_join_element_wise(times.cast(pa.string()), ids, ":") if log.time_in_id else ids
     columns = _place(events, datacenter)
     columns |= {"event_id": ids, "event": timed, "key": events["_key"], "time_us": times}
+    columns["event_us"] = times if log.id_codec is None else _event_times(events, log)
     columns |= {"around_us": _around(events, scope), "facts": pa.array(facts), "raw": events["_raw"]}
     return _filled(columns, events.num_rows, FOREIGN_RECORDS)
+
+
+def _event_times(events: pa.Table, log: ForeignLog) -> pa.Array:
+    pairs = zip(events["_id"].to_pylist(), events["_time_us"].to_pylist(), strict=True)
+    return pa.array([event_key(event_id, time_us, log).event_us for event_id, time_us in pairs], pa.int64())
 
 
 def _skipped(events: pa.Table, file: LogFile, adapter: Adapter, scope: TaskScope) -> list[int]:
@@ -337,8 +345,8 @@ def _by_datacenter(table: pa.Table, mask: Any) -> dict[str, list[int]]:
 def settle_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
     """The class of open records, and whether unjoinable ones could be joined now (`SETTLED`).
 
-    In: place, event_id, time_us, facts, file and raw of the record, primary_file and primary_raw of its first
-    primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
+    In: place, event_id, time_us, event_us, facts, file and raw of the record, primary_file and primary_raw of
+    its first primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
     """
     adapter = scope.adapter()
     for batch in batches:
