@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,35 @@ def test_a_plan_that_is_run_again_after_its_ids_were_cleared_writes_nothing_and_
         "duplicates": 1,
         "unjoinable": 1,
     }
+
+
+def test_after_a_lost_state_cleared_events_count_as_joined_once_and_their_repetitions_as_duplicates(
+    world: World,
+) -> None:
+    join_some(world, "c1", "c2")
+    world.clicks(("c1", "q-c1"))
+    before = world.join(mode="complete").counts
+    clear(world)
+    shutil.rmtree(world.state())
+    counts = world.join(mode="complete").counts
+    assert counts == before
+    assert world.joined_ids() == ["c1", "c2"]
+    # Met again they are duplicates, and so is what the new epoch has joined and cleared itself.
+    join_some(world, "c3")
+    assert clear(world).ids == 1
+    world.clicks(("c1", "q-c1"), ("c3", "q-c3"), file="b.jsonl")
+    later = world.join(mode="complete").counts
+    assert counts_of(later, "joined", "duplicates") == {"joined": 3, "duplicates": 3}
+    assert later.adds_up
+
+
+def test_a_crash_does_not_count_inherited_events_twice(world: World) -> None:
+    join_some(world, "c1", "c2")
+    before = world.join(mode="complete").counts
+    clear(world)
+    shutil.rmtree(world.state())
+    assert world.join_with_a_crash("complete.before_transaction", mode="complete")
+    assert world.join(mode="complete").counts == before
 
 
 def test_the_very_token_that_was_cleared_does_not_win_again(world: World) -> None:
