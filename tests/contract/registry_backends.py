@@ -107,24 +107,31 @@ class NoFaults:
     def mend(self) -> None: ...
 
 
-def dynamodb_backend(client: Any, timed: bool, transactions: Iterator[bool]) -> Backend:
-    """A new table at the server of `client`. `transactions`: whether the next client inserts by them."""
+def dynamodb_backend(clients: Sequence[Any], timed: bool, transactions: Iterator[bool]) -> Backend:
+    """A new table at the server of each client. `transactions`: whether the next acceptor inserts by them."""
     table = f"contract-{uuid.uuid4().hex}"
-    client.create_table(
-        TableName=table,
-        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
-        AttributeDefinitions=[
-            {"AttributeName": "p", "AttributeType": "S"},
-            {"AttributeName": "s", "AttributeType": "S"},
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
 
-    def another() -> tuple[Acceptor, Faults]:
-        faulty = FaultyClient(client)
-        return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
+    def ways_in(client: Any) -> Callable[[], tuple[Acceptor, Faults]]:
+        client.create_table(
+            TableName=table,
+            KeySchema=[
+                {"AttributeName": "p", "KeyType": "HASH"},
+                {"AttributeName": "s", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": "p", "AttributeType": "S"},
+                {"AttributeName": "s", "AttributeType": "S"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
 
-    return Backend([another], timed)
+        def another() -> tuple[Acceptor, Faults]:
+            faulty = FaultyClient(client)
+            return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
+
+        return another
+
+    return Backend([ways_in(client) for client in clients], timed)
 
 
 class FaultyClient:

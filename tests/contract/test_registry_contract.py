@@ -1,4 +1,4 @@
-"""What every IdRegistry promises: one suite, over a store in memory and over DynamoDB Local.
+"""What every IdRegistry promises: one suite, over stores in memory, DynamoDB Local and dynoxide.
 
 Rules B1 to B8 and C1, C3 of the protocol, as far as one endpoint shows them.
 """
@@ -59,6 +59,9 @@ BACKENDS = [
     "memory-5-two-down",
     pytest.param("dynamodb-local", marks=pytest.mark.server),
     pytest.param("dynamodb-local-batches", marks=pytest.mark.server),
+    pytest.param("dynoxide", marks=pytest.mark.server),
+    pytest.param("dynoxide-batches", marks=pytest.mark.server),
+    pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
 
 
@@ -74,8 +77,11 @@ MEMORY = {  # how many endpoints, and how many of them are down
 def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind.startswith("memory"):
         return memory_backend(timed, *MEMORY[kind])
-    transactions = kind != "dynamodb-local-batches"
-    return dynamodb_backend(request.getfixturevalue("dynamodb"), timed, repeat(transactions))
+    if kind.startswith("dynoxide"):
+        servers = request.getfixturevalue("dynoxide")[: 3 if kind == "dynoxide-3" else 1]
+    else:
+        servers = [request.getfixturevalue("dynamodb")]
+    return dynamodb_backend(servers, timed, repeat(not kind.endswith("-batches")))
 
 
 @pytest.fixture(params=BACKENDS)
