@@ -1,20 +1,17 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API, through boto3.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1, and how errors are read: what is not
-a clear answer about one item is no reply. Retries and deadlines belong in
-`photon.registry.proposer`: the SDK makes one attempt (protocol B2).
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0, and how errors are read: what
+is not a clear answer about one item is no reply. Retries and deadlines belong in `photon.registry.proposer`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from photon.registry.acceptor import (
     Accept,
@@ -47,33 +44,8 @@ KEYS_PER_READ = 100
 # Then each for itself: callers that cancel each other's transactions must get on.
 TRANSACTION_TRIES = 3
 
+Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
-
-LOCAL_REGION = "local"
-_LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
-
-
-def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
-    """A client that makes one attempt a request, none longer than `timeout`.
-
-    In the region `local` no credentials are needed.
-    """
-    config = Config(
-        retries={"total_max_attempts": 1},
-        connect_timeout=timeout.total_seconds(),
-        read_timeout=timeout.total_seconds(),
-        max_pool_connections=connections,
-        tcp_keepalive=True,
-    )
-    keys = (
-        {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY}
-        if region == LOCAL_REGION
-        else {}
-    )
-    # A session of its own: boto3's default one is not safe to share between threads while it is made.
-    return boto3.session.Session().client(
-        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
-    )
 
 
 class DynamoAcceptor:
@@ -104,16 +76,16 @@ class DynamoAcceptor:
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
         request = {self.table: {"Keys": keys, "ConsistentRead": True}}
-        response = self._call(lambda client: client.batch_get_item(RequestItems=request))
-        if isinstance(response, NoReply):
-            return [response] * len(batch)
-        found = {_key_of(item): _stored(item) for item in response["Responses"].get(self.table, [])}
-        left = response.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
-        unprocessed = {_key_of(key) for key in left}
-        return [
-            NoReply("the endpoint left the key unprocessed") if key in unprocessed else found.get(key, ABSENT)
-            for key in batch
-        ]
+
+        def ask(client: Any) -> list[ReadReply]:
+            response = client.batch_get_item(RequestItems=request)
+            found = {_key_of(item): _stored(item) for item in response["Responses"].get(self.table, [])}
+            left = response.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+            unprocessed = {_key_of(key) for key in left}
+            return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in batch]
+
+        replies = self._call(ask)
+        return [replies] * len(batch) if isinstance(replies, NoReply) else replies
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
         statement = (
@@ -155,14 +127,7 @@ class DynamoAcceptor:
         request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit}
         if after is not None:
             request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
-        response = self._call(lambda client: client.scan(**request))
-        if isinstance(response, NoReply):
-            return response
-        last = response.get("LastEvaluatedKey")
-        items = (
-            Scanned(_key_of(item), item.get("e", {"S": ""})["S"], _stored(item)) for item in response["Items"]
-        )
-        return Page(tuple(items), None if last is None else _key_of(last))
+        return self._call(lambda client: _page(client.scan(**request)))
 
     # -- inserts of the fast round
 
@@ -229,15 +194,13 @@ class DynamoAcceptor:
     def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
         """One answer for each row; where the whole request got none, an error with our own code."""
         statements = _statements(statement, rows)
-        response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
-        if isinstance(response, NoReply):
-            return [{"Error": {"Code": response.kind, "Message": response.reason}}] * len(rows)
-        answers: list[Mapping[str, Any]] = response["Responses"]
-        assert len(answers) == len(rows), f"{len(answers)} answers to {len(rows)} statements"
+        answers = self._call(lambda client: _answers(client, statements))
+        if isinstance(answers, NoReply):
+            return [{"Error": {"Code": answers.kind, "Message": answers.reason}}] * len(rows)
         return answers
 
-    def _call(self, request: Callable[[Any], Any]) -> Any:
-        """The response, or NoReply: whatever went wrong, the request may have been applied."""
+    def _call(self, request: Callable[[Any], Answer]) -> Answer | NoReply:
+        """What `request` reads of an answer, or NoReply: whatever went wrong, it may have been applied."""
         try:
             client = self._connected()
         except RegistryUnavailable as error:
@@ -249,6 +212,8 @@ class DynamoAcceptor:
         except BotoCoreError as error:  # connection refused, closed, timed out
             self._disconnect(client)
             return NoReply(str(error), "unreachable")
+        except _UNREADABLE as error:
+            return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
         with self._lock:
@@ -271,6 +236,15 @@ def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
     return [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
 
 
+def _answers(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    answers: list[Mapping[str, Any]] = client.batch_execute_statement(Statements=statements)["Responses"]
+    if len(answers) != len(statements):
+        raise ValueError(f"{len(answers)} answers to {len(statements)} statements")
+    for answer in answers:
+        answer.get("Error", answer).get("Code")  # or it can't be read
+    return answers
+
+
 def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
     """What a transaction of inserts says of each; ClientError if it does not say so."""
     try:
@@ -290,6 +264,9 @@ _NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
     "unclear": "unclear",
     "unreachable": "unreachable",
 }
+_UNPROCESSED = NoReply("the endpoint left the key unprocessed")
+# What reading an answer raises that is not as the API says: a proxy's page, half an answer.
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ResponseParserError)
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
@@ -341,6 +318,14 @@ def _reply_when_cancelled(reason: Mapping[str, Any]) -> InsertReply | None:
     if code == _DUPLICATE or (code == "ValidationError" and message == _DUPLICATE_MESSAGE):
         return Exists()
     return NoReply(f"{code}: {message}") if code in _THROTTLED else None  # to be repeated after a pause
+
+
+def _page(response: Mapping[str, Any]) -> Page:
+    last = response.get("LastEvaluatedKey")
+    items = (
+        Scanned(_key_of(item), item.get("e", {"S": ""})["S"], _stored(item)) for item in response["Items"]
+    )
+    return Page(tuple(items), None if last is None else _key_of(last))
 
 
 def _key_of(item: Mapping[str, Any]) -> ItemKey:

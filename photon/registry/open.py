@@ -14,7 +14,8 @@ from typing import Any
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
+from photon.registry.client import dynamodb_client
+from photon.registry.dynamodb import DynamoAcceptor
 from photon.registry.local_server import LocalServer
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register_store import RegisterStore

@@ -19,7 +19,7 @@ from typing import Any
 
 from photon.dynoxide import DynoxideMissing, dynoxide_command
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.dynamodb import LOCAL_REGION, dynamodb_client
+from photon.registry.client import LOCAL_REGION, dynamodb_client
 from photon.registry.server_process import (
     ServerKind,
     answers,
@@ -65,7 +65,7 @@ class StoreServer:
             )
         deadline = time.monotonic() + START_SECONDS
         while not answers(self.url):
-            if not self.is_running or time.monotonic() > deadline:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 raise TimeoutError(f"{self.url} does not answer; see {self.folder / 'server.log'}")
             time.sleep(START_POLL_SECONDS)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from photon.dynoxide import DynoxideMissing, dynoxide_command
-from photon.registry.dynamodb import dynamodb_client
+from photon.registry.client import dynamodb_client
 from photon.registry.local_server import local_server
 from photon.testing.store_servers import store_servers
 
