@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
+import boto3
+from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
 
 from photon.registry.acceptor import (
     Accept,
@@ -35,6 +38,7 @@ from photon.registry.acceptor import (
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import ABOVE_CLEARED, ItemKey
+from photon.registry.wire import WireClient
 
 # The limits of DynamoDB for one request.
 STATEMENTS_PER_REQUEST = 25
@@ -46,6 +50,39 @@ TRANSACTION_TRIES = 3
 
 Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
+
+
+LOCAL_REGION = "local"
+_LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
+
+
+def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
+    """A client that makes one attempt a request, none longer than `timeout`.
+
+    In the region `local` no credentials are needed.
+    """
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=timeout.total_seconds(),
+        read_timeout=timeout.total_seconds(),
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+    )
+    keys = (
+        {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY}
+        if region == LOCAL_REGION
+        else {}
+    )
+    # A session of its own: boto3's default one is not safe to share between threads while it is made.
+    return boto3.session.Session().client(
+        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
+    )
+
+
+def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> WireClient:
+    """The same for items only, with less work a request."""
+    credentials = Credentials(_LOCAL_KEY, _LOCAL_KEY) if region == LOCAL_REGION else None
+    return WireClient(url, region, timeout.total_seconds(), connections, credentials)
 
 
 class DynamoAcceptor:
@@ -266,7 +303,7 @@ _NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
 }
 _UNPROCESSED = NoReply("the endpoint left the key unprocessed")
 # What reading an answer raises that is not as the API says: a proxy's page, half an answer.
-_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ResponseParserError)
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.

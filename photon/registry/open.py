@@ -14,11 +14,11 @@ from typing import Any
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.client import dynamodb_client
-from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client, wire_client
 from photon.registry.local_server import LocalServer
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register_store import RegisterStore
+from photon.registry.wire import WireClient
 
 # By process: a fork must not use its parent's connections and threads.
 _registries: dict[tuple[int, RegistryAddress], QuorumRegistry] = {}
@@ -47,7 +47,11 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
-    connect = connection(endpoint, settings.request_timeout, settings.concurrency)
+    timeout, connections = settings.request_timeout, settings.concurrency
+
+    def connect() -> WireClient:
+        return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)
+
     return DynamoAcceptor(table, connect, endpoint.transactions)
 
 
@@ -68,15 +72,18 @@ def close_registries() -> None:
 
 
 def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], Any]:
-    """How to get a client of an endpoint: for a local one its server is started first, if need be."""
+    """How to get boto3's client of an endpoint, for its tables."""
 
     def connect() -> Any:
-        url = endpoint.url or _local_server(endpoint).ensure()
-        return dynamodb_client(url, endpoint.region, timeout, connections)
+        return dynamodb_client(_url_of(endpoint), endpoint.region, timeout, connections)
 
     return connect
 
 
-def _local_server(endpoint: EndpointAddress) -> LocalServer:
+def _url_of(endpoint: EndpointAddress) -> str:
+    """Where an endpoint listens: a local one is started first, if need be."""
+    if endpoint.url is not None:
+        return endpoint.url
     assert endpoint.folder is not None, f"an endpoint has a URL or a folder: {endpoint!r}"
-    return _servers.setdefault((os.getpid(), endpoint.folder), LocalServer(endpoint.folder))
+    server = _servers.setdefault((os.getpid(), endpoint.folder), LocalServer(endpoint.folder))
+    return server.ensure()

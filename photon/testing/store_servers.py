@@ -19,7 +19,7 @@ from typing import Any
 
 from photon.dynoxide import DynoxideMissing, dynoxide_command
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.client import LOCAL_REGION, dynamodb_client
+from photon.registry.dynamodb import LOCAL_REGION, dynamodb_client
 from photon.registry.server_process import (
     ServerKind,
     answers,
@@ -92,9 +92,9 @@ class StoreServer:
         shutil.rmtree(self.folder)
         self.start()
 
-    def client(self, timeout: timedelta = timedelta(seconds=10), connections: int = 4) -> Any:
-        """A boto3 client of it."""
-        return dynamodb_client(self.url, LOCAL_REGION, timeout, connections)
+    def client(self) -> Any:
+        """A boto3 client of it, for its tables."""
+        return dynamodb_client(self.url, LOCAL_REGION, timedelta(seconds=10), 4)
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.client import dynamodb_client
 from photon.registry.directory import DIRECTORY
+from photon.registry.dynamodb import dynamodb_client
 from photon.registry.init import RegistryMissing, find_registry, init_registry
 from photon.registry.interface import (
     Claim,

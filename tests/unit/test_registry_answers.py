@@ -1,4 +1,4 @@
-"""What an endpoint's answers mean, bad ones above all: a server that answers from a script, met by boto3."""
+"""What an endpoint's answers mean, bad ones above all: a server that answers from a script."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from photon.registry.acceptor import (
     Scanned,
     Unchanged,
 )
-from photon.registry.client import dynamodb_client
 from photon.registry.decisions import ABSENT, Stored, ballot
-from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.dynamodb import DynamoAcceptor, wire_client
 from photon.registry.interface import Claim, EventKey, Won
 from photon.registry.layout import ItemKey
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -59,9 +58,8 @@ class Scripted:
             def log_message(self, *_: Any) -> None: ...
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        client = dynamodb_client(
-            f"http://127.0.0.1:{self.server.server_port}", "local", timedelta(seconds=10), 2
-        )
+        url = f"http://127.0.0.1:{self.server.server_port}"
+        client = wire_client(url, "local", timedelta(seconds=10), 2)
         self.acceptor = DynamoAcceptor(TABLE, lambda: client)
 
     def says(self, *answers: Any, status: int = 200) -> DynamoAcceptor:

@@ -15,9 +15,8 @@ import pytest
 from photon.clock import SystemClock
 from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry.address import EndpointAddress, RegistryAddress
-from photon.registry.client import dynamodb_client
 from photon.registry.directory import DIRECTORY
-from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
 from photon.registry.init import RegistryMissing, endpoints_of, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
