@@ -121,9 +121,7 @@ class Joiner:
         for event in events:
             ended = verdicts.of[event.leader]
             if event.held_by_plan is not None and ended != Ends("joined"):
-                verdicts.to_release.append(
-                    Claim(event.key, event.held_by_plan, records.times_us[event.leader])
-                )
+                verdicts.to_release.append(Claim(event.key, event.held_by_plan))
         return verdicts
 
     def plan_tokens(self, records: Records) -> list[Claim]:
@@ -132,7 +130,7 @@ class Joiner:
         events = [Event(k, r) for k, r in by_event(records, usable, self.pipeline.foreign).items()]
         self._ask_registry(events, records, Verdicts())
         held = [event for event in events if event.held_by_plan is not None]
-        return [Claim(e.key, e.held_by_plan or "", records.times_us[e.leader]) for e in held]
+        return [Claim(event.key, event.held_by_plan or "") for event in held]
 
     # -- steps: each returns what is still open
 
@@ -304,7 +302,7 @@ class Joiner:
 
     def _claim(self, event: Event, records: Records) -> Claim:
         token = self.context.plan.token(records.occurrences[event.leader])
-        return Claim(event.key, token, records.times_us[event.leader])
+        return Claim(event.key, token)
 
     def _judge(self, event: Event, verdict: Verdict, verdicts: Verdicts) -> None:
         verdicts.of.update(dict.fromkeys(event.records, verdict))

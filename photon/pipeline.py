@@ -42,6 +42,8 @@ from photon.pipeline_values import (
 )
 from photon.yaml_lines import Document, KeyPath, read_document
 
+MOST_SHARDS = 65_536
+
 
 def _endpoint_count(value: object) -> object:
     if not isinstance(value, tuple):
@@ -106,11 +108,32 @@ Endpoints = Annotated[
 ]
 
 
+class Collection(Strict):
+    """How ids older than `registry.keep_days` are forgotten."""
+
+    cron: Cron = "47 3 * * *"  # when Dagster collects, in UTC: half an hour behind a verification
+    page: int = Field(default=1_000, ge=1, le=10_000)  # items read, then deleted, at a time
+    in_flight: int = Field(default=4, ge=1, le=64)  # requests that delete, at once to one endpoint
+
+
+class Resharding(Strict):
+    """When the number of shards is changed, if that is not left to people."""
+
+    policy: Literal["off", "propose", "apply"] = "propose"
+    # DynamoDB serves 1,000 writes/s and 10 GB of one key range: half of both.
+    ids_per_shard: int = Field(default=25_000_000, ge=1)
+    bytes_per_shard: Size = 4 * 2**30
+    commits_per_second_per_shard: int = Field(default=500, ge=1)
+    sampled_shards: int = Field(default=8, ge=1)  # whose items are counted, to the end or the limit
+    sampled_items: int = Field(default=1_000_000, ge=1)
+    cron: Cron = "27 4 * * *"  # when Dagster looks at it, in UTC
+
+
 class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
     endpoints: Endpoints = "local"
-    shards: int = Field(default=16, ge=1, le=65_536)
+    shards: int = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
     keep_days: int | None = Field(default=None, ge=1)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
@@ -119,6 +142,8 @@ class Registry(Strict):
     )  # one that did not answer is left alone for so long
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once to each endpoint, per task
     horizon_step: PositiveDuration = timedelta(days=1)
+    collection: Collection = Collection()
+    resharding: Resharding = Resharding()
 
 
 class Retry(Strict):
@@ -318,7 +343,7 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[tuple[int, s
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
     """What decides the ids and times of events; a registry serves only one such setting (protocol B9).
 
-    Paths, limits and delays are not among it: they may change while a pipeline lives.
+    Paths, limits, delays and the number of shards are not among it: they may change while a pipeline lives.
     """
     foreign = pipeline.foreign
     return {
@@ -329,11 +354,10 @@ def identity_settings(pipeline: Pipeline) -> dict[str, object]:
         "time_in_id": foreign.time_in_id,
         "id_codec": foreign.id_codec,
         "id_time_unit": foreign.id_time_unit,
-        "shards": pipeline.registry.shards,
     }
 
 
-def settings_hash(pipeline: Pipeline) -> str:
-    """A hash (sha256, hex) of `identity_settings`."""
-    text = json.dumps(identity_settings(pipeline), sort_keys=True, ensure_ascii=True)
+def settings_hash(pipeline: Pipeline, **more: object) -> str:
+    """A hash (sha256, hex) of `identity_settings`, and `more` that earlier versions had among them."""
+    text = json.dumps({**identity_settings(pipeline), **more}, sort_keys=True, ensure_ascii=True)
     return sha256(text.encode()).hexdigest()

@@ -63,13 +63,16 @@ def records_of(fresh: pa.Table, waiting: pa.Table, now_us: int, final: bool) -> 
     )
 
 
-def event_key(event_id: str, time_us: int, log: ForeignLog) -> EventKey:
-    """The identity of an event: with its time only where the id carries it (protocol C4)."""
+def event_key(event_id: str, time_us: int | None, log: ForeignLog) -> EventKey:
+    """The identity of an event: with its time only where the id carries it (protocol C4).
+
+    `time_us` is that of a record of it; None where none is at hand, never if it belongs to the identity.
+    """
     if log.time_in_id:
+        assert time_us is not None, f"the event {event_id} is known by its time too"
         return EventKey(event_id, time_us)
-    if log.id_codec is not None:
-        return EventKey(event_id, id_time_us(log.id_codec, event_id, log.id_time_unit))
-    return EventKey(event_id)
+    carried_us = None if log.id_codec is None else id_time_us(log.id_codec, event_id, log.id_time_unit)
+    return EventKey(event_id, at_us=time_us) if carried_us is None else EventKey(event_id, carried_us)
 
 
 def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
@@ -79,13 +82,20 @@ def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
 
 
 def by_event(records: Records, indices: Sequence[int], log: ForeignLog) -> dict[EventKey, list[int]]:
-    """Records by the event that they are occurrences of; the smallest occurrence first (protocol A9)."""
+    """Records by the event that they are occurrences of; the smallest occurrence first (protocol A9).
+
+    That one's time is the event's, also where it is no part of the identity.
+    """
+
+    def key_of(index: int) -> EventKey:
+        return event_key(records.ids[index], records.times_us[index], log)
+
     groups: dict[EventKey, list[int]] = defaultdict(list)
     for index in indices:
-        groups[event_key(records.ids[index], records.times_us[index], log)].append(index)
+        groups[key_of(index)].append(index)
     for group in groups.values():
         group.sort(key=lambda index: records.occurrences[index])
-    return dict(groups)
+    return {key_of(group[0]): group for group in groups.values()}
 
 
 @dataclass(frozen=True)

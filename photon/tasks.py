@@ -313,9 +313,8 @@ def _contested(
         verdict = verdicts.of[index]
         if isinstance(verdict, HeldByOwn):
             key = event_key(records.ids[index], records.times_us[index], context.pipeline.foreign)
-            contested.append(
-                Contested(Claim(key, verdict.token, records.times_us[index]), records.occurrences[index], row)
-            )
+            claim = Claim(key, verdict.token)
+            contested.append(Contested(claim, records.occurrences[index], row))
     return tuple(contested)
 
 

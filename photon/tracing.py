@@ -201,8 +201,6 @@ def _trace_registry(pipeline: Pipeline, found: Trace, registry: IdRegistry | Non
 
 def _keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
     log = pipeline.foreign
-    if not log.time_in_id:
-        return [event_key(found.event_id, 0, log)]  # the time is that of the id, or none
     traces = found.datacenters.values()
     times = {record.time_us for one in traces for record in one.records}
     times |= {
@@ -210,6 +208,8 @@ def _keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
         for one in traces
         for row in one.unjoined
     }
+    if not log.time_in_id:
+        return [event_key(found.event_id, min(times, default=None), log)]
     return [event_key(found.event_id, time_us, log) for time_us in sorted(times)]
 
 

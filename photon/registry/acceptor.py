@@ -104,6 +104,22 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the item; where `time` (as in `Insert`) is not empty, only one that was stored with it."""
+
+    key: ItemKey
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How much an endpoint has, as it counts itself: DynamoDB on AWS is up to six hours late."""
+
+    items: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Replace:
     """Store `new` where `old` is."""
 
@@ -117,6 +133,7 @@ ReadReply = Stored | NoReply
 PrepareReply = Promised | Refused | NoReply
 AcceptReply = Done | Refused | NoReply
 ReplaceReply = Done | Unchanged | NoReply
+DeleteReply = Done | Unchanged | NoReply
 
 
 class Acceptor(Protocol):
@@ -156,4 +173,19 @@ class Acceptor(Protocol):
 
         Pages from None to None hold every item that was there before the first of them was asked for.
         """
+        ...
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next at most `limit` items of a shard with a range key below this one, in order, consistently.
+
+        `below` empty: all of the shard.
+        """
+        ...
+
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        """Remove items, for collection alone; where there is none, `Done` or `Unchanged`."""
+        ...
+
+    def size(self) -> StoreSize | NoReply:
+        """How much there is."""
         ...

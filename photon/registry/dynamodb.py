@@ -1,7 +1,7 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API, through boto3.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0, and how errors are read: what
-is not a clear answer about one item is no reply. Retries and deadlines belong in `photon.registry.proposer`.
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0. What answers say belongs in
+`photon.registry.answers`, retries and deadlines in `photon.registry.proposer`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -19,8 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from photon.registry.acceptor import (
     Accept,
     AcceptReply,
+    Delete,
+    DeleteReply,
     Done,
-    Exists,
     Insert,
     InsertReply,
     NoReply,
@@ -32,10 +33,24 @@ from photon.registry.acceptor import (
     Refused,
     Replace,
     ReplaceReply,
-    Scanned,
+    StoreSize,
     Unchanged,
 )
-from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
+from photon.registry.answers import (
+    UNREADABLE,
+    error_code,
+    insert_reply,
+    is_done,
+    items_of,
+    no_reply,
+    page_of,
+    reply_when_cancelled,
+    size_of,
+    statements_of,
+    stored_in,
+    unless_refused,
+)
+from photon.registry.decisions import ABSENT, Stored
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import ABOVE_CLEARED, ItemKey
 from photon.registry.wire import WireClient
@@ -113,15 +128,10 @@ class DynamoAcceptor:
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
         request = {self.table: {"Keys": keys, "ConsistentRead": True}}
-
-        def ask(client: Any) -> list[ReadReply]:
-            response = client.batch_get_item(RequestItems=request)
-            found = {_key_of(item): _stored(item) for item in response["Responses"].get(self.table, [])}
-            left = response.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
-            unprocessed = {_key_of(key) for key in left}
-            return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in batch]
-
-        replies = self._call(ask)
+        replies = self._call(
+            lambda client: client.batch_get_item(RequestItems=request),
+            lambda response: items_of(response, self.table, batch),
+        )
         return [replies] * len(batch) if isinstance(replies, NoReply) else replies
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
@@ -131,7 +141,7 @@ class DynamoAcceptor:
         )
         answers = self._execute(statement, [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch])
         replies: list[PrepareReply | None] = [
-            Promised(_stored(answer.get("Item", {}))) if _done(answer) else _unless_refused(answer)
+            Promised(stored_in(answer.get("Item", {}))) if is_done(answer) else unless_refused(answer)
             for answer in answers
         ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
@@ -149,7 +159,7 @@ class DynamoAcceptor:
         ]
         answers = self._execute(statement, rows)
         replies: list[AcceptReply | None] = [
-            Done() if _done(answer) else _unless_refused(answer) for answer in answers
+            Done() if is_done(answer) else unless_refused(answer) for answer in answers
         ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
         new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
@@ -158,13 +168,38 @@ class DynamoAcceptor:
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
         answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
-        return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
+
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
+        statements = [
+            _statement(f"{whole} AND e = ?", (d.key.p, d.key.s, d.time))
+            if d.time
+            else _statement(whole, (d.key.p, d.key.s))
+            for d in batch
+        ]
+        answers = self._send(statements)
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit}
+        return self._page("scan", after, limit, {})
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        condition = "p = :p AND s < :s" if below else "p = :p"
+        values = {":p": {"S": shard}, **({":s": {"S": below}} if below else {})}
+        where = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
+        return self._page("query", after, limit, where)
+
+    def size(self) -> StoreSize | NoReply:
+        return self._call(lambda client: client.describe_table(TableName=self.table), size_of)
+
+    def _page(
+        self, operation: str, after: ItemKey | None, limit: int, where: Mapping[str, Any]
+    ) -> Page | NoReply:
+        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit, **where}
         if after is not None:
             request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
-        return self._call(lambda client: _page(client.scan(**request)))
+        return self._call(lambda client: getattr(client, operation)(**request), page_of)
 
     # -- inserts of the fast round
 
@@ -173,7 +208,7 @@ class DynamoAcceptor:
         replies: list[InsertReply] = []
         for start in range(0, len(rows), STATEMENTS_PER_REQUEST):
             answers = self._execute(self._insert_statement, rows[start : start + STATEMENTS_PER_REQUEST])
-            replies += [_insert_reply(answer) for answer in answers]
+            replies += [insert_reply(answer) for answer in answers]
         return replies
 
     def _insert_together(self, rows: Sequence[Row]) -> list[InsertReply]:
@@ -193,7 +228,7 @@ class DynamoAcceptor:
     def _transact(self, rows: Sequence[Row]) -> list[InsertReply | None]:
         """One transaction, done for all rows or for none; None for each row to be sent again."""
         statements = _statements(self._insert_statement, rows)
-        answer = self._call(lambda client: _transaction(client, statements))
+        answer = self._call(lambda client: _transact(client, statements), lambda replies: replies)
         return [answer] * len(rows) if isinstance(answer, NoReply) else answer
 
     # -- requests
@@ -220,7 +255,7 @@ class DynamoAcceptor:
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
         answers = self._execute(statement, [rows[index] for index in absent]) if absent else []
         for index, answer in zip(absent, answers, strict=True):
-            reply = _insert_reply(answer)
+            reply = insert_reply(answer)
             if isinstance(reply, Done):
                 replies[index] = done
             elif isinstance(reply, NoReply):
@@ -230,26 +265,33 @@ class DynamoAcceptor:
 
     def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
         """One answer for each row; where the whole request got none, an error with our own code."""
-        statements = _statements(statement, rows)
-        answers = self._call(lambda client: _answers(client, statements))
+        return self._send(_statements(statement, rows))
+
+    def _send(self, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        answers = self._call(
+            lambda client: client.batch_execute_statement(Statements=statements),
+            lambda response: statements_of(response, len(statements)),
+        )
         if isinstance(answers, NoReply):
-            return [{"Error": {"Code": answers.kind, "Message": answers.reason}}] * len(rows)
+            return [{"Error": {"Code": answers.kind, "Message": answers.reason}}] * len(statements)
         return answers
 
-    def _call(self, request: Callable[[Any], Answer]) -> Answer | NoReply:
-        """What `request` reads of an answer, or NoReply: whatever went wrong, it may have been applied."""
+    def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
+        """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
         try:
             client = self._connected()
         except RegistryUnavailable as error:
             return NoReply(str(error), "unreachable")
         try:
-            return request(client)
+            response = request(client)
         except ClientError as error:
-            return _no_reply(error.response)
+            return no_reply(error.response)
         except BotoCoreError as error:  # connection refused, closed, timed out
             self._disconnect(client)
             return NoReply(str(error), "unreachable")
-        except _UNREADABLE as error:
+        try:
+            return read(response)
+        except UNREADABLE as error:
             return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
@@ -270,110 +312,20 @@ _CANCELLED = "TransactionCanceledException"
 
 
 def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-    return [{"Statement": statement, "Parameters": [{"S": text} for text in row]} for row in rows]
+    return [_statement(statement, row) for row in rows]
 
 
-def _answers(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    answers: list[Mapping[str, Any]] = client.batch_execute_statement(Statements=statements)["Responses"]
-    if len(answers) != len(statements):
-        raise ValueError(f"{len(answers)} answers to {len(statements)} statements")
-    for answer in answers:
-        answer.get("Error", answer).get("Code")  # or it can't be read
-    return answers
+def _statement(statement: str, row: Row) -> Mapping[str, Any]:
+    return {"Statement": statement, "Parameters": [{"S": text} for text in row]}
 
 
-def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
+def _transact(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
     """What a transaction of inserts says of each; ClientError if it does not say so."""
     try:
         client.execute_transaction(TransactStatements=statements)
     except ClientError as error:
         reasons = error.response.get("CancellationReasons", [])
-        if _error_code(error.response) != _CANCELLED or len(reasons) != len(statements):
+        if error_code(error.response) != _CANCELLED or len(reasons) != len(statements):
             raise
-        return [_reply_when_cancelled(reason) for reason in reasons]
+        return [reply_when_cancelled(reason) for reason in reasons]
     return [Done()] * len(statements)
-
-
-# -- how answers are read
-
-# Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
-_NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
-    "unclear": "unclear",
-    "unreachable": "unreachable",
-}
-_UNPROCESSED = NoReply("the endpoint left the key unprocessed")
-# What reading an answer raises that is not as the API says: a proxy's page, half an answer.
-_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
-_CONDITION_FAILED = "ConditionalCheckFailed"
-_DUPLICATE = "DuplicateItem"
-# DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
-_DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
-_THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
-# In a batch of statements DynamoDB Local says it without `Exception`.
-_TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
-
-
-def _error_code(answer: Mapping[str, Any]) -> str | None:
-    error = answer.get("Error")
-    return None if error is None else str(error.get("Code"))
-
-
-def _done(answer: Mapping[str, Any]) -> bool:
-    """A write took effect if, and only if, its answer has no error (protocol B1)."""
-    return _error_code(answer) is None
-
-
-def _no_reply(answer: Mapping[str, Any]) -> NoReply:
-    error = answer.get("Error", {})
-    code = str(error.get("Code", "unnamed error"))
-    message = str(error.get("Message", ""))
-    if code in _NO_ANSWER:
-        return NoReply(message, _NO_ANSWER[code])
-    if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
-        return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
-    return NoReply(f"{code}: {message}")
-
-
-def _unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
-    """None where the condition of an update failed; anything else is no reply."""
-    return None if _error_code(answer) == _CONDITION_FAILED else _no_reply(answer)
-
-
-def _insert_reply(answer: Mapping[str, Any]) -> InsertReply:
-    if _done(answer):
-        return Done()
-    return Exists() if _error_code(answer) == _DUPLICATE else _no_reply(answer)
-
-
-def _reply_when_cancelled(reason: Mapping[str, Any]) -> InsertReply | None:
-    """What the reason of one insert in a cancelled transaction says; None if it is to be sent again.
-
-    That is where it was not the cause, met another transaction, or has a reason that we can't read: sent as
-    a batch in the end, it gets an answer of its own.
-    """
-    code, message = str(reason.get("Code")), str(reason.get("Message", ""))
-    if code == _DUPLICATE or (code == "ValidationError" and message == _DUPLICATE_MESSAGE):
-        return Exists()
-    return NoReply(f"{code}: {message}") if code in _THROTTLED else None  # to be repeated after a pause
-
-
-def _page(response: Mapping[str, Any]) -> Page:
-    last = response.get("LastEvaluatedKey")
-    items = (
-        Scanned(_key_of(item), item.get("e", {"S": ""})["S"], _stored(item)) for item in response["Items"]
-    )
-    return Page(tuple(items), None if last is None else _key_of(last))
-
-
-def _key_of(item: Mapping[str, Any]) -> ItemKey:
-    return ItemKey(item["p"]["S"], item["s"]["S"])
-
-
-def _stored(item: Mapping[str, Any]) -> Stored:
-    """What an item says: without `t` there is no value, whatever else is there (protocol B8)."""
-
-    def text(name: str) -> str | None:
-        attribute = item.get(name)
-        return None if attribute is None else str(attribute["S"])
-
-    return Stored(text("t"), text("a") or FAST_BALLOT, text("b") or FAST_BALLOT)

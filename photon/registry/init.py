@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 from photon.clock import Clock, SystemClock
@@ -125,10 +126,20 @@ def _checked(
         time_in_id=ids_carry_time(pipeline),
         members=there.members,
     )
-    mismatched = mismatch(address, open_register(address).read())
+    store = open_register(address)
+    register = store.read()
+    if register.settings_hash == _hash_with_shards(pipeline, register):
+        register = store.change(lambda now: replace(now, settings_hash=address.settings_hash))
+    mismatched = mismatch(address, register)
     if mismatched is not None:
         raise RegistryMismatch(f"{pipeline.file}: {mismatched}")
     return address
+
+
+def _hash_with_shards(pipeline: Pipeline, register: Register) -> str:
+    """The hash of earlier versions, in which the number of shards could not change."""
+    made_with = register.configs[0].shards if register.configs else pipeline.registry.shards
+    return settings_hash(pipeline, shards=made_with)
 
 
 def _remedy(pipeline: Pipeline) -> str:

@@ -8,28 +8,34 @@ backend to what these docstrings say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """The identity of a foreign event: its id and, only where the id carries its time, that time."""
+    """The identity of a foreign event: its id and, only where the id carries its time, that time.
+
+    `at_us` is when the event was, where that is no part of its identity: it tells whether collection has
+    passed the event, and is kept beside its id for that. None: nobody knows, and it is never collected.
+    """
 
     id: str
     time_us: int | None = None
+    at_us: int | None = field(default=None, compare=False)
+
+    @property
+    def event_us(self) -> int | None:
+        """When the event was, as far as known."""
+        return self.at_us if self.time_us is None else self.time_us
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One record's wish to register an event: the event's key and the record's own token.
-
-    `time_us` is when the event was. It is stored beside an id that carries no time, for collection.
-    """
+    """One record's wish to register an event: the event's key and the record's own token."""
 
     key: EventKey
     token: str
-    time_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

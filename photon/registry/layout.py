@@ -13,7 +13,7 @@ tombstone is followed by the released ones, each after a newline: so that they s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from photon.registry.interface import Claim, EventKey, Holder
@@ -26,6 +26,7 @@ RELEASED_TOKENS = 1_000  # remembered for one id; more would near DynamoDB's 400
 
 _TIME_OFFSET_US = 2**63  # makes every 64-bit time, also before 1970, a number of up to 20 digits
 _SEPARATOR = "\n"
+_FIXED = "fixed"  # in the place of a config's number
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,10 +76,10 @@ def item_key(key: EventKey, configs: Sequence[ShardConfig]) -> ItemKey:
         raise ValueError("an event has an empty id; records without an id are dead letters, not events")
     shard_hash = int.from_bytes(hashlib.blake2b(_bytes(key.id), digest_size=8).digest(), "big")
     if key.time_us is None:
-        return ItemKey(f"fixed-{shard_hash % FIXED_SHARDS:05d}", _range_key("", key.id))
+        return ItemKey(_shard(_FIXED, shard_hash % FIXED_SHARDS), _range_key("", key.id))
     number, config = _config_of(key.time_us, configs)
     range_key = _range_key(sortable_time(key.time_us), key.id)
-    return ItemKey(f"{number}-{shard_hash % config.shards:05d}", range_key)
+    return ItemKey(_shard(str(number), shard_hash % config.shards), range_key)
 
 
 def sortable_time(time_us: int) -> str:
@@ -90,9 +91,9 @@ def sortable_time(time_us: int) -> str:
 
 def stored_time(claim: Claim) -> str:
     """What an item keeps of when its event was: nothing where its key has it already, or nobody said."""
-    if claim.key.time_us is not None or claim.time_us is None:
+    if claim.key.time_us is not None or claim.key.at_us is None:
         return ""
-    return sortable_time(claim.time_us)
+    return sortable_time(claim.key.at_us)
 
 
 def _range_key(time: str, event_id: str) -> str:
@@ -126,9 +127,39 @@ def _config_of(time_us: int, configs: Sequence[ShardConfig]) -> tuple[int, Shard
 
 
 def is_too_old(key: EventKey, item: ItemKey, register: Register) -> bool:
-    """Whether collection has passed the event (protocol C1). Ids without a time are not collected by it."""
-    boundary_us = register.boundaries_us.get(item.p)
-    return key.time_us is not None and boundary_us is not None and key.time_us < boundary_us
+    """Whether collection has passed the event (protocol C1); never, if nobody knows when it was."""
+    boundary_us, event_us = register.boundary_of(item.p), key.event_us
+    return boundary_us is not None and event_us is not None and event_us < boundary_us
+
+
+def is_collected(item: ItemKey, time: str, register: Register) -> bool:
+    """Whether an item with this stored time is of an event that collection has passed."""
+    boundary_us = register.boundary_of(item.p)
+    if boundary_us is None or item == REGISTER_KEY:
+        return False
+    known = time if is_fixed(item.p) else item.s
+    return known != "" and known < sortable_time(boundary_us)
+
+
+def is_fixed(shard: str) -> bool:
+    """Whether a shard holds ids that carry no time: their items are in the order of the ids."""
+    return shard.startswith(_FIXED)
+
+
+def shards_to_collect(register: Register) -> Iterator[str]:
+    """Every shard that may have an item below its boundary; those of ids without a time come last."""
+    for number, config in enumerate(register.configs):
+        for shard in (_shard(str(number), shard) for shard in range(config.shards)):
+            boundary_us = register.boundary_of(shard)
+            if boundary_us is not None and (config.start_us is None or config.start_us < boundary_us):
+                yield shard
+    for shard in (_shard(_FIXED, shard) for shard in range(FIXED_SHARDS)):
+        if register.boundary_of(shard) is not None:
+            yield shard
+
+
+def _shard(config: str, number: int) -> str:
+    return f"{config}-{number:05d}"
 
 
 def encode_value(value: Value) -> str:

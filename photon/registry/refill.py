@@ -29,7 +29,7 @@ from photon.registry.acceptor import (
 from photon.registry.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
 from photon.registry.endpoints import Deadline, Endpoints, Seats, Threads
 from photon.registry.interface import RegistryUnavailable
-from photon.registry.layout import REGISTER_KEY, ItemKey
+from photon.registry.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
 
@@ -126,6 +126,7 @@ class _Copying:
         self._endpoints = registry.endpoints
         self._register = registry.register
         self._settings = registry.settings
+        self._known = registry.register.read()
         self._seats = seats
         self._clock = clock
         self._store = store
@@ -168,7 +169,10 @@ class _Copying:
     # -- scanning
 
     def _pages(self) -> Iterator[Sequence[Scanned]]:
-        """All ids of a majority of the endpoints, each as often as one of them has it."""
+        """All ids of a majority of the endpoints, each as often as one of them has it.
+
+        Without those that collection has passed: what it deletes must not come back (protocol C2).
+        """
         complete, reason = 0, "no endpoint is in use"
         for acceptor in self._seats.acceptors:
             if acceptor is None or complete == majority(self._endpoints.n):
@@ -182,11 +186,14 @@ class _Copying:
                     if page.kind == "unreachable" or not deadline.pause():
                         break
                     continue
-                yield [item for item in page.items if item.key != REGISTER_KEY]
+                yield [item for item in page.items if self._is_kept(item)]
                 after, ended, deadline = page.last, page.last is None, self._deadline()
             complete += ended
         if complete < majority(self._endpoints.n):
             raise RegistryUnavailable(f"no majority of endpoints could be read to its end: {reason}")
+
+    def _is_kept(self, item: Scanned) -> bool:
+        return item.key != REGISTER_KEY and not is_collected(item.key, item.time, self._known)
 
     # -- an identity round
 
@@ -244,6 +251,7 @@ class _Copying:
             return False
         if register.members != self._seats.members or self._endpoints.seats is not self._seats:
             raise RepairSuperseded(_SUPERSEDED)
+        self._known = register
         return True
 
     # -- the new store

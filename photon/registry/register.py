@@ -1,4 +1,4 @@
-"""The small register of a registry: members, boundaries, configs and horizon, epochs, settings' hash.
+"""The small register of a registry: members, boundary, configs and horizon, epochs, settings' hash.
 
 What it holds, how it is written down and how it may change, pure. Reading and changing the one that is
 stored belongs in `photon.registry.register_store`, what it means for commits in `photon.registry.proposer`.
@@ -13,11 +13,16 @@ from typing import Literal
 
 EpochState = Literal["live", "revoked", "retired"]
 
-REGISTER_FORMAT = 1
+REGISTER_FORMAT = 2  # 1: without `boundary_us`, which whoever does not know it would pass over
+MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 
 
 class RegisterTooNew(Exception):
     """The register was written by a newer version of Photon; the message says so."""
+
+
+class ReshardingRefused(Exception):
+    """The number of shards can't be changed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class ShardConfig:
-    """Into how many shards ids with a time in [start, end) go; None: without that bound (microseconds)."""
+    """Into how many shards ids with a time in [start, end) go; None: without that bound (microseconds).
+
+    Its number is its place among the register's configs, and part of every key that was ever made with it.
+    """
 
     shards: int
     start_us: int | None = None
@@ -56,7 +64,11 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The register as it was read. Horizon, boundaries and members' version never go back."""
+    """The register as it was read. Horizon, boundaries and members' version never go back.
+
+    `boundary_us` is that of every shard, `boundaries_us` of those that are further than that: the register
+    is read at every check, so it must not grow with the number of shards.
+    """
 
     pipeline: str
     settings_hash: str
@@ -64,8 +76,23 @@ class Register:
     members: Members
     configs: tuple[ShardConfig, ...]
     horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
+    boundary_us: int | None = None  # None: nothing was collected yet
     boundaries_us: Mapping[str, int] = field(default_factory=dict)  # by shard
     epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
+
+    def boundary_of(self, shard: str) -> int | None:
+        """The boundary of one shard: ids of events before it (microseconds) may be forgotten there."""
+        further_us = self.boundaries_us.get(shard)
+        return further_us if _is_behind(self.boundary_us, further_us) else self.boundary_us
+
+    def has_boundaries_of(self, other: Register) -> bool:
+        """Whether no shard's boundary is behind what it is in `other`."""
+        behind = (_is_behind(self.boundary_of(shard), us) for shard, us in other.boundaries_us.items())
+        return not _is_behind(self.boundary_us, other.boundary_us) and not any(behind)
+
+
+def _is_behind(one_us: int | None, other_us: int | None) -> bool:
+    return other_us is not None and (one_us is None or one_us < other_us)
 
 
 def encode_register(register: Register) -> str:
@@ -142,3 +169,42 @@ def with_horizon(register: Register, now_us: int, step_us: int) -> Register:
     if register.horizon_us is None or now_us + step_us <= register.horizon_us:
         return register
     return replace(register, horizon_us=now_us + 2 * step_us)
+
+
+def with_boundary(register: Register, boundary_us: int) -> Register:
+    """The register with the boundary of every shard at least there; never moved back (protocol C2)."""
+    if not _is_behind(register.boundary_us, boundary_us):
+        return register
+    further = {shard: us for shard, us in register.boundaries_us.items() if us > boundary_us}
+    return replace(register, boundary_us=boundary_us, boundaries_us=further)
+
+
+def with_shard_boundary(register: Register, shard: str, boundary_us: int) -> Register:
+    """The register with the boundary of one shard at least there; never moved back (protocol C2)."""
+    if not _is_behind(register.boundary_of(shard), boundary_us):
+        return register
+    return replace(register, boundaries_us={**register.boundaries_us, shard: boundary_us})
+
+
+def with_shards(register: Register, shards: int) -> Register:
+    """The register with so many shards for events from the horizon on (protocol C3).
+
+    Nothing below the horizon changes. A config that begins at the horizon has no id yet, for no commit passes
+    it: asked again, another one takes its place. ReshardingRefused where ids carry no time, or at the limit.
+    """
+    horizon_us = register.horizon_us
+    if horizon_us is None:
+        raise ReshardingRefused(
+            f"the ids of {register.pipeline} carry no time, so that none would be found again under another"
+            " number of shards: theirs is fixed"
+        )
+    *earlier, last = (c for c in register.configs if c.start_us is None or c.start_us < horizon_us)
+    if last.shards == shards:
+        return replace(register, configs=(*earlier, replace(last, end_us=None)))
+    if len(earlier) + 2 > MOST_CONFIGS:
+        raise ReshardingRefused(
+            f"the registry of {register.pipeline} has had {len(earlier) + 1} numbers of shards, of at most"
+            f" {MOST_CONFIGS}: leave it as it is"
+        )
+    begun = replace(last, end_us=horizon_us)
+    return replace(register, configs=(*earlier, begun, ShardConfig(shards, start_us=horizon_us)))

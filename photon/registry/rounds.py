@@ -18,6 +18,7 @@ from photon.registry.acceptor import (
     InsertReply,
     NoReply,
     Prepare,
+    PrepareReply,
     Promised,
     ReadReply,
     Refused,
@@ -133,7 +134,7 @@ class Rounds:
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
         for contender in contenders:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
-        recovered, verdicts = self._prepare(contenders, ballots)
+        recovered, verdicts = self._recover(contenders, self._prepare(contenders, ballots))
         answered = [contenders[i] for i in (*recovered, *verdicts)]
         if not answered or self._check(answered, began_with) is None:
             return
@@ -152,17 +153,19 @@ class Rounds:
                 verdicts[index] = judge(value, contender.claim.token)
         self._confirm(contenders, verdicts, began_with)
 
-    def _prepare(
-        self, contenders: Sequence[Contender], ballots: Sequence[str]
+    def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> list[list[PrepareReply]]:
+        prepares = [
+            Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)
+        ]
+        return self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
+
+    def _recover(
+        self, contenders: Sequence[Contender], answers: Sequence[Sequence[PrepareReply]]
     ) -> tuple[dict[int, str | None], dict[int, Verdict]]:
         """By index: the value to go on with, for each id that a majority promised; and who has lost already.
 
         Proposers who find another one's value chosen stop here, instead of outbidding each other with it.
         """
-        prepares = [
-            Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)
-        ]
-        answers = self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
         recovered: dict[int, str | None] = {}
         verdicts: dict[int, Verdict] = {}
         for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):

@@ -1,7 +1,7 @@
 """The DynamoDB API as JSON goes over the wire: signed and sent by botocore, without boto3's models.
 
 boto3 walks through every value of a request and an answer by its model, in Python. Here parameters are the
-JSON that is sent, and the answer is the JSON that comes (docs/adr/0022). Methods are called, and fail, as
+JSON that is sent, and the answer is the JSON that comes (docs/adr/0018). Methods are called, and fail, as
 boto3's do. What requests say belongs in `photon.registry.dynamodb`; tables are made through boto3
 (`photon.registry.directory`).
 """
@@ -72,6 +72,10 @@ class WireClient:
     def batch_write_item(self, **request: Any) -> Mapping[str, Any]:
         """Puts and deletes without a condition: `{"UnprocessedItems": {...}}`."""
         return self._call("BatchWriteItem", request)
+
+    def describe_table(self, **request: Any) -> Mapping[str, Any]:
+        """What a table is: `{"Table": {...}}`; times are numbers."""
+        return self._call("DescribeTable", request)
 
     def close(self) -> None:
         """Close the connections."""

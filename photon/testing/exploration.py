@@ -75,6 +75,7 @@ class Local(NamedTuple):
     counter: int = 1
     lives: int = 0
     since: str = ""  # ballot of the last value that was chosen when the step began
+    is_cleared: bool = False  # its token was, when the step began
 
 
 class State(NamedTuple):
@@ -124,9 +125,14 @@ class _Numbers:
         return number
 
 
-def explore(programs: Sequence[Sequence[Step]], n: int, limits: Limits) -> Explored:
-    """Go through all that can happen to these clients over n endpoints; AssertionError beyond the limit."""
-    return _Exploration(programs, n, limits).run()
+def explore(
+    programs: Sequence[Sequence[Step]], n: int, limits: Limits, held: Stored | None = None
+) -> Explored:
+    """Go through all that can happen to these clients over n endpoints; AssertionError beyond the limit.
+
+    `held`: what every endpoint has at the beginning; its token, if it is to be cleared, is in the output.
+    """
+    return _Exploration(programs, n, limits).run(held)
 
 
 class _Exploration:
@@ -144,18 +150,15 @@ class _Exploration:
         self._after: dict[tuple[int, int | None, int, bool], int] = {}
         self._chosen: dict[tuple[int, ...], list[Acceptance]] = {}
 
-    def run(self) -> Explored:
+    def run(self, held: Stored | None) -> Explored:
         """Breadth first, so that the way to a problem is a shortest one."""
         of = self._numbers.of
-        nothing = of(Column(of(None), of(frozenset()), (), ((),) * len(self._programs)))
+        taken = self._taken(of(frozenset()), of(held))
+        column = of(Column(of(held), taken, (), ((),) * len(self._programs)))
         clients = (of(Local()),) * len(self._programs)
+        won = frozenset() if held is None else frozenset(self._cleared_tokens)
         start = State(
-            (nothing,) * self._n,
-            clients,
-            self._limits.timeouts,
-            self._limits.crashes,
-            frozenset(),
-            frozenset(),
+            (column,) * self._n, clients, self._limits.timeouts, self._limits.crashes, won, frozenset()
         )
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
@@ -242,7 +245,9 @@ class _Exploration:
         if local.step == len(self._programs[client]):
             return self._with_client(state, client, Local(local.step))
         values = self._chosen_in(state)
-        return self._with_client(state, client, local._replace(since=values[-1][0] if values else ""))
+        is_cleared = self._programs[client][local.step][1] in state.cleared
+        begun = local._replace(since=values[-1][0] if values else "", is_cleared=is_cleared)
+        return self._with_client(state, client, begun)
 
     # -- the product
 
@@ -289,7 +294,7 @@ class _Exploration:
         match verdict:
             case TokenWins() if not is_held_by(values, Holder(datacenter_of(token), token)):
                 raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
-            case TokenWins() if token in state.cleared:
+            case TokenWins() if local.is_cleared:
                 raise _Wrong(f"{token} won again after it was cleared")
             case OtherHolds(holder) | (Holder() as holder) if not is_held_by(values, holder):
                 raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
@@ -334,16 +339,17 @@ class _Exploration:
             late = column.late if is_read else tuple(sorted((*column.late, request)))
             return _replied(column, client, self._timed_out)._replace(late=late)
         stored, reply = self._apply(column.stored, request)
-        after = column._replace(stored=stored, taken=self._taken(column.taken, self._things[stored]))
+        after = column._replace(stored=stored, taken=self._taken(column.taken, stored))
         if client is not None:
             return _replied(after, client, reply)
         place = column.late.index(request)
         return after._replace(late=column.late[:place] + column.late[place + 1 :])
 
-    def _taken(self, taken: int, stored: Stored | None) -> int:
-        if stored is None or stored.value is None:
+    def _taken(self, taken: int, stored: int) -> int:
+        now: Stored | None = self._things[stored]
+        if now is None or now.value is None:
             return taken
-        return self._numbers.of(self._things[taken] | {(stored.accepted, stored.value)})
+        return self._numbers.of(self._things[taken] | {(now.accepted, now.value)})
 
     def _apply(self, stored: int, request: int) -> tuple[int, int]:
         key = (stored, request)

@@ -11,6 +11,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from photon.registry.decisions import Stored, ballot
+from photon.registry.layout import fast_value
 from photon.testing.exploration import Explored, Limits, Step, explore
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -24,10 +26,11 @@ class Case:
     n: int
     limits: Limits
     takes_minutes: bool = False
+    held: Stored | None = None  # what every endpoint has at the beginning
 
     def explore(self) -> Explored:
         """Go through all of it."""
-        return explore(self.programs, self.n, self.limits)
+        return explore(self.programs, self.n, self.limits, self.held)
 
 
 _EAST_AND_WEST: tuple[tuple[Step, ...], ...] = ((("commit", EAST),), (("commit", WEST),))
@@ -42,6 +45,12 @@ _EAST_AGAIN_AND_WEST: tuple[tuple[Step, ...], ...] = (
 _CLEARED: tuple[tuple[Step, ...], ...] = (
     (("commit", EAST), ("clear", EAST), ("commit", EAST)),
     (("commit", WEST),),
+)
+# A token that holds the id by a ballot: whoever presents it again takes a ballot too.
+_HELD_BY_EAST = Stored(fast_value(EAST), ballot(1, "0" * 16), ballot(1, "0" * 16))
+_CLEARED_BESIDE_A_ZOMBIE: tuple[tuple[Step, ...], ...] = (
+    (("clear", EAST), ("commit", WEST)),
+    (("commit", EAST),),
 )
 
 CASES: dict[str, Case] = {
@@ -67,6 +76,9 @@ CASES: dict[str, Case] = {
     ),
     "clearing, one endpoint": Case(_CLEARED, 1, Limits(timeouts=2, attempts=3)),
     "clearing": Case(_CLEARED, 3, Limits(timeouts=0, attempts=2)),
+    "clearing beside a zombie": Case(
+        _CLEARED_BESIDE_A_ZOMBIE, 3, Limits(timeouts=2, attempts=2), held=_HELD_BY_EAST
+    ),
     "a commit beside another one's release": Case(
         ((("commit", EAST),), (("release", WEST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
     ),

@@ -16,6 +16,8 @@ from photon.pipeline import Registry
 from photon.registry.acceptor import (
     Accept,
     AcceptReply,
+    Delete,
+    DeleteReply,
     Done,
     Exists,
     Insert,
@@ -30,12 +32,14 @@ from photon.registry.acceptor import (
     Replace,
     ReplaceReply,
     Scanned,
+    StoreSize,
     Unchanged,
 )
 from photon.registry.decisions import ABSENT, Stored
 from photon.registry.layout import SHARD_HASH, ItemKey, is_cleared
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, ShardConfig
+from photon.registry.sizes import item_bytes
 
 Fault = Literal["down", "lost_request", "lost_answer", "unprocessed"]
 Q = TypeVar("Q")
@@ -113,6 +117,29 @@ class MemoryAcceptor:
             items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
         return Page(items, keys[-1] if len(keys) == limit else None)
 
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next items of a shard, by key."""
+        self.on_request("scan_shard", [after])
+        if self._next_fault() is not None:
+            return NoReply("connection refused", "unreachable")
+        with self._lock:
+            there = (key for key in self.items if key.p == shard and (not below or key.s < below))
+            keys = sorted(key for key in there if after is None or key > after)[:limit]
+            items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
+        return Page(items, keys[-1] if len(keys) == limit else None)
+
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        """Remove items."""
+        return self._serve("delete", batch, [d.key for d in batch], self._delete)
+
+    def size(self) -> StoreSize | NoReply:
+        """How much there is."""
+        if self._next_fault() is not None:
+            return NoReply("connection refused", "unreachable")
+        with self._lock:
+            items = [Scanned(key, self.times.get(key, ""), self.items[key]) for key in self.items]
+        return StoreSize(len(items), sum(map(item_bytes, items)))
+
     # -- one item
 
     def _insert(self, insert: Insert) -> Done | Exists:
@@ -144,6 +171,13 @@ class MemoryAcceptor:
         if now.value != wanted.old:
             return Unchanged()
         self.items[wanted.key] = replace(now, value=wanted.new)
+        return Done()
+
+    def _delete(self, delete: Delete) -> Done | Unchanged:
+        if delete.key in self.items and delete.time and self.times.get(delete.key, "") != delete.time:
+            return Unchanged()
+        self.items.pop(delete.key, None)
+        self.times.pop(delete.key, None)
         return Done()
 
     # -- requests

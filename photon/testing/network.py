@@ -60,6 +60,8 @@ class Client:
 
     network: Network
     skew_seconds: float = 0.0
+    _exchanges: int = 0
+    _interruption: tuple[int, Callable[[], None]] | None = None
     _mine: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _networks: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _dead: bool = False
@@ -74,6 +76,10 @@ class Client:
     def kill(self) -> None:
         """End it where it waits; what it sent is on its way."""
         self._dead = True
+
+    def interrupt(self, exchange: int, event: Callable[[], None]) -> None:
+        """Have `event` happen while the messages of its so many-th exchange are on their way."""
+        self._interruption = (exchange, event)
 
     @property
     def is_over(self) -> bool:
@@ -123,6 +129,9 @@ class Client:
         answers: dict[int, list[Any]] = {}
         for index, (endpoint, batch) in enumerate(requests):
             self._send(send, endpoint, batch, index, answers, len(requests))
+        self._exchanges += 1
+        if self._interruption is not None and self._interruption[0] == self._exchanges:
+            self.network.after(_moment(self.network.chance), self._interruption[1])
         self._wait()
         if any(isinstance(reply, NoReply) for replies in answers.values() for reply in replies):
             self.network.disturbed.add(self)

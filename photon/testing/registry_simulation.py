@@ -62,6 +62,7 @@ WEATHERS = (
     Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05),
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1),
 )
+LAST_INTERRUPTION = 20  # most clients have as many exchanges
 FIRST_HORIZON_US = 60_000_000
 
 
@@ -135,7 +136,8 @@ class Simulation:
         process = self._client()
         process.start_with(lambda registry, client: self._live(registry, client, datacenter))
         if self.chance.random() < 0.5:
-            self.network.after(self.chance.expovariate(1 / 2.0), lambda: self._restart(process, datacenter))
+            moment = self.chance.randrange(1, LAST_INTERRUPTION)
+            process.client.interrupt(moment, lambda: self._restart(process, datacenter))
 
     def _restart(self, process: _Process, datacenter: str) -> None:
         if not process.client.is_over:

@@ -14,6 +14,7 @@ import pytest
 from photon.pipeline import Registry
 from photon.registry.acceptor import (
     Accept,
+    Delete,
     Done,
     Exists,
     Insert,
@@ -194,7 +195,9 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("status", "answer", "kind"), ERRORS, ids=lambda value: str(value)[:40])
-@pytest.mark.parametrize("call", ["insert", "read", "prepare", "accept", "replace", "scan"])
+@pytest.mark.parametrize(
+    "call", ["insert", "read", "prepare", "accept", "replace", "delete", "scan", "scan_shard", "size"]
+)
 def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
     endpoint: Scripted, call: str, status: int, answer: Any, kind: str
 ) -> None:
@@ -205,7 +208,10 @@ def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
         "prepare": lambda: acceptor.prepare([Prepare(A, BALLOT)]),
         "accept": lambda: acceptor.accept([Accept(A, BALLOT, "T:x")]),
         "replace": lambda: acceptor.replace([Replace(A, "T:x", "C:east")]),
+        "delete": lambda: acceptor.delete([Delete(A)]),
         "scan": lambda: [acceptor.scan(None, 10)],
+        "scan_shard": lambda: [acceptor.scan_shard("p", "", None, 10)],
+        "size": lambda: [acceptor.size()],
     }
     (reply,) = calls[call]()
     assert isinstance(reply, NoReply)

@@ -113,8 +113,8 @@ def test_any_other_error_is_no_reply_for_all(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("claim", "stored"),
     [
-        (Claim(EventKey("c"), "t", time_us=5), f"{2**63 + 5:020d}"),
-        (Claim(EventKey("c", time_us=5), "t", time_us=5), ""),
+        (Claim(EventKey("c", at_us=5), "t"), f"{2**63 + 5:020d}"),
+        (Claim(EventKey("c", time_us=5), "t"), ""),
         (Claim(EventKey("c"), "t"), ""),
     ],
     ids=["id without a time", "id with its time", "nobody said"],
