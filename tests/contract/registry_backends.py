@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from photon.clock import Clock, ManualClock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Acceptor
+from photon.registry.directory import TABLE_DEFINITION
 from photon.registry.dynamodb import LOCAL_REGION, DynamoAcceptor, dynamodb_client, wire_client
 from photon.registry.layout import SHARD_HASH
 from photon.registry.proposer import QuorumRegistry
@@ -116,18 +117,8 @@ def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bo
 
     def ways_in(url: str) -> Callable[[], tuple[Acceptor, Faults]]:
         client = wire_client(url, LOCAL_REGION, SERVER_TIMEOUT, 40)
-        dynamodb_client(url, LOCAL_REGION, SERVER_TIMEOUT, 1).create_table(
-            TableName=table,
-            KeySchema=[
-                {"AttributeName": "p", "KeyType": "HASH"},
-                {"AttributeName": "s", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "p", "AttributeType": "S"},
-                {"AttributeName": "s", "AttributeType": "S"},
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        tables = dynamodb_client(url, LOCAL_REGION, SERVER_TIMEOUT, 1)
+        tables.create_table(TableName=table, **TABLE_DEFINITION)
 
         def another() -> tuple[Acceptor, Faults]:
             faulty = FaultyClient(client)
