@@ -364,6 +364,9 @@ class Joiner:
             "_joined_at": pa.array([self.clock.now_us()] * count, pa.timestamp("us", "UTC")),
             "_event_id": pa.array([pair.event.key.id for pair in pairs], pa.string()),
             "_primary_occurrence": pa.array([str(occurrence) for occurrence in primaries], pa.string()),
+            "_event_time": pa.array(
+                [records.times_us[pair.event.leader] for pair in pairs], pa.timestamp("us", "UTC")
+            ),
         }
         columns = dict(zip(adapted.column_names, adapted.columns, strict=True))
         return pa.table({**own, **columns})

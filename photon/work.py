@@ -38,7 +38,7 @@ class TaskContext:
     row_schema: pa.Schema  # of joined_events as the table stands: what new rows must fit
     settled: Mapping[Occurrence, OutcomeClass] = field(
         default_factory=dict
-    )  # in a side table, by this very plan
+    )  # in a table, by an earlier run of this very work
     quarantine: str = ""  # why the one record of the unit is a dead letter without being looked at again
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 

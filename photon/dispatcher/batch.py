@@ -228,9 +228,15 @@ class BatchExecution:
         return self.orders.join(plan, follower.files, quiet, settled)
 
     def _settled(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
-        """What earlier runs of this work put into the side tables: it stays so (protocol A12)."""
+        """What earlier runs of this work put into the tables: it stays so (protocol A12).
+
+        Rows too: their ids may have been cleared since, and then the registry knows no record of them (B6).
+        """
         batches = [*plan.content.origins, *([plan.key.batch] if ran_before else [])]
         settled: dict[Occurrence, OutcomeClass] = {}
+        for batch in plan.content.origins:
+            rows = self.tables["joined_events"].occurrences_of(self.epoch, batch)
+            settled.update(dict.fromkeys(rows, "joined"))
         for name, outcome in SIDE_TABLES.items():
             for batch in batches:
                 occurrences = self.tables[name].occurrences_of(self.epoch, batch)

@@ -266,6 +266,12 @@ class DispatcherState:
         """Of every waiting record: file number, offset, event id, status (open, held, unjoinable)."""
         return self._db.execute("SELECT file_number, offset_bytes, event_id, status FROM waiting")
 
+    def earliest_waiting_us(self) -> int | None:
+        """About when the oldest event was that still waits: the time at which its primary is looked for."""
+        waits = "SELECT min(primary_time_us) FROM waiting WHERE status != 'unjoinable'"
+        (earliest_us,) = self._db.execute(waits).fetchone()
+        return None if earliest_us is None else int(earliest_us)
+
     def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
         """Make records due whose primary may just have come, also those that were given up; how many.
 

@@ -196,6 +196,17 @@ class Rounds:
             return register
         return (holders, register) if self._is_of(register, began_with) else NoReply(_MEMBERS_MOVED)
 
+    def tokens(self, items: Sequence[ItemKey]) -> list[frozenset[str]] | NoReply:
+        """The tokens that endpoints have, of those that answer; NoReply if too few do for some item."""
+        found: list[frozenset[str]] = []
+        for replies in self._read(items):
+            stored = [reply for reply in replies if isinstance(reply, Stored)]
+            if len(stored) < majority(self._endpoints.n):
+                return NoReply(_reason(replies))
+            values = [decode_value(reply.value) for reply in stored if reply.value is not None]
+            found.append(frozenset(value.token for value in values if isinstance(value, Held)))
+        return found
+
     def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
         """Replace tokens by their owner's name: how many changed, and which have to be asked again.
 

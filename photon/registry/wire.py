@@ -74,7 +74,7 @@ class WireClient:
         return self._call("BatchWriteItem", request)
 
     def describe_table(self, **request: Any) -> Mapping[str, Any]:
-        """What a table is: `{"Table": {...}}`; times are numbers."""
+        """What the endpoint says of a table: `{"Table": {"ItemCount": ..., "TableSizeBytes": ...}}`."""
         return self._call("DescribeTable", request)
 
     def close(self) -> None:

@@ -75,14 +75,14 @@ class AllFaults:
     """The same fault on the way to every endpoint."""
 
     def __init__(self, each: Sequence[Faults]) -> None:
-        self._each = each
+        self.each = each
 
     def fail(self, fault: Any, batches: int = 1) -> None:
-        for faults in self._each:
+        for faults in self.each:
             faults.fail(fault, batches)
 
     def mend(self) -> None:
-        for faults in self._each:
+        for faults in self.each:
             faults.mend()
 
 
@@ -164,6 +164,14 @@ class FaultyClient:
         if self._fault == "unprocessed" and self._next_fault():
             return self._leave_half(RequestItems)
         return self._serve(lambda: self._client.batch_get_item(RequestItems=RequestItems))
+
+    def query(self, **request: Any) -> Any:
+        self.requests.append("query")
+        return self._serve(lambda: self._client.query(**request))
+
+    def describe_table(self, **request: Any) -> Any:
+        self.requests.append("describe_table")
+        return self._serve(lambda: self._client.describe_table(**request))
 
     def _serve(self, call: Callable[[], Any]) -> Any:
         fault = self._next_fault()
