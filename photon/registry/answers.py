@@ -30,6 +30,7 @@ _NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
 _UNPROCESSED = NoReply("the endpoint left the key unprocessed")
 # What reading an answer raises that is not as the API says: a proxy's page, half an answer.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+CANCELLED = "TransactionCanceledException"
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
@@ -74,16 +75,22 @@ def insert_reply(answer: Mapping[str, Any]) -> InsertReply:
     return Exists() if error_code(answer) == _DUPLICATE else no_reply(answer)
 
 
-def reply_when_cancelled(reason: Mapping[str, Any]) -> InsertReply | None:
-    """What the reason of one insert in a cancelled transaction says; None if it is to be sent again.
+def no_answer(reply: NoReply) -> Mapping[str, Any]:
+    """The answer to a statement of a request that got none."""
+    return {"Error": {"Code": reply.kind, "Message": reply.reason}}
+
+
+def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the reason of one statement in a cancelled transaction says; None if it is to be sent again.
 
     That is where it was not the cause, met another transaction, or has a reason that we can't read: sent as
     a batch in the end, it gets an answer of its own.
     """
     code, message = str(reason.get("Code")), str(reason.get("Message", ""))
-    if code == _DUPLICATE or (code == "ValidationError" and message == _DUPLICATE_MESSAGE):
-        return Exists()
-    return NoReply(f"{code}: {message}") if code in _THROTTLED else None  # to be repeated after a pause
+    if code == "ValidationError" and message == _DUPLICATE_MESSAGE:
+        code = _DUPLICATE
+    clear = code in (_DUPLICATE, _CONDITION_FAILED, *_THROTTLED)  # what is throttled waits for a pause
+    return {"Error": {"Code": code, "Message": message}} if clear else None
 
 
 def page_of(response: Mapping[str, Any]) -> Page:

@@ -37,14 +37,16 @@ from photon.registry.acceptor import (
     Unchanged,
 )
 from photon.registry.answers import (
+    CANCELLED,
     UNREADABLE,
+    answer_when_cancelled,
     error_code,
     insert_reply,
     is_done,
     items_of,
+    no_answer,
     no_reply,
     page_of,
-    reply_when_cancelled,
     size_of,
     statements_of,
     stored_in,
@@ -65,6 +67,7 @@ TRANSACTION_TRIES = 3
 
 Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
+Statement = Mapping[str, Any]
 
 
 LOCAL_REGION = "local"
@@ -104,18 +107,17 @@ class DynamoAcceptor:
     """The items of one table at one endpoint.
 
     `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
-    it can't. It is called again after a connection failed. `transactions`: insert by transactions, which
-    pays where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
+    it can't. It is called again after a connection failed. `transactions`: write in transactions, which pays
+    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
     """
 
-    writes_per_request = STATEMENTS_PER_REQUEST
     reads_per_request = KEYS_PER_READ
 
     def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
         self.table = table
-        self.inserts_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
-        self._insert = self._insert_together if transactions else self._insert_each
-        self._insert_statement = f"INSERT INTO \"{table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
+        self.writes_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
+        self.inserts_per_request = self.writes_per_request
+        self._transactions = transactions
         self._connect = connect
         self._client: Any = None
         self._lock = threading.Lock()
@@ -123,7 +125,9 @@ class DynamoAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
-        return self._insert([(i.key.p, i.key.s, i.time, i.value) for i in batch])
+        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
+        answers = self._write(_statements(statement, [(i.key.p, i.key.s, i.time, i.value) for i in batch]))
+        return [insert_reply(answer) for answer in answers]
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
@@ -135,18 +139,40 @@ class DynamoAcceptor:
         return [replies] * len(batch) if isinstance(replies, NoReply) else replies
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
-        statement = (
-            f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
-            " RETURNING ALL OLD *"
-        )
-        answers = self._execute(statement, [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch])
-        replies: list[PrepareReply | None] = [
-            Promised(stored_in(answer.get("Item", {}))) if is_done(answer) else unless_refused(answer)
-            for answer in answers
-        ]
+        update = f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
+        rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
+        replies: list[PrepareReply | None]
+        if self._transactions:
+            replies = self._promised(batch, self._write(_statements(update, rows)))
+        else:
+            answers = self._write(_statements(update + " RETURNING ALL OLD *", rows))
+            replies = [
+                Promised(stored_in(answer.get("Item", {}))) if is_done(answer) else unless_refused(answer)
+                for answer in answers
+            ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
-        rows = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
-        return self._insert_where_absent(insert, rows, [p.key for p in batch], replies, Promised(ABSENT))
+        new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
+        return self._insert_where_absent(insert, new, [p.key for p in batch], replies, Promised(ABSENT))
+
+    def _promised(
+        self, batch: Sequence[Prepare], answers: Sequence[Mapping[str, Any]]
+    ) -> list[PrepareReply | None]:
+        """Replies to promises made in a transaction, which tells nothing of before: a read afterwards does.
+
+        As long as the promise stands nothing was accepted since: what is there was there before, or has been
+        cleared meanwhile, which may be known at any time. Where it does not stand, another one was faster.
+        """
+        replies = [None if is_done(answer) else unless_refused(answer) for answer in answers]
+        made = [index for index, answer in enumerate(answers) if is_done(answer)]
+        there = self.read([batch[index].key for index in made]) if made else []
+        settled: dict[int, PrepareReply] = {}
+        for index, found in zip(made, there, strict=True):
+            if isinstance(found, NoReply):
+                settled[index] = found
+            else:
+                stands = found.promised == batch[index].ballot
+                settled[index] = Promised(found) if stands else Refused(found)
+        return [settled.get(index, reply) for index, reply in enumerate(replies)]
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
         # What is cleared stays cleared: one who prepared before that would bring the token back (B6).
@@ -157,7 +183,7 @@ class DynamoAcceptor:
         rows = [
             (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
         ]
-        answers = self._execute(statement, rows)
+        answers = self._write(_statements(statement, rows))
         replies: list[AcceptReply | None] = [
             Done() if is_done(answer) else unless_refused(answer) for answer in answers
         ]
@@ -167,7 +193,7 @@ class DynamoAcceptor:
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
-        answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
+        answers = self._write(_statements(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch]))
         return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
@@ -178,7 +204,7 @@ class DynamoAcceptor:
             else _statement(whole, (d.key.p, d.key.s))
             for d in batch
         ]
-        answers = self._send(statements)
+        answers = self._write(statements)
         return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
@@ -200,36 +226,6 @@ class DynamoAcceptor:
         if after is not None:
             request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
         return self._call(lambda client: getattr(client, operation)(**request), page_of)
-
-    # -- inserts of the fast round
-
-    def _insert_each(self, rows: Sequence[Row]) -> list[InsertReply]:
-        """Each row for itself, as many in a request as it may have."""
-        replies: list[InsertReply] = []
-        for start in range(0, len(rows), STATEMENTS_PER_REQUEST):
-            answers = self._execute(self._insert_statement, rows[start : start + STATEMENTS_PER_REQUEST])
-            replies += [insert_reply(answer) for answer in answers]
-        return replies
-
-    def _insert_together(self, rows: Sequence[Row]) -> list[InsertReply]:
-        """All rows in one transaction; if it is cancelled, again without those that it was cancelled for."""
-        replies: dict[int, InsertReply] = {}
-        left = list(range(len(rows)))
-        for _ in range(TRANSACTION_TRIES):
-            if not left:
-                break
-            for index, reply in zip(left, self._transact([rows[index] for index in left]), strict=True):
-                if reply is not None:
-                    replies[index] = reply
-            left = [index for index in left if index not in replies]
-        replies.update(zip(left, self._insert_each([rows[index] for index in left]), strict=True))
-        return [replies[index] for index in range(len(rows))]
-
-    def _transact(self, rows: Sequence[Row]) -> list[InsertReply | None]:
-        """One transaction, done for all rows or for none; None for each row to be sent again."""
-        statements = _statements(self._insert_statement, rows)
-        answer = self._call(lambda client: _transact(client, statements), lambda replies: replies)
-        return [answer] * len(rows) if isinstance(answer, NoReply) else answer
 
     # -- requests
 
@@ -253,7 +249,7 @@ class DynamoAcceptor:
         for index in refused:
             stored = now[index]
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
-        answers = self._execute(statement, [rows[index] for index in absent]) if absent else []
+        answers = self._write(_statements(statement, [rows[index] for index in absent]))
         for index, answer in zip(absent, answers, strict=True):
             reply = insert_reply(answer)
             if isinstance(reply, Done):
@@ -263,18 +259,38 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-        """One answer for each row; where the whole request got none, an error with our own code."""
-        return self._send(_statements(statement, rows))
+    def _write(self, statements: Sequence[Statement]) -> list[Mapping[str, Any]]:
+        """The answer to each statement; where a request got none, an error with our own code.
 
-    def _send(self, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        A transaction is done as a whole or not at all. One that is cancelled is sent again without those that
+        it was cancelled for; after a few tries each statement goes for itself.
+        """
+        answers: dict[int, Mapping[str, Any]] = {}
+        left = list(range(len(statements)))
+        for _ in range(TRANSACTION_TRIES if self._transactions else 0):
+            if left:
+                together = self._transact([statements[index] for index in left])
+                answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
+                left = [index for index in left if index not in answers]
+        for start in range(0, len(left), STATEMENTS_PER_REQUEST):
+            part = left[start : start + STATEMENTS_PER_REQUEST]
+            answers.update(zip(part, self._send([statements[index] for index in part]), strict=True))
+        return [answers[index] for index in range(len(statements))]
+
+    def _transact(self, statements: Sequence[Statement]) -> Sequence[Mapping[str, Any] | None]:
+        """The answers of one transaction; None for each statement to be sent again."""
+        answers = self._call(
+            lambda client: _answers_of_transaction(client, statements), lambda answers: answers
+        )
+        return [no_answer(answers)] * len(statements) if isinstance(answers, NoReply) else answers
+
+    def _send(self, statements: Sequence[Statement]) -> Sequence[Mapping[str, Any]]:
+        """The answers of one batch, in which each statement goes for itself."""
         answers = self._call(
             lambda client: client.batch_execute_statement(Statements=statements),
             lambda response: statements_of(response, len(statements)),
         )
-        if isinstance(answers, NoReply):
-            return [{"Error": {"Code": answers.kind, "Message": answers.reason}}] * len(statements)
-        return answers
+        return [no_answer(answers)] * len(statements) if isinstance(answers, NoReply) else answers
 
     def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
         """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
@@ -308,24 +324,24 @@ class DynamoAcceptor:
 
 # -- how requests are written
 
-_CANCELLED = "TransactionCanceledException"
 
-
-def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+def _statements(statement: str, rows: Sequence[Row]) -> list[Statement]:
     return [_statement(statement, row) for row in rows]
 
 
-def _statement(statement: str, row: Row) -> Mapping[str, Any]:
+def _statement(statement: str, row: Row) -> Statement:
     return {"Statement": statement, "Parameters": [{"S": text} for text in row]}
 
 
-def _transact(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
-    """What a transaction of inserts says of each; ClientError if it does not say so."""
+def _answers_of_transaction(
+    client: Any, statements: Sequence[Statement]
+) -> Sequence[Mapping[str, Any] | None]:
+    """What a transaction says of each statement; ClientError if it does not say so."""
     try:
         client.execute_transaction(TransactStatements=statements)
     except ClientError as error:
         reasons = error.response.get("CancellationReasons", [])
-        if error_code(error.response) != _CANCELLED or len(reasons) != len(statements):
+        if error_code(error.response) != CANCELLED or len(reasons) != len(statements):
             raise
-        return [reply_when_cancelled(reason) for reason in reasons]
-    return [Done()] * len(statements)
+        return [answer_when_cancelled(reason) for reason in reasons]
+    return [{}] * len(statements)
