@@ -10,10 +10,11 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites check test test-fast demo dev example bench figures lock clean
+.PHONY: help setup prerequisites dynoxide check test test-fast demo dev example bench figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
+	@echo "make dynoxide   build dynoxide, a second store for the registry; needs Rust's cargo"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       every test"
 	@echo "make test-fast  the tests without Spark and servers"
@@ -50,6 +51,10 @@ $(BIN)/.fetched: $(BIN)/.installed photon/fetch.py | prerequisites
 $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 	@$(BIN)/python -m jobs.class_archive
 	@touch $@
+
+# Ten minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
+dynoxide: setup
+	$(BIN)/python -m photon.dynoxide
 
 check: setup
 	$(BIN)/ruff check .
