@@ -89,6 +89,16 @@ def test_an_id_whose_row_is_written_and_not_committed_is_not_cleared(world: Worl
     assert world.joined_ids() == ["c1"]
 
 
+def test_a_clearing_that_does_not_wait_for_the_row_loses_the_event(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("commit.before_main")
+    ((token,),) = world.registry.tokens_anywhere([EventKey("c1")])
+    world.registry.clear([Claim(EventKey("c1"), token)])
+    world.join()
+    assert world.joined_ids() == [], "so clearing has to go by rows"
+
+
 def test_a_pass_looks_only_at_rows_that_were_committed_since_the_last_one(world: World) -> None:
     join_some(world, "c1", "c2")
     clear(world)
@@ -132,7 +142,16 @@ def test_where_the_time_is_part_of_the_identity_the_row_has_it(tmp_path: Path) -
     assert world.registry.lookup([EventKey("c1", NOON_US)]) == [CLEARED]
 
 
-def test_rows_of_a_retired_epoch_are_left_alone() -> None:
+def test_ids_of_a_retired_epoch_keep_their_tokens_for_they_may_have_to_be_released(world: World) -> None:
+    join_some(world, "c1")
+    epoch = world.read_state().epoch
+    assert epoch is not None
+    world.registry.register.retire_epoch(epoch, NOON_US)
+    assert clear(world) == Clearing()
+    assert world.registry.tokens_anywhere([EventKey("c1")]) != [frozenset()]
+
+
+def test_rows_of_live_and_revoked_epochs_count() -> None:
     epochs = {
         state: EpochRecord("east", state, "table", 0)  # type: ignore[arg-type]
         for state in ("live", "revoked", "retired")
