@@ -16,6 +16,7 @@ from photon.registry.layout import (
     Held,
     Tombstone,
     Value,
+    datacenter_of,
     decode_value,
     holder_of,
     is_cleared,
@@ -186,6 +187,12 @@ def value_to_release(current: str | None, token: str) -> Value:
         case Tombstone(released):
             return Tombstone(with_released(released, token))
     return value
+
+
+def value_to_clear(current: str | None, token: str) -> Value:
+    """What a clearing of `token`, whose row is in the output, proposes: its owner's name (protocol B6)."""
+    value = decode_value(current) if current is not None else Held(token)
+    return Cleared(datacenter_of(token)) if isinstance(value, Held) and value.token == token else value
 
 
 def outcome_of_commit(chosen: Value, token: str) -> TokenWins | OtherHolds | TokenReleased:

@@ -31,9 +31,9 @@ from photon.registry.proposer import QuorumRegistry
 from photon.testing.recording import Recorder
 from photon.testing.store_servers import registry_pipeline
 
-BATCH_IDS = 40
+BATCH_IDS = 100
 OPERATIONS_PER_ID = 25  # of all clients together
-WINDOW_IDS = 300
+WINDOW_IDS = 500
 REMEMBERED_TOKENS = 500
 FIND_PAUSE_SECONDS = 0.2
 
@@ -41,7 +41,9 @@ WITH_ROW, WITHOUT_ROW = "row", "none"  # how the plan id of a token begins
 
 # A stalled endpoint is given up after the first, a majority that is away after the second.
 SETTINGS = Registry(
-    request_timeout=timedelta(seconds=1), deadline=timedelta(seconds=5), endpoint_pause=timedelta(seconds=0.5)
+    request_timeout=timedelta(milliseconds=500),
+    deadline=timedelta(seconds=3),
+    endpoint_pause=timedelta(milliseconds=500),
 )
 
 
