@@ -23,16 +23,13 @@ from itertools import count
 from photon.pipeline import Registry
 from photon.registry.decisions import ABSENT, Stored
 from photon.registry.interface import (
-    BeyondHorizon,
     Claim,
     EventKey,
-    Free,
     Joined,
     Lost,
     NotHeld,
     RegistryUnavailable,
     Released,
-    TooOld,
     Unknown,
     Won,
 )
@@ -45,7 +42,7 @@ from photon.registry.register import (
     encode_register,
 )
 from photon.testing.chosen import is_held_by, is_released
-from photon.testing.history import Answer, Kind, Operation, problems
+from photon.testing.history import Kind, Operation, in_words, problems
 from photon.testing.network import REQUEST_TIMEOUT_SECONDS, Client, Network, Weather
 from photon.testing.registry_observer import NO_END, Endpoint, Observer, RuleBroken
 
@@ -226,7 +223,7 @@ class Simulation:
 
         def done(fate: _Fate, outcome: object) -> None:
             place = places[id(fate)]
-            answer, holder = _in_words(outcome)
+            answer, holder = in_words(outcome)
             end = NO_END if answer == "unknown" else self.network.now_seconds
             self.operations[place] = replace(
                 self.operations[place], end=end, answer=answer, holder=holder, undisturbed=calm
@@ -328,27 +325,6 @@ class _Process:
 
 def _claims(fates: Sequence[_Fate]) -> list[Claim]:
     return [Claim(fate.key, fate.token) for fate in fates]
-
-
-def _in_words(outcome: object) -> tuple[Answer, str]:
-    match outcome:
-        case Won():
-            return "won", ""
-        case Lost(holder):
-            return "lost", holder.token or f"{holder.datacenter}:"
-        case NotHeld(holder):
-            return "not held", holder.token or f"{holder.datacenter}:"
-        case Joined(holder):
-            return "joined", holder.token or f"{holder.datacenter}:"
-        case Released():
-            return "released", ""
-        case Free():
-            return "free", ""
-        case TooOld() | BeyondHorizon():
-            return "too old", ""
-        case "cleared":
-            return "cleared", ""
-    return "unknown", ""
 
 
 def simulate(seed: int, only_history: bool = False) -> str | None:
