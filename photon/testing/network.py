@@ -37,7 +37,6 @@ class Network:
         self.chance = chance
         self.weather = weather
         self.now_seconds = 0.0
-        self.down: set[Any] = set()  # endpoints that refuse connections
         self.disturbed: set[Client] = set()  # clients that missed an answer in their present call
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -162,12 +161,10 @@ class Client:
                     self._resume()
 
         def arrive() -> None:
-            if endpoint in network.down:
-                refused: list[Any] = [NoReply("connection refused")] * len(batch)
-                network.after(_moment(chance), lambda: answered(refused))
-                return
-            done = [chance.random() >= weather.in_part for _ in batch]
-            replies = iter(send(endpoint, [q for q, is_done in zip(batch, done, strict=True) if is_done]))
+            # Who is not there refuses all of it.
+            done = [chance.random() >= weather.in_part or not endpoint.answers for _ in batch]
+            processed = [query for query, is_done in zip(batch, done, strict=True) if is_done]
+            replies = iter(send(endpoint, processed) if processed else ())
             answer = [next(replies) if is_done else NoReply("unprocessed") for is_done in done]
             if chance.random() >= weather.lost:
                 network.after(_moment(chance), lambda: answered(answer))

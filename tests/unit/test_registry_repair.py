@@ -13,7 +13,16 @@ from photon.clock import ManualClock
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline import Registry
 from photon.registry.decisions import chosen_value
-from photon.registry.interface import Claim, EventKey, Free, Lost, RegistryUnavailable, Released, Won
+from photon.registry.interface import (
+    Claim,
+    EventKey,
+    Free,
+    Holder,
+    Lost,
+    RegistryUnavailable,
+    Released,
+    Won,
+)
 from photon.registry.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.refill import Refilled, RepairSuperseded, refill
@@ -130,6 +139,30 @@ def test_a_client_that_knows_nothing_of_the_repair_goes_on_with_the_new_store() 
     assert all(isinstance(outcome, Lost) for outcome in outcomes)
 
 
+def test_a_client_that_was_idle_through_a_repair_goes_on_while_another_endpoint_is_down() -> None:
+    site = Site(3)
+    client, reader = site.client(), site.client()
+    client.commit([Claim(key, EAST) for key in keys("a")])
+    reader.lookup(keys("a"))
+    site.wipe(2)
+    site.repair(2)
+    site.stores[0, "old0"].fail("down")
+    assert client.commit([Claim(key, EAST) for key in keys("b")]) == [Won()] * 30
+    assert len(reader.lookup(keys("a"))) == 30
+    outcomes = site.client().commit([Claim(key, WEST) for key in [*keys("a"), *keys("b")]])
+    assert all(isinstance(outcome, Lost) for outcome in outcomes)
+
+
+def test_a_client_that_was_idle_through_two_repairs_finds_the_one_store_that_it_knows() -> None:
+    site = Site(3)
+    client = site.client()
+    client.commit([Claim(key, EAST) for key in keys("a")])
+    for slot in (0, 2):
+        site.wipe(slot)
+        site.repair(slot)
+    assert client.commit([Claim(key, WEST) for key in keys("a")]) == [Lost(Holder("east", EAST))] * 30
+
+
 def test_what_is_committed_during_a_repair_is_found_at_every_endpoint_after_it() -> None:
     site = Site(3)
     commit(site, keys("a"), EAST)
@@ -218,6 +251,34 @@ def test_no_repair_begins_while_too_few_others_are_in_use() -> None:
         disarm()
     with pytest.raises(RegistryUnavailable, match="repair those first"):
         site.repair(2)
+
+
+def test_a_repair_of_the_wrong_endpoint_changes_nothing() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    with pytest.raises(RegistryUnavailable, match="is number 3 the one"):
+        site.repair(2)
+    assert commit(site, keys("b"), EAST) == [Won()] * 30
+    site.repair(1)
+    site.stores[0, "old0"].fail("down")
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, [*keys("a"), *keys("b")], WEST))
+
+
+def test_a_repair_that_reached_only_the_endpoint_it_is_about_holds_up_nobody() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    others = [site.stores[slot, f"old{slot}"] for slot in (0, 1)]
+    for store in others:
+        store.on_request = lambda kind, batch, store=store: (
+            store.fail("lost_request") if kind == "accept" and '"down":[2]' in batch[0].value else None
+        )
+    with pytest.raises(RegistryUnavailable):
+        site.repair(2)
+    for store in others:
+        store.on_request = lambda kind, batch: None
+        store.mend()
+    assert commit(site, keys("b"), EAST) == [Won()] * 30
 
 
 def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down() -> None:
