@@ -122,14 +122,11 @@ class Operators:
                         self._send_for_repair(store.slot, store)
 
                 self._network.after(self._chance.uniform(0, 3), restore)
-            case "moved":
+            case "moved" if self._may_be_lost(store):
                 self._send_for_repair(store.slot, store)
 
     def _may_be_lost(self, store: Store) -> bool:
-        """Whether it is in use, and a majority is left without it and those whose repair may have begun.
-
-        These count as lost: whether the register has taken them out of use can't be known without the others.
-        """
+        """Whether it is in use, and a majority is left without it and all that are lost or being repaired."""
         in_use, lost = self._stores.in_use(), {*self.broken_slots(), *+self._in_repair}
         spare = len(in_use) - majority(len(in_use)) - len(lost)
         return spare > 0 and store in in_use and store.slot not in lost
