@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from photon.clock import ManualClock
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Registry
 from photon.registry.decisions import chosen_value
 from photon.registry.interface import (
     Claim,
@@ -23,70 +19,13 @@ from photon.registry.interface import (
     Released,
     Won,
 )
-from photon.registry.layout import REGISTER_KEY, SHARD_HASH
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.refill import Refilled, RepairSuperseded, refill
-from photon.registry.register import Members, Register, decode_register
-from photon.testing.memory_registry import MemoryAcceptor
+from photon.registry.layout import REGISTER_KEY
+from photon.registry.refill import Refilled, RepairSuperseded
+from photon.registry.register import Members
+from tests.simulation import repair_stories
+from tests.simulation.repair_site import Site
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
-SETTINGS = Registry(deadline=timedelta(seconds=5))
-
-
-class Site:
-    """Stores by slot and incarnation, as endpoints have tables; a store that is not there does not answer."""
-
-    def __init__(self, n: int) -> None:
-        self.clock = ManualClock()
-        self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
-        self.stores = {(slot, f"old{slot}"): MemoryAcceptor(self.clock) for slot in range(n)}
-        self.names = itertools.count()
-        self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
-
-    def client(self) -> QuorumRegistry:
-        """A client that finds the registry now."""
-        for store in self.stores.values():
-            stored = store.items.get(REGISTER_KEY)
-            if stored is not None and stored.value is not None:
-                found = decode_register(stored.value).members
-                self.members = max(self.members, found, key=lambda members: members.version)
-        return QuorumRegistry(
-            [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)],
-            SETTINGS,
-            self.clock,
-            members=self.members,
-            reopen=self.acceptor,
-        )
-
-    def acceptor(self, slot: int, name: str) -> MemoryAcceptor:
-        if (slot, name) in self.stores:
-            return self.stores[slot, name]
-        gone = MemoryAcceptor(self.clock)
-        gone.fail("down")
-        return gone
-
-    def wipe(self, slot: int) -> None:
-        """Lose what is in a slot: clients that are there meet a table that is gone."""
-        for key in [key for key in self.stores if key[0] == slot]:
-            self.stores.pop(key).fail("down")
-
-    def repair(self, slot: int, while_made: Callable[[], None] = lambda: None) -> Refilled:
-        name = f"new{next(self.names)}"
-        registry = self.client()
-
-        def make() -> None:
-            while_made()
-            self.stores[slot, name] = MemoryAcceptor(self.clock)
-            # The acceptor that was opened before the table was there is the same endpoint.
-            registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
-            self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
-
-        return refill(registry, slot, name, make, self.clock)
-
-    def copies(self, key: EventKey) -> list[object]:
-        members = self.client().register.read().members
-        stores = [self.stores[slot, name] for slot, name in enumerate(members.incarnations)]
-        return [[s for k, s in store.items.items() if k.s == f"i{key.id}"] for store in stores]
 
 
 def keys(prefix: str, count: int = 30) -> list[EventKey]:
@@ -307,3 +246,8 @@ def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> Non
     assert site.client().register.read().boundaries_us == seen == {"0": 7}
     stored = [site.stores[slot, f"old{slot}"].items[REGISTER_KEY] for slot in range(3)]
     assert chosen_value(stored, 3) is not None
+
+
+@pytest.mark.parametrize("story", repair_stories.ALL)
+def test_what_is_late_through_a_repair_changes_no_winner(story: Callable[[], None]) -> None:
+    story()
