@@ -13,6 +13,7 @@ from assets.resharding import advice_metadata
 from orchestration.maintenance import UPKEEP, upkeep_schedules
 from photon import collection
 from photon.collection import Collected
+from photon.pipeline import load_pipeline
 from photon.registry.acceptor import StoreSize
 from photon.registry.open import close_registries
 from photon.registry.resharding import Advice, Resharded
