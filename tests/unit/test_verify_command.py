@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import photon.cli.verify as command
 from photon.cli.main import main
+from photon.pipeline import load_pipeline
 from photon.verification_report import (
     DatacenterReport,
     Example,
@@ -16,6 +17,7 @@ from photon.verification_report import (
     Unverified,
     VerificationReport,
 )
+from photon.verification_table import newest
 from tests.simulation.world import World
 
 SOUND = VerificationReport(
@@ -90,3 +92,11 @@ def test_an_unknown_datacenter_is_wrong_usage(run):
     result = run(SOUND, "--datacenter", "north")
     assert result.exit_code == 2
     assert "expected one of: east, west" in result.stderr
+
+
+def test_a_report_is_stored_only_if_that_is_asked_for(run, tmp_path):
+    pipeline = load_pipeline(tmp_path / "pipeline.yaml")
+    run(SOUND)
+    assert newest(pipeline, ["east"]) == {}
+    run(SOUND, "--record")
+    assert newest(pipeline, ["east"])["east"].run == "photon verify"
