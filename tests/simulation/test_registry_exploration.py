@@ -10,9 +10,10 @@ from photon.testing.exploration_cases import CASES, EAST, WEST
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.takes_minutes])
-def test_no_order_of_messages_breaks_a_rule(name: str) -> None:
+def test_no_order_of_messages_breaks_a_rule(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     explored = CASES[name].explore()
-    print(f"{name}: {explored.states} states")
+    with capsys.disabled():
+        print(f" {name}: {explored.states} states ", end="")
     assert explored.problem is None, "\n".join(explored.trace)
 
 

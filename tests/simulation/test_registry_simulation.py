@@ -14,15 +14,17 @@ ALL_SEEDS = range(1_000_000)
 
 
 @pytest.mark.slow
-def test_no_seed_breaks_a_rule() -> None:
+def test_no_seed_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ran, seed, problem = search(ALL_SEEDS, os.cpu_count() or 1, BUDGET_SECONDS)
-    print(f"{ran} seeds")
+    with capsys.disabled():
+        print(f" {ran} seeds ", end="")
     assert problem is None, f"python -m photon.testing.registry_simulation --seed {seed}: {problem}"
 
 
-def test_no_seed_of_the_first_ones_breaks_a_rule() -> None:
+def test_no_seed_of_the_first_ones_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ran, seed, problem = first_failure(ALL_SEEDS, SHORT_BUDGET_SECONDS)
-    print(f"{ran} seeds")
+    with capsys.disabled():
+        print(f" {ran} seeds ", end="")
     assert problem is None, f"python -m photon.testing.registry_simulation --seed {seed}: {problem}"
 
 
