@@ -10,10 +10,11 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites check test soak test-fast demo dev example bench lock clean
+.PHONY: help setup prerequisites dynoxide check test soak test-fast demo dev example bench figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
+	@echo "make dynoxide   build dynoxide, a second store for the registry; needs Rust's cargo"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       every test"
 	@echo "make soak       100,000 seeds of the registry's simulation (about half an hour on two cores)"
@@ -22,6 +23,7 @@ help:
 	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
 	@echo "make bench      measure the live delay"
+	@echo "make figures    the registry's batching and resharding as pictures with numbers, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
@@ -50,6 +52,10 @@ $(BIN)/.fetched: $(BIN)/.installed photon/fetch.py | prerequisites
 $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 	@$(BIN)/python -m jobs.class_archive
 	@touch $@
+
+# Ten minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
+dynoxide: setup
+	$(BIN)/python -m photon.dynoxide
 
 check: setup
 	$(BIN)/ruff check .
@@ -82,6 +88,9 @@ example: setup
 bench: setup
 	$(BIN)/photon bench live
 
+figures: setup
+	$(BIN)/python -m bench.figures figures
+
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
 lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
@@ -93,5 +102,5 @@ lock:
 
 clean:
 	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf spark-warehouse metastore_db derby.log demo examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
+	rm -rf spark-warehouse metastore_db derby.log demo figures examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,11 +5,10 @@ What is measured is `photon.shift_report`; where the picture is shown, `shift_me
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from assets.pictures import FONT_POINTS, markdown_image, new_figure, plain
 from photon.clock import MICROSECONDS
 from photon.shift_report import Latency, ShiftReport
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE_INCHES = (4.2, 1.5)
-DOTS_PER_INCH = 80
 # Two datacenters report 2,880 times a day: a picture of 2 KB adds 8 MB to Dagster's storage, base64 included.
 COLOURS = 6
 LINES = (
@@ -32,24 +30,9 @@ def latency_plot(reports: Sequence[ShiftReport]) -> str | None:
     points = [(report.at_us, report.latency) for report in reports if report.latency is not None]
     if len(points) < 2:
         return None
-    return f"![latency in seconds](data:image/png;base64,{base64.b64encode(_png(points)).decode()})"
-
-
-def _png(points: Sequence[tuple[int, Latency]]) -> bytes:
-    # Late: 0.5 s, which a code location need not spend. A figure of its own: pyplot would keep state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from PIL import Image
-
-    figure = Figure(SIZE_INCHES, DOTS_PER_INCH, layout="constrained")
+    figure = new_figure(SIZE_INCHES)
     _draw(figure.add_subplot(), points)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    size = canvas.get_width_height()
-    picture = Image.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
-    file = io.BytesIO()
-    picture.quantize(COLOURS).save(file, "PNG", optimize=True)
-    return file.getvalue()
+    return markdown_image(figure, "latency in seconds", COLOURS)
 
 
 def _draw(axes: Axes, points: Sequence[tuple[int, Latency]]) -> None:
@@ -60,9 +43,5 @@ def _draw(axes: Axes, points: Sequence[tuple[int, Latency]]) -> None:
         axes.plot(minutes, seconds, color=colour, linewidth=1, label=label, antialiased=False)
     axes.set_ylim(bottom=0)
     axes.invert_xaxis()
-    axes.set_xlabel("minutes ago", fontsize=7)
-    axes.set_ylabel("seconds", fontsize=7)
-    axes.tick_params(labelsize=7)
-    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 0.96), frameon=False, ncols=3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.legend(fontsize=FONT_POINTS, loc="lower left", bbox_to_anchor=(0, 0.96), frameon=False, ncols=3)
+    plain(axes, "minutes ago", "seconds")

@@ -31,7 +31,7 @@ from jobs.verification_queries import (
 from photon.logs.files import Side
 from photon.pipeline import Pipeline
 from photon.registry.interface import RegistryUnavailable
-from photon.verification import Fact
+from photon.verification import Fact, verified_until_us
 from photon.verification_report import (
     DatacenterReport,
     Example,
@@ -122,6 +122,8 @@ class Verification:
         classes += _counts(decided.where("facts = 0"), "outcome")
         self._find_unsettled(decided)
 
+        verified_until = self._verified_until(records, decided)
+
         self._progress("comparing rows with joins made afresh")
         verdicts = self._keep(compared(session, scope, records, primaries, tasks))
         not_compared = self._find_differences(verdicts, lost)
@@ -140,6 +142,7 @@ class Verification:
                 rows=row_counts[name],
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
                 notes=tuple(scope.notes(name)) + _consequences(name, lost),
+                verified_until_us=verified_until[name],
             )
             for name in scope.selected
         }
@@ -162,6 +165,26 @@ class Verification:
         # On disk too: records may be more than memory.
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
+
+    def _verified_until(self, records: DataFrame, decided: DataFrame) -> dict[str, int | None]:
+        by_file = records.where("event_us is not null").groupBy("datacenter", "file")
+        latest: dict[str, dict[int, int]] = {name: {} for name in self._scope.windows}
+        for row in by_file.agg(F.max("event_us").alias("latest_us")).collect():
+            latest[row["datacenter"]][row["file"]] = row["latest_us"]
+        pending = records.where("class = 'pending'").select("datacenter", "event_us")
+        pending = pending.union(decided.where("outcome = 'pending'").select("datacenter", "event_us"))
+        earliest = pending.groupBy("datacenter").agg(F.min("event_us").alias("earliest_us")).collect()
+        waits = {row["datacenter"]: row["earliest_us"] for row in earliest}
+
+        def pending_us(name: str) -> int | None:
+            # What waits is known even where its log is gone.
+            times = (waits.get(name), self._scope.windows[name].earliest_waiting_us)
+            return min((time_us for time_us in times if time_us is not None), default=None)
+
+        return {
+            name: verified_until_us(latest[name], self._scope.unread(name), pending_us(name))
+            for name in self._scope.selected
+        }
 
     # -- findings
 

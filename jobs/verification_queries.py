@@ -307,7 +307,7 @@ def settled(
         outside.alias("outside"), "primary_us", "path", "primary_offset", "primary_file", "primary_raw"
     )
     first = F.min(F.when(F.col("primary_file").isNotNull(), rank)).alias("first")
-    own = ["event_id", "time_us", "facts", "raw"]
+    own = ["event_id", "time_us", "event_us", "facts", "raw"]
     chosen = (
         asked.join(candidate, ["datacenter", "key"], "left")
         .groupBy(*PLACE)

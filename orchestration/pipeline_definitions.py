@@ -10,6 +10,7 @@ from dagster import AssetSelection, Definitions, define_asset_job, in_process_ex
 from assets.joined_events import joined_events_asset, joined_events_key
 from assets.logs import log_assets
 from assets.verification import verification_asset
+from orchestration.maintenance import UPKEEP, upkeep_job, upkeep_schedules
 from orchestration.partitions import datacenters_of
 from orchestration.schedules import verification_job, verification_schedule
 from orchestration.sensors import shift_job_name, shift_sensor
@@ -30,8 +31,9 @@ def definitions_of(served: Served) -> Definitions:
             *log_assets(served, datacenters),
             joined_events_asset(served, datacenters),
             verification_asset(served),
+            *(kind.asset(served) for kind in UPKEEP),
         ],
-        jobs=[shift, verification_job(served)],
+        jobs=[shift, verification_job(served), *(upkeep_job(kind, served) for kind in UPKEEP)],
         sensors=[shift_sensor(served, name) for name in served.datacenters],
-        schedules=[verification_schedule(served)],
+        schedules=[verification_schedule(served), *upkeep_schedules(served)],
     )

@@ -6,7 +6,9 @@ What they do is in `assets`. What follows from growing logs is for `sensors`.
 from __future__ import annotations
 
 from dagster import (
+    AssetKey,
     AssetSelection,
+    DagsterInstance,
     DefaultScheduleStatus,
     RunRequest,
     RunsFilter,
@@ -60,14 +62,18 @@ def verification_schedule(served: Served) -> ScheduleDefinition:
         description="Verifies, unless a verification of this pipeline is still in progress.",
     )
     def verifications(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        key = verification_key(served)
-        # By hand from the asset graph counts too, which is Dagster's own job.
-        for run in context.instance.get_runs(RunsFilter(statuses=IN_PROGRESS)):
-            if run.job_name == name or key in (run.asset_selection or ()):
-                return SkipReason(f"verification {run.run_id} is still in progress ({run.status.value})")
-        return RunRequest()
+        return run_in_progress(context.instance, name, verification_key(served)) or RunRequest()
 
     return verifications
+
+
+def run_in_progress(instance: DagsterInstance, job_name: str, key: AssetKey) -> SkipReason | None:
+    """Why not to start a run of a job: one of it, or one that makes its asset, is not over yet."""
+    # By hand from the asset graph counts too, which is Dagster's own job.
+    for run in instance.get_runs(RunsFilter(statuses=IN_PROGRESS)):
+        if run.job_name == job_name or key in (run.asset_selection or ()):
+            return SkipReason(f"run {run.run_id} of {job_name} is still in progress ({run.status.value})")
+    return None
 
 
 def pruning_schedule() -> ScheduleDefinition:

@@ -25,6 +25,7 @@ RESERVED_COLUMNS = (
     "_joined_at",
     "_event_id",
     "_primary_occurrence",
+    "_event_time",
 )
 
 

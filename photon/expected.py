@@ -18,7 +18,7 @@ from photon.pipeline import PipelineError
 from photon.registry.init import RegistryMissing
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.refill import RepairSuperseded
-from photon.registry.register import RegisterTooNew
+from photon.registry.register import RegisterTooNew, ReshardingRefused
 
 # What a user has written can't be used.
 WRONG_USAGE: tuple[type[Exception], ...] = (PipelineError, AdapterNotFound)
@@ -35,6 +35,7 @@ NOT_DONE: tuple[type[Exception], ...] = (
     RegistryMissing,
     RegistryUnavailable,
     RepairSuperseded,
+    ReshardingRefused,
     RetiredDatacenter,
     StateTooNew,
     StateUnavailable,

@@ -46,6 +46,9 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_counted",
 )
 
+# In the process that clears ids whose rows are in the output.
+CLEARING_FAULT_POINTS: tuple[str, ...] = ("clear.after_page", "clear.before_progress")
+
 # In the process that collects old ids.
 COLLECTION_FAULT_POINTS: tuple[str, ...] = (
     "collect.after_boundary",
@@ -87,7 +90,8 @@ def raise_simulated_crash() -> None:
 def parse_spec(spec: str) -> tuple[str, int]:
     """`NAME` or `NAME:COUNT` as (name, count); ValueError names what is wrong."""
     name, _, count = spec.partition(":")
-    known = (*FAULT_POINTS, *REPAIR_FAULT_POINTS, *COLLECTION_FAULT_POINTS)
+    known = (*FAULT_POINTS, *REPAIR_FAULT_POINTS, *CLEARING_FAULT_POINTS, *COLLECTION_FAULT_POINTS)
+
     if name not in known:
         raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(known)}")
     return name, int(count or 1)

@@ -35,7 +35,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, Token
-from photon.verdicts import Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
+from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
 from photon.work import TaskContext
 
 
@@ -313,7 +313,7 @@ class Joiner:
             verdicts.registered_elsewhere.add(holder.datacenter)
             self._judge(event, Ends("joined_elsewhere"), verdicts)
         elif holder.token is None:  # cleared: only done for ids whose row is in the output
-            self._judge(event, Ends("duplicates"), verdicts)
+            self._judge(event, ClearedByOwn(), verdicts)
         else:
             self._judge(event, HeldByOwn(holder.token), verdicts)
 
@@ -364,6 +364,9 @@ class Joiner:
             "_joined_at": pa.array([self.clock.now_us()] * count, pa.timestamp("us", "UTC")),
             "_event_id": pa.array([pair.event.key.id for pair in pairs], pa.string()),
             "_primary_occurrence": pa.array([str(occurrence) for occurrence in primaries], pa.string()),
+            "_event_time": pa.array(
+                [records.times_us[pair.event.leader] for pair in pairs], pa.timestamp("us", "UTC")
+            ),
         }
         columns = dict(zip(adapted.column_names, adapted.columns, strict=True))
         return pa.table({**own, **columns})

@@ -41,6 +41,7 @@ ROW_COLUMNS = pa.schema(
         ("_joined_at", _AT),
         ("_event_id", pa.string()),
         ("_primary_occurrence", pa.string()),
+        ("_event_time", _AT),  # the foreign event's own time, which may be part of its identity
     ]
 )
 DEAD_LETTER_COLUMNS = pa.schema(
@@ -212,7 +213,8 @@ class OutputTable:
             raise LakeUnavailable(f"cannot read the table {self.folder}: {error}") from error
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
+        """Turns what goes wrong while rows are read into LakeUnavailable."""
         try:
             yield
         except (OSError, DeltaError) as error:
@@ -274,7 +276,7 @@ class OutputTable:
         """
         if not tokens:
             return {}
-        with self._reading():
+        with self.reading():
             return self._standing_of(tokens)
 
     def _standing_of(self, tokens: Collection[Token]) -> dict[Token, Standing]:
@@ -300,7 +302,7 @@ class OutputTable:
     def occurrences_of(self, epoch: str, batch: int) -> list[Occurrence]:
         """The occurrences of the rows that one batch committed."""
         wanted = (ds.field("_epoch") == epoch) & (ds.field("_batch") == batch)
-        with self._reading():
+        with self.reading():
             rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
 

@@ -108,6 +108,23 @@ Endpoints = Annotated[
 ]
 
 
+class Clearing(Strict):
+    """How ids whose row is in the output are cleared of their tokens."""
+
+    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
+    page_rows: int = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
+
+
+class StateReport(Strict):
+    """How much of the registry is looked at when its state is reported."""
+
+    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
+    page_items: int = Field(default=1_000, ge=1, le=10_000)
+    # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
+    pages: int = Field(default=2_000, ge=1)
+    pages_of_a_shard: int = Field(default=20, ge=1)
+
+
 class Collection(Strict):
     """How ids older than `registry.keep_days` are forgotten."""
 
@@ -117,16 +134,16 @@ class Collection(Strict):
 
 
 class Resharding(Strict):
-    """When the number of shards is changed, if that is not left to people."""
+    """When another number of shards is proposed, or put in force, by the load of each shard."""
 
     policy: Literal["off", "propose", "apply"] = "propose"
-    # DynamoDB serves 1,000 writes/s and 10 GB of one key range: half of both.
+    # Half of what DynamoDB serves of one key range: 10 GB, and 1,000 writes/s.
     ids_per_shard: int = Field(default=25_000_000, ge=1)
     bytes_per_shard: Size = 4 * 2**30
     commits_per_second_per_shard: int = Field(default=500, ge=1)
-    sampled_shards: int = Field(default=8, ge=1)  # whose items are counted, to the end or the limit
-    sampled_items: int = Field(default=1_000_000, ge=1)
-    cron: Cron = "27 4 * * *"  # when Dagster looks at it, in UTC
+    sampled_shards: int = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
+    sampled_items: int = Field(default=10_000, ge=1)  # in each of them
+    cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
 
 
 class Registry(Strict):
@@ -142,6 +159,8 @@ class Registry(Strict):
     )  # one that did not answer is left alone for so long
     concurrency: int = Field(default=8, ge=1, le=64)  # requests at once to each endpoint, per task
     horizon_step: PositiveDuration = timedelta(days=1)
+    clearing: Clearing = Clearing()
+    state: StateReport = StateReport()
     collection: Collection = Collection()
     resharding: Resharding = Resharding()
 
@@ -236,6 +255,11 @@ class Pipeline(Strict):
     shift: Shift = Shift()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
+
+    @property
+    def ids_carry_time(self) -> bool:
+        """Whether events have a time in their key (protocol C4): only then their shards may change."""
+        return self.foreign.time_in_id or self.foreign.id_codec is not None
 
     @property
     def registry_folder(self) -> Path:

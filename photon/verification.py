@@ -7,7 +7,7 @@ waits, from the dispatchers; who gathers them with Spark is `jobs.verification`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Literal
@@ -90,11 +90,14 @@ class Registered:
     by: str = ""
 
 
-def registered(outcome: LookupOutcome, epochs: Mapping[str, EpochStanding]) -> Registered:
-    """What the registry's answer means for an id that no table has.
+def registered(
+    outcome: LookupOutcome, epochs: Mapping[str, EpochStanding], joined_since: bool = False
+) -> Registered:
+    """What the registry's answer means for an id that no table had when the tables were looked at.
 
-    A batch beyond the table's version may have been committed since the table was looked at; one that
-    is not beyond it has no row and never will. A lost epoch is fenced, so all of its batches are over.
+    A batch beyond the table's version may have been committed since; one that is not beyond it has no row
+    and never will. A lost epoch is fenced, so all of its batches are over. An id that was cleared names no
+    batch: `joined_since` says whether its owner's table has a row of it by now.
     """
     match outcome:
         case Free():
@@ -103,6 +106,8 @@ def registered(outcome: LookupOutcome, epochs: Mapping[str, EpochStanding]) -> R
             return Registered("too old")
         case BeyondHorizon():
             return Registered("beyond horizon")
+        case Joined(holder) if holder.token is None and joined_since:
+            return Registered("in flight", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder) if holder.token is None:
             return Registered("held without a row", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder):
@@ -149,3 +154,19 @@ def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> Out
         return "pending"
     reason = f"; the adapter now fails on it: {fresh.reason}" if fresh.outcome == "fails" else ""
     return Missing(f"its primary is in the logs and nobody has registered it{reason}")
+
+
+def verified_until_us(
+    latest_us: Mapping[int, int], unread: Container[int], pending_us: int | None
+) -> int | None:
+    """The time up to which the events of a window are verified (docs/adr/0020); None: no event was read.
+
+    `latest_us`: the latest event time read from each foreign file, by number. `unread`: files that go on
+    behind the window; what follows there may be as old as the latest event before it. `pending_us`: the
+    earliest event that still waits, for it may be registered and not joined.
+    """
+    if not latest_us:
+        return None
+    open_ends = [time_us for number, time_us in latest_us.items() if number in unread]
+    reached_us = min(open_ends) if open_ends else max(latest_us.values())
+    return reached_us if pending_us is None else min(reached_us, pending_us)

@@ -121,6 +121,8 @@ class DatacenterReport:
     rows: int = 0  # of this datacenter, that count
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
+    # All events read before this time (microseconds) have a class that is final; None: nothing is known.
+    verified_until_us: int | None = None
 
     @property
     def foreign(self) -> int:
@@ -143,6 +145,7 @@ class DatacenterReport:
             **self.equation(),
             "rows": self.rows,
             "rows_not_compared": self.rows_not_compared,
+            "verified_until_us": self.verified_until_us,
             "violations": [finding.as_dict() for finding in self.violations],
             "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
             "unverified": [asdict(file) for file in self.unverified],

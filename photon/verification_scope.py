@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from photon.dispatcher.window import Window, read_window
-from photon.logs.files import Side
+from photon.logs.files import Side, TrackedFile
 from photon.logs.rereading import Stretch, stretches_of
 from photon.output import TABLE_COLUMNS, LakeUnavailable, OutputTable, TableName, app_id
 from photon.pipeline import Pipeline
@@ -80,6 +80,15 @@ class Scope:
         files = self.windows[datacenter].of(side)
         return [stretch for tracked in files for stretch in stretches_of(tracked, piece_bytes)]
 
+    def unread(self, datacenter: str) -> set[int]:
+        """The foreign files, by number, that go on behind the window."""
+        logs = self.pipeline.datacenters[datacenter].logs
+        return {
+            tracked.file.number
+            for tracked in self.windows[datacenter].of("foreign")
+            if tracked.state == "open" and tracked.offset_bytes < _size_bytes(tracked, logs)
+        }
+
     def notes(self, datacenter: str) -> list[str]:
         """What stands in the way of verifying a datacenter, in words."""
         notes = [self.windows[datacenter].problem] if self.windows[datacenter].problem else []
@@ -117,6 +126,16 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
 
     standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
     return Scope(pipeline, tuple(selected), address, windows, tables, standings)
+
+
+def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
+    """How long a file is, as far as known: its dispatcher may be down while it grows."""
+    if tracked.file.compressed:
+        return tracked.size_bytes
+    try:
+        return max(tracked.size_bytes, (logs / tracked.file.path).stat().st_size)
+    except OSError:
+        return tracked.size_bytes
 
 
 def _at_its_version(folder: Path, handle: DeltaTable) -> TableAt:

@@ -21,10 +21,12 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone
 from photon.logs.rereading import Stretch, read_pieces
-from photon.pipeline import Pipeline
+from photon.output import LakeUnavailable, OutputTable
+from photon.output_rows import joined_beyond
+from photon.pipeline import ForeignLog, Pipeline
 from photon.records import columns_of, event_key, primary_time_us
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import LookupOutcome, RegistryUnavailable
+from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.verification import EpochStanding, Fact, FreshJoin, Missing, registered, settle
 
@@ -38,6 +40,7 @@ FOREIGN_RECORDS = pa.schema(
         ("event", pa.string()),  # its identity: the id, with its time before it where that belongs to it
         ("key", pa.string()),
         ("time_us", pa.int64()),
+        ("event_us", pa.int64()),  # when its event was, as collection sees it: as its id says, if it does
         ("around_us", pa.int64()),  # about when its primary was
         ("facts", pa.int32()),
         ("raw", pa.binary()),
@@ -70,6 +73,7 @@ SETTLED = pa.schema(
     [
         *_PLACE,
         ("event_id", pa.string()),
+        ("event_us", pa.int64()),
         ("outcome", pa.string()),  # a class | missing | joinable | unavailable
         ("facts", pa.int32()),
         ("detail", pa.string()),
@@ -155,8 +159,14 @@ def _foreign_table(
     timed = pc.binary_join_element_wise(times.cast(pa.string()), ids, ":") if log.time_in_id else ids
     columns = _place(events, datacenter)
     columns |= {"event_id": ids, "event": timed, "key": events["_key"], "time_us": times}
+    columns["event_us"] = times if log.id_codec is None else _event_times(events, log)
     columns |= {"around_us": _around(events, scope), "facts": pa.array(facts), "raw": events["_raw"]}
     return _filled(columns, events.num_rows, FOREIGN_RECORDS)
+
+
+def _event_times(events: pa.Table, log: ForeignLog) -> pa.Array:
+    pairs = zip(events["_id"].to_pylist(), events["_time_us"].to_pylist(), strict=True)
+    return pa.array([event_key(event_id, time_us, log).event_us for event_id, time_us in pairs], pa.int64())
 
 
 def _skipped(events: pa.Table, file: LogFile, adapter: Adapter, scope: TaskScope) -> list[int]:
@@ -335,8 +345,8 @@ def _by_datacenter(table: pa.Table, mask: Any) -> dict[str, list[int]]:
 def settle_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
     """The class of open records, and whether unjoinable ones could be joined now (`SETTLED`).
 
-    In: place, event_id, time_us, facts, file and raw of the record, primary_file and primary_raw of its first
-    primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
+    In: place, event_id, time_us, event_us, facts, file and raw of the record, primary_file and primary_raw of
+    its first primary (null: there is none), `waits` (somewhere), `open` (else the record is unjoinable).
     """
     adapter = scope.adapter()
     for batch in batches:
@@ -361,15 +371,34 @@ def _settled(table: pa.Table, fresh: Sequence[FreshJoin], scope: TaskScope) -> t
     asked = [row for row, join in enumerate(fresh) if is_open[row] and join.outcome != "drops"]
     try:
         answers = _ask(table, asked, scope)
-    except RegistryUnavailable as error:
+        since = _joined_since(table, asked, answers, scope)
+    except (RegistryUnavailable, LakeUnavailable) as error:
         return ["unavailable"] * len(fresh), [str(error)] * len(fresh)
     for row, answer in zip(asked, answers, strict=True):
-        match settle(fresh[row], registered(answer, scope.epochs), waits[row]):
+        match settle(fresh[row], registered(answer, scope.epochs, row in since), waits[row]):
             case Missing(why):
                 outcomes[row], details[row] = "missing", why
             case outcome:
                 outcomes[row] = outcome
     return outcomes, details
+
+
+def _joined_since(
+    table: pa.Table, rows: Sequence[int], answers: Sequence[LookupOutcome], scope: TaskScope
+) -> set[int]:
+    """Of rows whose ids are cleared, those that their owner has joined since its table was looked at."""
+    cleared: dict[str, dict[int, str]] = {}
+    for row, answer in zip(rows, answers, strict=True):
+        if isinstance(answer, Joined) and answer.holder.token is None:
+            cleared.setdefault(answer.holder.datacenter, {})[row] = table["event_id"][row].as_py()
+    found: set[int] = set()
+    for datacenter, ids in cleared.items():
+        if datacenter in scope.pipeline.datacenters:
+            lake = scope.pipeline.datacenters[datacenter].lake
+            last = {name: e.table_version for name, e in scope.epochs.items() if e.datacenter == datacenter}
+            joined = joined_beyond(OutputTable(lake, "joined_events"), last, set(ids.values()))
+            found |= {row for row, event_id in ids.items() if event_id in joined}
+    return found
 
 
 def _ask(table: pa.Table, rows: Sequence[int], scope: TaskScope) -> list[LookupOutcome]:

@@ -20,7 +20,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.pipeline import Pipeline
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import Claim
+from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, PlanKey
 
 
@@ -38,7 +38,7 @@ class TaskContext:
     row_schema: pa.Schema  # of joined_events as the table stands: what new rows must fit
     settled: Mapping[Occurrence, OutcomeClass] = field(
         default_factory=dict
-    )  # in a side table, by this very plan
+    )  # in a table, by an earlier run of this very work
     quarantine: str = ""  # why the one record of the unit is a dead letter without being looked at again
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
@@ -93,6 +93,14 @@ class Contested:
 
 
 @dataclass(frozen=True)
+class ClearedRecord:
+    """A record of an event that this datacenter has joined and cleared: by it, or by another record."""
+
+    key: EventKey
+    occurrence: Occurrence
+
+
+@dataclass(frozen=True)
 class Waits:
     """The records that stay with the dispatcher: raw bytes in `spool_file`, the rest in `rows`.
 
@@ -130,6 +138,7 @@ class JoinResult:
     lost_bytes: int
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
+    cleared: tuple[ClearedRecord, ...] = ()  # joined or duplicates: they are in none of `classes` yet
 
 
 @dataclass(frozen=True)

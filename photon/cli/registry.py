@@ -1,17 +1,21 @@
-"""`photon registry`: making the registry of a pipeline, and repairing it."""
+"""`photon registry`: making the registry of a pipeline, repairing it, and how it stands."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
 
+if TYPE_CHECKING:
+    from photon.registry.state import RegistryState
+
 
 @click.group()
 def registry() -> None:
-    """Make the registry of a pipeline, or repair one of its endpoints."""
+    """Make the registry of a pipeline, repair one of its endpoints, or see how it stands."""
 
 
 @registry.command()
@@ -59,3 +63,50 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
         print_json(asdict(done))
     else:
         click.echo(f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards")
+
+
+@registry.command()
+@pipeline_argument
+@json_option
+def state(pipeline_file: Path, as_json: bool) -> None:
+    """How PIPELINE's registry stands: its shards, sizes, tokens, endpoints and epochs.
+
+    Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.clock import SystemClock
+        from photon.pipeline import load_pipeline
+        from photon.registry.open import close_registries
+        from photon.registry.state import look_at_registry
+
+        try:
+            found = look_at_registry(load_pipeline(pipeline_file), SystemClock())
+        finally:
+            close_registries()
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        click.echo("\n".join(_state_lines(found)))
+
+
+def _state_lines(found: RegistryState) -> list[str]:
+    """The state for people: all shards together, then each endpoint and each epoch."""
+    from photon.registry.state import KINDS
+
+    kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
+    lines = [
+        f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.looked_at}",
+        f"  {found.total('key_bytes'):,} bytes of keys, {found.total('value_bytes'):,} beside them",
+    ]
+    for one in found.endpoints:
+        if one.health != "up":
+            lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
+            continue
+        size = f"{one.items:,} items, {one.bytes:,} bytes, " if one.items is not None else ""
+        lines.append(
+            f"  {one.endpoint}: up, a read takes {one.read_ms:.1f} ms, {size}behind at {one.behind:,} ids"
+            f" ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
+        )
+    epochs = sorted(found.register.epochs.items(), key=lambda item: item[1].since_us)
+    return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]

@@ -38,8 +38,11 @@ class Says(Protocol):
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
+@click.option(
+    "--record", is_flag=True, help="Store the reports in the lakes, as Dagster does: for photon gc."
+)
 @json_option
-def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
+def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: bool) -> None:
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
     From the raw logs and the tables of all datacenters, with Spark; a join may run meanwhile. Exit status 1
@@ -47,8 +50,11 @@ def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
     """
     log_to_stderr()
     with expected_errors():
+        from photon.clock import MICROSECONDS, SystemClock
         from photon.pipeline import load_pipeline
 
+        clock = SystemClock()
+        began_us = clock.now_us()
         pipeline = load_pipeline(pipeline_file)
         names = chosen(pipeline, datacenter)
         module, _, function = PROGRAM.partition(":")
@@ -60,6 +66,11 @@ def verify(pipeline_file: Path, datacenter: str | None, as_json: bool) -> None:
             from photon.registry.open import close_registries
 
             close_registries()
+        if record:
+            from photon.verification_table import append
+
+            at_us = clock.now_us()
+            append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -33,6 +33,7 @@ class Window:
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
     requeued: tuple[ByteRange, ...] = ()  # foreign ranges before the offsets, to be taken up again
     waiting: pa.Table = field(default_factory=WAITING_COLUMNS.empty_table)
+    earliest_waiting_us: int | None = None  # `DispatcherState.earliest_waiting_us`
     problem: str = ""
 
     def of(self, side: Side) -> list[TrackedFile]:
@@ -60,7 +61,7 @@ def read_window(state_folder: Path) -> Window:
     try:
         epoch, completed, files = state.epoch, state.completed, state.files()
         requeued = tuple(r for content in state.requeued_contents() for r in content.foreign)
-        return Window(epoch, completed, files, requeued, _waiting(state))
+        return Window(epoch, completed, files, requeued, _waiting(state), state.earliest_waiting_us())
     finally:
         state.close()
 

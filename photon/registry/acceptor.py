@@ -34,7 +34,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """The endpoint promised; `before` is what it had."""
+    """The endpoint promised; `before` is what it had, where `promised` may be the new promise already."""
 
     before: Stored
 

@@ -6,7 +6,6 @@ Sending requests, waiting and checking the register belong in `photon.registry.p
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from photon.registry.layout import (
     Held,
     Tombstone,
     Value,
+    datacenter_of,
     decode_value,
     holder_of,
     is_cleared,
@@ -82,8 +82,8 @@ def majority(n: int) -> int:
 
 
 def fast_quorum(n: int) -> int:
-    """f: how many of n endpoints the fast round needs, so that any two with any majority meet."""
-    return math.ceil(3 * n / 4)
+    """f = 3n/4, rounded up: how many the fast round needs, so that any two with any majority meet."""
+    return (3 * n + 3) // 4
 
 
 def ballot(counter: int, proposer: str) -> str:
@@ -106,9 +106,10 @@ def chosen_value(stored: Sequence[Stored], n: int) -> str | None:
     for s in values:
         if s.value is not None and is_cleared(s.value):
             return s.value
-    for (value, accepted), copies in Counter((s.value, s.accepted) for s in values).items():
-        if copies >= (fast_quorum(n) if accepted == FAST_BALLOT else majority(n)):
-            return value
+    for s in values:  # five at most: counting them anew for each costs less than a table of counts
+        copies = sum(other.value == s.value and other.accepted == s.accepted for other in values)
+        if copies >= (fast_quorum(n) if s.accepted == FAST_BALLOT else majority(n)):
+            return s.value
     return None
 
 
@@ -186,6 +187,12 @@ def value_to_release(current: str | None, token: str) -> Value:
         case Tombstone(released):
             return Tombstone(with_released(released, token))
     return value
+
+
+def value_to_clear(current: str | None, token: str) -> Value:
+    """What a clearing of `token`, whose row is in the output, proposes: its owner's name (protocol B6)."""
+    value = decode_value(current) if current is not None else Held(token)
+    return Cleared(datacenter_of(token)) if isinstance(value, Held) and value.token == token else value
 
 
 def outcome_of_commit(chosen: Value, token: str) -> TokenWins | OtherHolds | TokenReleased:

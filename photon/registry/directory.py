@@ -21,6 +21,12 @@ from photon.registry.open import connection
 
 DIRECTORY = "photon-pipelines"
 ADMIN_TIMEOUT = timedelta(seconds=10)  # tables are made more slowly than items
+# Of the directory and of the tables that it names; infra/aws-registry.yaml has the same.
+TABLE_DEFINITION: dict[str, Any] = {
+    "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in "ps"],
+    "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
+    "BillingMode": "PAY_PER_REQUEST",
+}
 TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
 
 Answer = TypeVar("Answer")
@@ -77,15 +83,8 @@ class Directory:
 
     def create(self, table: str) -> None:
         """Make a table, unless it is there, and wait until it can be used."""
-        names = [{"AttributeName": name, "AttributeType": "S"} for name in "ps"]
-        keys = [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}]
         self._call(
-            lambda client: client.create_table(
-                TableName=table,
-                KeySchema=keys,
-                AttributeDefinitions=names,
-                BillingMode="PAY_PER_REQUEST",
-            ),
+            lambda client: client.create_table(TableName=table, **TABLE_DEFINITION),
             settled_by=("ResourceInUseException",),
         )
         deadline = Deadline(self._clock, TABLE_SECONDS)

@@ -1,8 +1,7 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API, through boto3.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1, and how errors are read: what is not
-a clear answer about one item is no reply. Retries and deadlines belong in
-`photon.registry.proposer`: the SDK makes one attempt (protocol B2).
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0. What answers say belongs in
+`photon.registry.answers`, retries and deadlines in `photon.registry.proposer`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -23,7 +22,6 @@ from photon.registry.acceptor import (
     Delete,
     DeleteReply,
     Done,
-    Exists,
     Insert,
     InsertReply,
     NoReply,
@@ -35,11 +33,26 @@ from photon.registry.acceptor import (
     Refused,
     Replace,
     ReplaceReply,
-    Scanned,
     StoreSize,
     Unchanged,
 )
-from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
+from photon.registry.answers import (
+    CANCELLED,
+    UNREADABLE,
+    answer_when_cancelled,
+    error_code,
+    insert_reply,
+    is_done,
+    items_of,
+    no_answer,
+    no_reply,
+    page_of,
+    size_of,
+    statements_of,
+    stored_in,
+    unless_refused,
+)
+from photon.registry.decisions import ABSENT, Stored
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import ABOVE_CLEARED, ItemKey
 from photon.registry.wire import WireClient
@@ -52,7 +65,10 @@ KEYS_PER_READ = 100
 # Then each for itself: callers that cancel each other's transactions must get on.
 TRANSACTION_TRIES = 3
 
+Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
+Statement = Mapping[str, Any]
+
 
 LOCAL_REGION = "local"
 _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
@@ -91,18 +107,17 @@ class DynamoAcceptor:
     """The items of one table at one endpoint.
 
     `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
-    it can't. It is called again after a connection failed. `transactions`: insert by transactions, which
-    pays where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
+    it can't. It is called again after a connection failed. `transactions`: write in transactions, which pays
+    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
     """
 
-    writes_per_request = STATEMENTS_PER_REQUEST
     reads_per_request = KEYS_PER_READ
 
     def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
         self.table = table
-        self.inserts_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
-        self._insert = self._insert_together if transactions else self._insert_each
-        self._insert_statement = f"INSERT INTO \"{table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
+        self.writes_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
+        self.inserts_per_request = self.writes_per_request
+        self._transactions = transactions
         self._connect = connect
         self._client: Any = None
         self._lock = threading.Lock()
@@ -110,35 +125,54 @@ class DynamoAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
-        return self._insert([(i.key.p, i.key.s, i.time, i.value) for i in batch])
+        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
+        answers = self._write(_statements(statement, [(i.key.p, i.key.s, i.time, i.value) for i in batch]))
+        return [insert_reply(answer) for answer in answers]
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
         request = {self.table: {"Keys": keys, "ConsistentRead": True}}
-        response = self._call(lambda client: client.batch_get_item(RequestItems=request))
-        if isinstance(response, NoReply):
-            return [response] * len(batch)
-        found = {_key_of(item): _stored(item) for item in response["Responses"].get(self.table, [])}
-        left = response.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
-        unprocessed = {_key_of(key) for key in left}
-        return [
-            NoReply("the endpoint left the key unprocessed") if key in unprocessed else found.get(key, ABSENT)
-            for key in batch
-        ]
+        replies = self._call(
+            lambda client: client.batch_get_item(RequestItems=request),
+            lambda response: items_of(response, self.table, batch),
+        )
+        return [replies] * len(batch) if isinstance(replies, NoReply) else replies
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
-        statement = (
-            f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
-            " RETURNING ALL OLD *"
-        )
-        answers = self._execute(statement, [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch])
-        replies: list[PrepareReply | None] = [
-            Promised(_stored(answer.get("Item", {}))) if _done(answer) else _unless_refused(answer)
-            for answer in answers
-        ]
+        update = f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
+        rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
+        replies: list[PrepareReply | None]
+        if self._transactions:
+            replies = self._promised(batch, self._write(_statements(update, rows)))
+        else:
+            answers = self._write(_statements(update + " RETURNING ALL OLD *", rows))
+            replies = [
+                Promised(stored_in(answer.get("Item", {}))) if is_done(answer) else unless_refused(answer)
+                for answer in answers
+            ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
-        rows = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
-        return self._insert_where_absent(insert, rows, [p.key for p in batch], replies, Promised(ABSENT))
+        new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
+        return self._insert_where_absent(insert, new, [p.key for p in batch], replies, Promised(ABSENT))
+
+    def _promised(
+        self, batch: Sequence[Prepare], answers: Sequence[Mapping[str, Any]]
+    ) -> list[PrepareReply | None]:
+        """Replies to promises made in a transaction, which tells nothing of before: a read afterwards does.
+
+        As long as the promise stands nothing was accepted since: what is there was there before, or has been
+        cleared meanwhile, which may be known at any time. Where it does not stand, another one was faster.
+        """
+        replies = [None if is_done(answer) else unless_refused(answer) for answer in answers]
+        made = [index for index, answer in enumerate(answers) if is_done(answer)]
+        there = self.read([batch[index].key for index in made]) if made else []
+        settled: dict[int, PrepareReply] = {}
+        for index, found in zip(made, there, strict=True):
+            if isinstance(found, NoReply):
+                settled[index] = found
+            else:
+                stands = found.promised == batch[index].ballot
+                settled[index] = Promised(found) if stands else Refused(found)
+        return [settled.get(index, reply) for index, reply in enumerate(replies)]
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
         # What is cleared stays cleared: one who prepared before that would bring the token back (B6).
@@ -149,9 +183,9 @@ class DynamoAcceptor:
         rows = [
             (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
         ]
-        answers = self._execute(statement, rows)
+        answers = self._write(_statements(statement, rows))
         replies: list[AcceptReply | None] = [
-            Done() if _done(answer) else _unless_refused(answer) for answer in answers
+            Done() if is_done(answer) else unless_refused(answer) for answer in answers
         ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
         new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
@@ -159,8 +193,8 @@ class DynamoAcceptor:
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
-        answers = self._execute(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch])
-        return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
+        answers = self._write(_statements(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch]))
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
         whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
@@ -170,8 +204,8 @@ class DynamoAcceptor:
             else _statement(whole, (d.key.p, d.key.s))
             for d in batch
         ]
-        answers = self._send(statements)
-        return [Done() if _done(answer) else _unless_refused(answer) or Unchanged() for answer in answers]
+        answers = self._write(statements)
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
         return self._page("scan", after, limit, {})
@@ -183,10 +217,7 @@ class DynamoAcceptor:
         return self._page("query", after, limit, where)
 
     def size(self) -> StoreSize | NoReply:
-        response = self._call(lambda client: client.describe_table(TableName=self.table))
-        if isinstance(response, NoReply):
-            return response
-        return StoreSize(response["Table"]["ItemCount"], response["Table"]["TableSizeBytes"])
+        return self._call(lambda client: client.describe_table(TableName=self.table), size_of)
 
     def _page(
         self, operation: str, after: ItemKey | None, limit: int, where: Mapping[str, Any]
@@ -194,44 +225,7 @@ class DynamoAcceptor:
         request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit, **where}
         if after is not None:
             request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
-        response = self._call(lambda client: getattr(client, operation)(**request))
-        if isinstance(response, NoReply):
-            return response
-        last = response.get("LastEvaluatedKey")
-        items = (
-            Scanned(_key_of(item), item.get("e", {"S": ""})["S"], _stored(item)) for item in response["Items"]
-        )
-        return Page(tuple(items), None if last is None else _key_of(last))
-
-    # -- inserts of the fast round
-
-    def _insert_each(self, rows: Sequence[Row]) -> list[InsertReply]:
-        """Each row for itself, as many in a request as it may have."""
-        replies: list[InsertReply] = []
-        for start in range(0, len(rows), STATEMENTS_PER_REQUEST):
-            answers = self._execute(self._insert_statement, rows[start : start + STATEMENTS_PER_REQUEST])
-            replies += [_insert_reply(answer) for answer in answers]
-        return replies
-
-    def _insert_together(self, rows: Sequence[Row]) -> list[InsertReply]:
-        """All rows in one transaction; if it is cancelled, again without those that it was cancelled for."""
-        replies: dict[int, InsertReply] = {}
-        left = list(range(len(rows)))
-        for _ in range(TRANSACTION_TRIES):
-            if not left:
-                break
-            for index, reply in zip(left, self._transact([rows[index] for index in left]), strict=True):
-                if reply is not None:
-                    replies[index] = reply
-            left = [index for index in left if index not in replies]
-        replies.update(zip(left, self._insert_each([rows[index] for index in left]), strict=True))
-        return [replies[index] for index in range(len(rows))]
-
-    def _transact(self, rows: Sequence[Row]) -> list[InsertReply | None]:
-        """One transaction, done for all rows or for none; None for each row to be sent again."""
-        statements = _statements(self._insert_statement, rows)
-        answer = self._call(lambda client: _transaction(client, statements))
-        return [answer] * len(rows) if isinstance(answer, NoReply) else answer
+        return self._call(lambda client: getattr(client, operation)(**request), page_of)
 
     # -- requests
 
@@ -255,9 +249,9 @@ class DynamoAcceptor:
         for index in refused:
             stored = now[index]
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
-        answers = self._execute(statement, [rows[index] for index in absent]) if absent else []
+        answers = self._write(_statements(statement, [rows[index] for index in absent]))
         for index, answer in zip(absent, answers, strict=True):
-            reply = _insert_reply(answer)
+            reply = insert_reply(answer)
             if isinstance(reply, Done):
                 replies[index] = done
             elif isinstance(reply, NoReply):
@@ -265,31 +259,56 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _execute(self, statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-        """One answer for each row; where the whole request got none, an error with our own code."""
-        return self._send(_statements(statement, rows))
+    def _write(self, statements: Sequence[Statement]) -> list[Mapping[str, Any]]:
+        """The answer to each statement; where a request got none, an error with our own code.
 
-    def _send(self, statements: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        response = self._call(lambda client: client.batch_execute_statement(Statements=statements))
-        if isinstance(response, NoReply):
-            return [{"Error": {"Code": response.kind, "Message": response.reason}}] * len(statements)
-        answers: list[Mapping[str, Any]] = response["Responses"]
-        assert len(answers) == len(statements), f"{len(answers)} answers to {len(statements)} statements"
-        return answers
+        A transaction is done as a whole or not at all. One that is cancelled is sent again without those that
+        it was cancelled for; after a few tries each statement goes for itself.
+        """
+        answers: dict[int, Mapping[str, Any]] = {}
+        left = list(range(len(statements)))
+        for _ in range(TRANSACTION_TRIES if self._transactions else 0):
+            if left:
+                together = self._transact([statements[index] for index in left])
+                answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
+                left = [index for index in left if index not in answers]
+        for start in range(0, len(left), STATEMENTS_PER_REQUEST):
+            part = left[start : start + STATEMENTS_PER_REQUEST]
+            answers.update(zip(part, self._send([statements[index] for index in part]), strict=True))
+        return [answers[index] for index in range(len(statements))]
 
-    def _call(self, request: Callable[[Any], Any]) -> Any:
-        """The response, or NoReply: whatever went wrong, the request may have been applied."""
+    def _transact(self, statements: Sequence[Statement]) -> Sequence[Mapping[str, Any] | None]:
+        """The answers of one transaction; None for each statement to be sent again."""
+        answers = self._call(
+            lambda client: _answers_of_transaction(client, statements), lambda answers: answers
+        )
+        return [no_answer(answers)] * len(statements) if isinstance(answers, NoReply) else answers
+
+    def _send(self, statements: Sequence[Statement]) -> Sequence[Mapping[str, Any]]:
+        """The answers of one batch, in which each statement goes for itself."""
+        answers = self._call(
+            lambda client: client.batch_execute_statement(Statements=statements),
+            lambda response: statements_of(response, len(statements)),
+        )
+        return [no_answer(answers)] * len(statements) if isinstance(answers, NoReply) else answers
+
+    def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
+        """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
         try:
             client = self._connected()
         except RegistryUnavailable as error:
             return NoReply(str(error), "unreachable")
         try:
-            return request(client)
+            response = request(client)
         except ClientError as error:
-            return _no_reply(error.response)
+            return no_reply(error.response)
         except BotoCoreError as error:  # connection refused, closed, timed out
             self._disconnect(client)
             return NoReply(str(error), "unreachable")
+        try:
+            return read(response)
+        except UNREADABLE as error:
+            return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
         with self._lock:
@@ -305,98 +324,24 @@ class DynamoAcceptor:
 
 # -- how requests are written
 
-_CANCELLED = "TransactionCanceledException"
 
-
-def _statements(statement: str, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+def _statements(statement: str, rows: Sequence[Row]) -> list[Statement]:
     return [_statement(statement, row) for row in rows]
 
 
-def _statement(statement: str, row: Row) -> Mapping[str, Any]:
+def _statement(statement: str, row: Row) -> Statement:
     return {"Statement": statement, "Parameters": [{"S": text} for text in row]}
 
 
-def _transaction(client: Any, statements: Sequence[Mapping[str, Any]]) -> list[InsertReply | None]:
-    """What a transaction of inserts says of each; ClientError if it does not say so."""
+def _answers_of_transaction(
+    client: Any, statements: Sequence[Statement]
+) -> Sequence[Mapping[str, Any] | None]:
+    """What a transaction says of each statement; ClientError if it does not say so."""
     try:
         client.execute_transaction(TransactStatements=statements)
     except ClientError as error:
         reasons = error.response.get("CancellationReasons", [])
-        if _error_code(error.response) != _CANCELLED or len(reasons) != len(statements):
+        if error_code(error.response) != CANCELLED or len(reasons) != len(statements):
             raise
-        return [_reply_when_cancelled(reason) for reason in reasons]
-    return [Done()] * len(statements)
-
-
-# -- how answers are read
-
-# Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
-_NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
-    "unclear": "unclear",
-    "unreachable": "unreachable",
-}
-_CONDITION_FAILED = "ConditionalCheckFailed"
-_DUPLICATE = "DuplicateItem"
-# DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
-_DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
-_THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
-# In a batch of statements DynamoDB Local says it without `Exception`.
-_TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
-
-
-def _error_code(answer: Mapping[str, Any]) -> str | None:
-    error = answer.get("Error")
-    return None if error is None else str(error.get("Code"))
-
-
-def _done(answer: Mapping[str, Any]) -> bool:
-    """A write took effect if, and only if, its answer has no error (protocol B1)."""
-    return _error_code(answer) is None
-
-
-def _no_reply(answer: Mapping[str, Any]) -> NoReply:
-    error = answer.get("Error", {})
-    code = str(error.get("Code", "unnamed error"))
-    message = str(error.get("Message", ""))
-    if code in _NO_ANSWER:
-        return NoReply(message, _NO_ANSWER[code])
-    if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
-        return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
-    return NoReply(f"{code}: {message}")
-
-
-def _unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
-    """None where the condition of an update failed; anything else is no reply."""
-    return None if _error_code(answer) == _CONDITION_FAILED else _no_reply(answer)
-
-
-def _insert_reply(answer: Mapping[str, Any]) -> InsertReply:
-    if _done(answer):
-        return Done()
-    return Exists() if _error_code(answer) == _DUPLICATE else _no_reply(answer)
-
-
-def _reply_when_cancelled(reason: Mapping[str, Any]) -> InsertReply | None:
-    """What the reason of one insert in a cancelled transaction says; None if it is to be sent again.
-
-    That is where it was not the cause, met another transaction, or has a reason that we can't read: sent as
-    a batch in the end, it gets an answer of its own.
-    """
-    code, message = str(reason.get("Code")), str(reason.get("Message", ""))
-    if code == _DUPLICATE or (code == "ValidationError" and message == _DUPLICATE_MESSAGE):
-        return Exists()
-    return NoReply(f"{code}: {message}") if code in _THROTTLED else None  # to be repeated after a pause
-
-
-def _key_of(item: Mapping[str, Any]) -> ItemKey:
-    return ItemKey(item["p"]["S"], item["s"]["S"])
-
-
-def _stored(item: Mapping[str, Any]) -> Stored:
-    """What an item says: without `t` there is no value, whatever else is there (protocol B8)."""
-
-    def text(name: str) -> str | None:
-        attribute = item.get(name)
-        return None if attribute is None else str(attribute["S"])
-
-    return Stored(text("t"), text("a") or FAST_BALLOT, text("b") or FAST_BALLOT)
+        return [answer_when_cancelled(reason) for reason in reasons]
+    return [{}] * len(statements)

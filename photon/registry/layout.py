@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from photon.registry.interface import Claim, EventKey, Holder
 from photon.registry.register import Register, ShardConfig
@@ -29,9 +30,8 @@ _SEPARATOR = "\n"
 _FIXED = "fixed"  # in the place of a config's number
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ItemKey:
-    """Where an item lies: shard and key in the shard."""
+class ItemKey(NamedTuple):
+    """Where an item lies: shard and key in the shard. A tuple, for each is hashed many times on its way."""
 
     p: str
     s: str
@@ -87,6 +87,12 @@ def sortable_time(time_us: int) -> str:
     if not -_TIME_OFFSET_US <= time_us < _TIME_OFFSET_US:
         raise ValueError(f"{time_us} us is not a time of 64 bits")
     return f"{time_us + _TIME_OFFSET_US:020d}"
+
+
+def time_of_key(item: ItemKey) -> int:
+    """The time in the key of an item, in microseconds; only of ids that carry theirs."""
+    assert not is_fixed(item.p), f"{item} has no time in its key"
+    return int(item.s[:20]) - _TIME_OFFSET_US
 
 
 def stored_time(claim: Claim) -> str:
@@ -146,16 +152,26 @@ def is_fixed(shard: str) -> bool:
     return shard.startswith(_FIXED)
 
 
+def shards_by_config(register: Register) -> list[list[str]]:
+    """All shards, those of each config together; last those of ids without a time."""
+    fixed = [_shard(_FIXED, number) for number in range(FIXED_SHARDS)]
+    return [*(shards_of(number, config) for number, config in enumerate(register.configs)), fixed]
+
+
+def shards_of(number: int, config: ShardConfig) -> list[str]:
+    """The names of the shards of the config with this number."""
+    return [_shard(str(number), shard) for shard in range(config.shards)]
+
+
 def shards_to_collect(register: Register) -> Iterator[str]:
     """Every shard that may have an item below its boundary; those of ids without a time come last."""
-    for number, config in enumerate(register.configs):
-        for shard in (_shard(str(number), shard) for shard in range(config.shards)):
+    *timed, fixed = shards_by_config(register)
+    for config, shards in zip(register.configs, timed, strict=True):
+        for shard in shards:
             boundary_us = register.boundary_of(shard)
             if boundary_us is not None and (config.start_us is None or config.start_us < boundary_us):
                 yield shard
-    for shard in (_shard(_FIXED, shard) for shard in range(FIXED_SHARDS)):
-        if register.boundary_of(shard) is not None:
-            yield shard
+    yield from (shard for shard in fixed if register.boundary_of(shard) is not None)
 
 
 def _shard(config: str, number: int) -> str:

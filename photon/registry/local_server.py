@@ -12,14 +12,10 @@ DynamoDB Local can't be told to listen on one address only: it answers on every 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
-import http.client
 import json
 import os
 import signal
-import socket
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -31,19 +27,23 @@ from typing import IO
 
 from photon.fetch import JavaMissing, dynamodb_local_dir, java_command
 from photon.registry.interface import RegistryUnavailable
+from photon.registry.server_process import (
+    ServerKind,
+    answers,
+    die_with_parent,
+    free_port,
+    listens,
+    server_command,
+    use_write_ahead_log,
+)
 
-DATABASE = "shared-local-instance.db"  # as DynamoDB Local calls it with -sharedDb
-HEAP = "512m"
+SERVER: ServerKind = "dynamodb-local"
 START_SECONDS = 60.0  # two seconds alone; many more on a machine that is busy
 STOP_SECONDS = 5.0
-HEALTH_SECONDS = 2.0
 USERS_POLL_SECONDS = 0.5
 WAIT_POLL_SECONDS = 0.05
 PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
 LOG_TAIL_BYTES = 600
-
-_PR_SET_PDEATHSIG = 1
-_LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +148,6 @@ def running_server(folder: Path) -> Running | None:
     return running if _is_supervised(folder) and answers(running.url) else None
 
 
-def answers(url: str) -> bool:
-    """Whether a DynamoDB server answers at `url`: it asks for credentials."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=HEALTH_SECONDS)
-    try:
-        connection.request("GET", "/")
-        return b"dynamodb" in connection.getresponse().read()
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 def _is_supervised(folder: Path) -> bool:
     """Whether a supervisor lives: it holds `server.lock` for all its life."""
     try:
@@ -202,7 +189,7 @@ def supervise(folder: Path) -> int:
         with (folder / "users.lock").open("ab") as users:
             if _try_lock(users, fcntl.LOCK_EX):
                 return 0  # who wanted a server is gone
-            _use_write_ahead_log(folder / DATABASE)
+            use_write_ahead_log(SERVER, folder)
             java = _start_java(folder)
             if java is None:
                 return 1
@@ -223,83 +210,26 @@ def _take_lock(lock: IO[bytes]) -> bool:
     return False
 
 
-def _use_write_ahead_log(database: Path) -> None:
-    """Have the server's SQLite append to a log instead of rewriting a journal; the file remembers it.
-
-    One fsync an insert instead of four, and as durable: 645 instead of 294 inserts/s, two busy cores.
-    """
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-
-
 def _start_java(folder: Path) -> subprocess.Popen[bytes] | None:
     """A server that answers, with its `server.json` written; None if none would start (see the log)."""
     for _ in range(PORT_ATTEMPTS):
-        port = _free_port()
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
         java = subprocess.Popen(
-            _java_arguments(folder, port),
+            server_command(SERVER, folder, port),
             stdin=subprocess.DEVNULL,
             cwd=folder,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         deadline = time.monotonic() + START_SECONDS
         while java.poll() is None and time.monotonic() < deadline:
             # Another one that took the port meanwhile may answer too.
-            if answers(url) and _listens(java.pid, port):
+            if answers(url) and listens(java.pid, port):
                 _write_running(folder, Running(url, java.pid, os.getpid()))
                 return java
             time.sleep(WAIT_POLL_SECONDS)
         _stop(java)
     return None
-
-
-def _java_arguments(folder: Path, port: int) -> list[str]:
-    jars = dynamodb_local_dir()
-    return [
-        java_command(),
-        f"-Xmx{HEAP}",
-        "-XX:+UseSerialGC",  # quicker to start, and small
-        "-XX:TieredStopAtLevel=1",
-        f"-Djava.library.path={jars}",
-        *("-cp", f"{jars}/*"),
-        "com.amazonaws.services.dynamodbv2.local.main.ServerRunner",
-        *("-port", str(port)),
-        *("-dbPath", str(folder)),
-        "-sharedDb",
-        "-disableTelemetry",
-    ]
-
-
-def _die_with_parent() -> None:
-    """Have the kernel end the server when its supervisor is gone, however that went (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Whether it is this process that listens on the port (asked of Linux; elsewhere taken for granted)."""
-    if sys.platform != "linux":
-        return True
-    sockets: set[str] = set()
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
-        sockets |= {f"socket:[{row[9]}]" for row in rows if row[3] == _LISTEN and _port_of(row[1]) == port}
-    try:
-        return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
-    except FileNotFoundError:
-        return False  # it ended, or closed a file, just now
-
-
-def _port_of(address: str) -> int:
-    return int(address.split(":")[1], 16)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _write_running(folder: Path, running: Running) -> None:

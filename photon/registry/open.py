@@ -47,7 +47,9 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
-    timeout, connections = settings.request_timeout, settings.concurrency
+    timeout = settings.request_timeout
+    # All threads of the registry may be busy with the same endpoint: the others are quicker, or down.
+    connections = settings.concurrency * len(address.tables)
 
     def connect() -> WireClient:
         return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)

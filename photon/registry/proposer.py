@@ -125,6 +125,23 @@ class QuorumRegistry:
         outcomes = self._in_waves(contenders, self._try_release, _outcome_of_release, _same_token_only)
         return [outcomes[index] for index in range(len(claims))]
 
+    def tokens_anywhere(self, keys: Sequence[EventKey]) -> list[frozenset[str]]:
+        """The tokens that any endpoint has for each id, chosen or not: for those who know which has a row.
+
+        An endpoint that was down when an id was cleared still has its token. RegistryUnavailable if no
+        majority answers for all of them.
+        """
+        items = self._items(keys)
+        wanted = list(dict.fromkeys(items))
+        deadline = self._deadline()
+        while True:
+            found = self._rounds.tokens(wanted)
+            if not isinstance(found, NoReply):
+                tokens = dict(zip(wanted, found, strict=True))
+                return [tokens[item] for item in items]
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry does not answer: {found.reason}")
+
     def clear(self, claims: Sequence[Claim]) -> int:
         """Shrink the value of ids whose row is in the output to the owner's name; how many changed.
 

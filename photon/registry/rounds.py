@@ -39,7 +39,9 @@ from photon.registry.decisions import (
     decide_lookup,
     majority,
     next_counter,
+    outcome_of_commit,
     recover,
+    value_to_clear,
 )
 from photon.registry.endpoints import Endpoints, Seats
 from photon.registry.interface import Claim, Holder
@@ -52,6 +54,7 @@ from photon.registry.layout import (
     decode_value,
     encode_value,
     fast_value,
+    is_cleared,
     stored_time,
 )
 from photon.registry.register import Register
@@ -129,16 +132,20 @@ class Rounds:
 
     # -- classic round
 
-    def classic(self, contenders: Sequence[Contender], propose: Propose, judge: Judge) -> None:
+    def classic(
+        self, contenders: Sequence[Contender], propose: Propose, judge: Judge, to_the_end: bool = False
+    ) -> None:
         """Prepare and accept with a ballot above all seen: a verdict for what was chosen.
 
-        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict.
+        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict. Proposers
+        who find another one's value chosen end there, instead of outbidding each other with it, unless
+        they go `to_the_end`.
         """
         began_with = self._endpoints.seats
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
         for contender in contenders:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
-        recovered, verdicts = self._recover(contenders, self._prepare(contenders, ballots))
+        recovered, verdicts = self._recover(contenders, self._prepare(contenders, ballots), to_the_end)
         answered = [contenders[i] for i in (*recovered, *verdicts)]
         if self._check(answered, began_with) is None or not answered:
             return
@@ -164,12 +171,9 @@ class Rounds:
         return self._endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes)
 
     def _recover(
-        self, contenders: Sequence[Contender], answers: Sequence[Sequence[PrepareReply]]
+        self, contenders: Sequence[Contender], answers: Sequence[Sequence[PrepareReply]], to_the_end: bool
     ) -> tuple[dict[int, str | None], dict[int, Verdict]]:
-        """By index: the value to go on with, for each id that a majority promised; and who has lost already.
-
-        Proposers who find another one's value chosen stop here, instead of outbidding each other with it.
-        """
+        """By index: the value to go on with, for each id that a majority promised; who has lost already."""
         recovered: dict[int, str | None] = {}
         verdicts: dict[int, Verdict] = {}
         for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):
@@ -177,7 +181,7 @@ class Rounds:
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
             refused = [reply.now for reply in replies if isinstance(reply, Refused)]
             found = decide_fast(contender.claim.token, [*promised, *refused], self._endpoints.n)
-            if isinstance(found, OtherHolds):
+            if isinstance(found, OtherHolds) and not to_the_end:
                 verdicts[index] = found
             elif len(promised) >= majority(self._endpoints.n):
                 recovered[index] = recover(promised, self._endpoints.n)
@@ -201,19 +205,36 @@ class Rounds:
             return register
         return (holders, register) if self._is_of(register, began_with) else NoReply(_MEMBERS_MOVED)
 
+    def tokens(self, items: Sequence[ItemKey]) -> list[frozenset[str]] | NoReply:
+        """The tokens that endpoints have, of those that answer; NoReply if too few do for some item."""
+        found: list[frozenset[str]] = []
+        for replies in self._read(items):
+            stored = [reply for reply in replies if isinstance(reply, Stored)]
+            if len(stored) < majority(self._endpoints.n):
+                return NoReply(_reason(replies))
+            values = [decode_value(reply.value) for reply in stored if reply.value is not None]
+            found.append(frozenset(value.token for value in values if isinstance(value, Held)))
+        return found
+
     def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
         """Replace tokens by their owner's name: how many changed, and which have to be asked again.
 
-        A token that came after a tombstone is stored with what was released before it; a read finds those.
+        A token that came after a tombstone is stored with what was released before it; a read finds those. If
+        fewer than a majority have had the token, a classic round has the owner's name chosen: or it would not
+        be seen while they are away, and the token would win again (B6).
         """
         changed, differing, unanswered = self._replace(
             [(contender, fast_value(contender.claim.token)) for contender in contenders]
         )
         # Endpoints may have it with different ones, and a request names an item once (B7): one wave for each.
         waves: dict[int, list[tuple[Contender, str]]] = {}
+        known_to_few: list[Contender] = []
         for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
             values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
             held = sorted(value for value in values if _is_held_by(value, contender.claim.token))
+            copies = sum(isinstance(r, Stored) and _is_cleared_or_one_of(r.value, held) for r in replies)
+            if 0 < copies < majority(self._endpoints.n):
+                known_to_few.append(contender)
             for number, value in enumerate(held):
                 waves.setdefault(number, []).append((contender, value))
             if self._is_to_be_repeated(replies):
@@ -223,6 +244,9 @@ class Rounds:
             also_changed, _, also_unanswered = self._replace(wave)
             changed += also_changed
             unanswered += also_unanswered
+        if known_to_few:
+            self.classic(known_to_few, value_to_clear, outcome_of_commit, to_the_end=True)
+            unanswered += [contender for contender in known_to_few if contender.verdict is None]
         # One may be in several waves.
         left = {contender.item: contender for contender in unanswered}
         return len({contender.item for contender in changed}), list(left.values())
@@ -320,6 +344,10 @@ def _amid_register() -> None:
 def _is_held_by(text: str, token: str) -> bool:
     value = decode_value(text)
     return isinstance(value, Held) and value.token == token
+
+
+def _is_cleared_or_one_of(text: str | None, others: Sequence[str]) -> bool:
+    return text is not None and (is_cleared(text) or text in others)
 
 
 def _reason(replies: Sequence[object]) -> str:

@@ -12,6 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from photon.registry.interface import (
+    BeyondHorizon,
+    Free,
+    Joined,
+    Lost,
+    NotHeld,
+    Released,
+    TooOld,
+    Won,
+)
+
 Kind = Literal["commit", "release", "lookup", "clear"]
 Answer = Literal["won", "lost", "released", "not held", "joined", "free", "cleared", "too old", "unknown"]
 
@@ -39,6 +50,28 @@ class Operation:
     def __str__(self) -> str:
         named = f" ({self.holder})" if self.holder else ""
         return f"{self.kind} {self.id} {self.token} [{self.begin}, {self.end}]: {self.answer}{named}"
+
+
+def in_words(outcome: object) -> tuple[Answer, str]:
+    """An outcome of a call ("cleared" for one of clearing) as an answer, and the holder that it names."""
+    match outcome:
+        case Won():
+            return "won", ""
+        case Lost(holder):
+            return "lost", holder.token or f"{holder.datacenter}:"
+        case NotHeld(holder):
+            return "not held", holder.token or f"{holder.datacenter}:"
+        case Joined(holder):
+            return "joined", holder.token or f"{holder.datacenter}:"
+        case Released():
+            return "released", ""
+        case Free():
+            return "free", ""
+        case TooOld() | BeyondHorizon():
+            return "too old", ""
+        case "cleared":
+            return "cleared", ""
+    return "unknown", ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from photon.registry.interface import (
-    BeyondHorizon,
     Claim,
     EventKey,
-    Free,
     Joined,
     Lost,
     NotHeld,
     RegistryUnavailable,
     Released,
-    TooOld,
     Unknown,
     Won,
 )
 from photon.registry.layout import item_key
 from photon.registry.proposer import QuorumRegistry
 from photon.testing.chosen import is_held_by, is_released
-from photon.testing.history import Answer, Kind, Operation
+from photon.testing.history import Kind, Operation, in_words
 from photon.testing.network import Client, Network
 from photon.testing.registry_observer import NO_END, Observer, RuleBroken
 
@@ -110,7 +107,7 @@ class Calls:
         for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
             if kind == "release" and fate.key.time_us is not None and not _is_below(fate.key, horizon_us):
                 continue  # where the id will be is not settled yet: nothing follows
-            answer, holder = _in_words(outcome)
+            answer, holder = in_words(outcome)
             end = NO_END if answer == "unknown" else self._network.now_seconds
             self.operations[place] = replace(
                 self.operations[place], end=end, answer=answer, holder=holder, undisturbed=calm
@@ -147,24 +144,3 @@ def _is_below(key: EventKey, bound_us: int | None) -> bool:
 
 def _claims(fates: Sequence[Fate]) -> list[Claim]:
     return [Claim(fate.key, fate.token) for fate in fates]
-
-
-def _in_words(outcome: object) -> tuple[Answer, str]:
-    match outcome:
-        case Won():
-            return "won", ""
-        case Lost(holder):
-            return "lost", holder.token or f"{holder.datacenter}:"
-        case NotHeld(holder):
-            return "not held", holder.token or f"{holder.datacenter}:"
-        case Joined(holder):
-            return "joined", holder.token or f"{holder.datacenter}:"
-        case Released():
-            return "released", ""
-        case Free():
-            return "free", ""
-        case TooOld() | BeyondHorizon():
-            return "too old", ""
-        case "cleared":
-            return "cleared", ""
-    return "unknown", ""

@@ -13,7 +13,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from photon.clock import Clock, ManualClock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Acceptor
-from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.directory import TABLE_DEFINITION
+from photon.registry.dynamodb import LOCAL_REGION, DynamoAcceptor, dynamodb_client, wire_client
 from photon.registry.layout import SHARD_HASH
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, ShardConfig
@@ -21,6 +22,7 @@ from photon.testing.memory_registry import MemoryAcceptor
 
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
+SERVER_TIMEOUT = timedelta(seconds=20)
 
 
 class Faults(Protocol):
@@ -57,7 +59,9 @@ class Backend:
     def faulty_client(self, clock: Clock | None = None) -> tuple[QuorumRegistry, Faults]:
         """A client and the faults on its way to the endpoints."""
         acceptors, faults = zip(*(way_in() for way_in in self._ways_in), strict=True)
-        settings = Registry(deadline=timedelta(seconds=5), horizon_step=timedelta(days=1))
+        # On the machine's own clock a busy machine counts: 32 threads outbid each other for a while.
+        deadline = timedelta(seconds=5 if clock is None else 60)
+        settings = Registry(deadline=deadline, horizon_step=timedelta(days=1))
         registry = QuorumRegistry(acceptors, settings, clock or self.clock)
         self._clients.append(registry)
         return registry, faults[0] if len(faults) == 1 else AllFaults(faults)
@@ -71,14 +75,14 @@ class AllFaults:
     """The same fault on the way to every endpoint."""
 
     def __init__(self, each: Sequence[Faults]) -> None:
-        self._each = each
+        self.each = each
 
     def fail(self, fault: Any, batches: int = 1) -> None:
-        for faults in self._each:
+        for faults in self.each:
             faults.fail(fault, batches)
 
     def mend(self) -> None:
-        for faults in self._each:
+        for faults in self.each:
             faults.mend()
 
 
@@ -107,28 +111,26 @@ class NoFaults:
     def mend(self) -> None: ...
 
 
-def dynamodb_backend(client: Any, timed: bool, transactions: Iterator[bool]) -> Backend:
-    """A new table at the server of `client`. `transactions`: whether the next client inserts by them."""
+def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bool]) -> Backend:
+    """A new table at each server. `transactions`: whether the next acceptor inserts by them."""
     table = f"contract-{uuid.uuid4().hex}"
-    client.create_table(
-        TableName=table,
-        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
-        AttributeDefinitions=[
-            {"AttributeName": "p", "AttributeType": "S"},
-            {"AttributeName": "s", "AttributeType": "S"},
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
 
-    def another() -> tuple[Acceptor, Faults]:
-        faulty = FaultyClient(client)
-        return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
+    def ways_in(url: str) -> Callable[[], tuple[Acceptor, Faults]]:
+        client = wire_client(url, LOCAL_REGION, SERVER_TIMEOUT, 40)
+        tables = dynamodb_client(url, LOCAL_REGION, SERVER_TIMEOUT, 1)
+        tables.create_table(TableName=table, **TABLE_DEFINITION)
 
-    return Backend([another], timed)
+        def another() -> tuple[Acceptor, Faults]:
+            faulty = FaultyClient(client)
+            return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
+
+        return another
+
+    return Backend([ways_in(url) for url in urls], timed)
 
 
 class FaultyClient:
-    """A boto3 client that loses requests or answers, or has half of a batch left undone."""
+    """A client that loses requests or answers, or has half of a batch left undone."""
 
     def __init__(self, client: Any) -> None:
         self.requests: list[str] = []
@@ -162,6 +164,14 @@ class FaultyClient:
         if self._fault == "unprocessed" and self._next_fault():
             return self._leave_half(RequestItems)
         return self._serve(lambda: self._client.batch_get_item(RequestItems=RequestItems))
+
+    def query(self, **request: Any) -> Any:
+        self.requests.append("query")
+        return self._serve(lambda: self._client.query(**request))
+
+    def describe_table(self, **request: Any) -> Any:
+        self.requests.append("describe_table")
+        return self._serve(lambda: self._client.describe_table(**request))
 
     def _serve(self, call: Callable[[], Any]) -> Any:
         fault = self._next_fault()

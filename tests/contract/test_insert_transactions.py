@@ -24,7 +24,7 @@ EAST_HOLDS, WEST_HOLDS = Holder("east", EAST), Holder("west", WEST)
 
 @pytest.fixture
 def backend(dynamodb: Any) -> Iterator[Backend]:
-    made = dynamodb_backend(dynamodb, False, itertools.repeat(True))
+    made = dynamodb_backend([dynamodb], False, itertools.repeat(True))
     yield made
     made.close()
 
@@ -109,6 +109,6 @@ def test_of_two_callers_with_crossing_transactions_each_id_has_one_winner(backen
 def test_callers_by_transactions_and_callers_one_by_one_race_and_each_id_has_one_winner(
     dynamodb: Any,
 ) -> None:
-    mixed = dynamodb_backend(dynamodb, False, itertools.cycle([True, False]))
+    mixed = dynamodb_backend([dynamodb], False, itertools.cycle([True, False]))
     check_that_each_id_has_one_winner(lambda: mixed.client(SystemClock()), seed=11, ids=400)
     mixed.close()

@@ -1,118 +1,73 @@
-"""One registry over three DynamoDB Local servers: killed, wiped, repaired, while commits go on."""
+"""One registry over three or five servers: killed, stalled, wiped, repaired, while commits go on."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import subprocess
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from photon.clock import SystemClock
-from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.pipeline import Pipeline, Registry
 from photon.registry.directory import DIRECTORY
-from photon.registry.dynamodb import dynamodb_client
 from photon.registry.init import RegistryMissing, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
     CommitOutcome,
     EventKey,
+    IdRegistry,
     Joined,
     Lost,
     RegistryMismatch,
     RegistryUnavailable,
     Won,
 )
-from photon.registry.local_server import DATABASE, _free_port, _java_arguments, _use_write_ahead_log, answers
 from photon.registry.open import close_registries, open_registry
 from photon.registry.repair import repair_endpoint
+from photon.testing.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from tests.contract.registry_checks import token
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 EAST, WEST, LATER = token("east", 1), token("west", 2), token("east", 3, batch=2)
-START_SECONDS = 60.0
-
-
-class Server:
-    """A server that keeps its port through kills."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._java: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        _use_write_ahead_log(self.folder / DATABASE)
-        with (self.folder / "server.log").open("ab") as log:
-            arguments = _java_arguments(self.folder, self.port)
-            self._java = subprocess.Popen(arguments, cwd=self.folder, stdout=log, stderr=log)
-        wait = threading.Event()
-        for _ in range(round(START_SECONDS / 0.1)):
-            if answers(self.url):
-                return
-            wait.wait(0.1)
-        raise AssertionError(f"no answer from {self.url} within {START_SECONDS} s")
-
-    def kill(self) -> None:
-        if self._java is not None:
-            self._java.kill()
-            self._java.wait()
-            self._java = None
-
-    def wipe(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder)
-        self.start()
-
-    def client(self) -> Any:
-        return dynamodb_client(self.url, "local", timedelta(seconds=10), 4)
+IDS_PER_BATCH = 20
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
-    folder = tmp_path_factory.mktemp("stores")
-    made = [Server(folder / str(number)) for number in range(3)]
-    yield made
-    for server in made:
-        server.kill()
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoreServer]]:
+    with store_servers(fastest_kind(), tmp_path_factory.mktemp("stores"), 5) as servers:
+        yield servers
 
 
 @pytest.fixture
-def servers(machines: list[Server]) -> Iterator[list[Server]]:
-    """Three servers that run."""
+def five(machines: list[StoreServer]) -> Iterator[list[StoreServer]]:
+    """Five servers that run."""
     for server in machines:
-        if not answers(server.url):
-            server.start()
+        server.start()
     yield machines
     close_registries()
 
 
+@pytest.fixture
+def servers(five: list[StoreServer]) -> list[StoreServer]:
+    """Three of them."""
+    return five[:3]
+
+
 def pipeline(name: str, *urls: str) -> Pipeline:
-    return Pipeline(
-        name=name,
-        file=Path("/nowhere/events.yaml"),
-        datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
-        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
-        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
-        registry=Registry(
-            endpoints=tuple(Endpoint(url=url) for url in urls),
-            request_timeout=timedelta(seconds=20),  # three servers on a busy machine
-            deadline=timedelta(seconds=60),
-        ),
+    settings = Registry(
+        request_timeout=timedelta(seconds=20),  # five servers on a busy machine
+        deadline=timedelta(seconds=60),
     )
+    return registry_pipeline(name, urls, settings)
 
 
-def over(name: str, servers: list[Server]) -> Pipeline:
+def over(name: str, servers: list[StoreServer]) -> Pipeline:
     return pipeline(name, *(server.url for server in servers))
 
 
@@ -120,40 +75,135 @@ def ids(prefix: str, count: int) -> list[EventKey]:
     return [EventKey(f"{prefix}-{i}") for i in range(count)]
 
 
-def test_a_minority_killed_under_load_and_brought_back_loses_no_id_and_gives_none_twice(
-    servers: list[Server],
-) -> None:
-    events = over("killed", servers)
-    registry = open_registry(init_registry(events, SystemClock()))
-    passed = threading.Semaphore(0)
+class Load:
+    """Two datacenters that register the same ids, batch after batch, until `end`."""
 
-    def load(own: str) -> list[CommitOutcome]:
+    def __init__(self, registry: IdRegistry) -> None:
+        self._registry = registry
+        self._passed = threading.Semaphore(0)
+        self._is_over = threading.Event()
+        self._pool = ThreadPoolExecutor(2)
+        self._both: list[Future[list[CommitOutcome]]] = []
+
+    def __enter__(self) -> Load:
+        self._both = [self._pool.submit(self._commit, own) for own in (EAST, WEST)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._pool.shutdown()
+
+    def _commit(self, own: str) -> list[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
-        for batch in range(30):
-            outcomes += registry.commit([Claim(key, own) for key in ids(f"b{batch}", 20)])
-            passed.release()
+        while not self._is_over.is_set():
+            batch = ids(f"b{len(outcomes) // IDS_PER_BATCH}", IDS_PER_BATCH)
+            outcomes += self._registry.commit([Claim(key, own) for key in batch])
+            self._passed.release()
         return outcomes
 
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(load, own) for own in (EAST, WEST)]
-        for _ in range(20):
-            passed.acquire()
+    def go_on_for(self, batches: int) -> None:
+        """Wait until so many more batches have passed."""
+        for _ in range(batches):
+            self._passed.acquire()
+
+    def winners(self) -> dict[EventKey, str]:
+        """Who won each id, once it is over; every id had exactly one winner."""
+        east, west = (future.result() for future in self._both)
+        assert [outcome for outcome in [*east, *west] if not isinstance(outcome, Won | Lost)] == []
+        won: list[tuple[EventKey, str]] = []
+        for own, outcomes in ((EAST, east), (WEST, west)):
+            for index, outcome in enumerate(outcomes):
+                if outcome == Won():
+                    won.append((EventKey(f"b{index // IDS_PER_BATCH}-{index % IDS_PER_BATCH}"), own))
+        assert len(won) == max(len(east), len(west))
+        assert len(dict(won)) == len(won)
+        return dict(won)
+
+
+def check_that_all_lost_to(registry: IdRegistry, winners: dict[EventKey, str]) -> None:
+    """No id is lost, and none is let in again."""
+    later = registry.commit([Claim(key, LATER) for key in winners])
+    assert {type(outcome) for outcome in later} == {Lost}
+    named = [outcome.holder.token for outcome in later if isinstance(outcome, Lost)]
+    assert named == list(winners.values())
+
+
+def check_that_all_agree(servers: list[StoreServer], events: Pipeline, count: int) -> None:
+    """Every endpoint has the same value for each of so many ids."""
+    first, *others = (
+        _values(server, table) for server, table in zip(servers, find_registry(events).tables, strict=True)
+    )
+    assert len(first) == count
+    assert all(other == first for other in others)
+
+
+def _values(server: StoreServer, table: str) -> dict[str, str]:
+    pages = server.client().get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    items = [item for page in pages for item in page["Items"] if item["p"]["S"] != "register"]
+    return {item["s"]["S"]: item["t"]["S"] for item in items}
+
+
+def test_one_of_three_killed_under_load_and_brought_back_loses_no_id_and_gives_none_twice(
+    servers: list[StoreServer],
+) -> None:
+    registry = open_registry(init_registry(over("killed", servers), SystemClock()))
+    with Load(registry) as load:
+        load.go_on_for(20)
         servers[1].kill()
-        for _ in range(20):
-            passed.acquire()
+        load.go_on_for(20)
         servers[1].start()
-        east, west = (future.result() for future in both)
-    assert Counter(type(o).__name__ for o in [*east, *west]) == {"Won": 600, "Lost": 600}
-    assert all((one == Won()) != (other == Won()) for one, other in zip(east, west, strict=True))
+        load.go_on_for(20)
+    winners = load.winners()
     servers[0].kill()  # what the killed one missed is known by the third
-    keys = [key for batch in range(30) for key in ids(f"b{batch}", 20)]
-    later = registry.commit([Claim(key, LATER) for key in keys])
-    winners = [EAST if outcome == Won() else WEST for outcome in east]
-    assert [outcome.holder.token for outcome in later if isinstance(outcome, Lost)] == winners
+    check_that_all_lost_to(registry, winners)
+
+
+def test_two_of_five_killed_under_load_lose_no_id_and_after_their_repair_all_agree(
+    five: list[StoreServer],
+) -> None:
+    events = over("two-of-five", five)
+    registry = open_registry(init_registry(events, SystemClock()))
+    with Load(registry) as load:
+        load.go_on_for(10)
+        five[1].kill()
+        load.go_on_for(10)
+        five[4].kill()
+        load.go_on_for(10)
+    winners = load.winners()
+    check_that_all_lost_to(registry, winners)
+    five[1].start()
+    five[4].start()
+    repair_endpoint(events, five[1].url, SystemClock())
+    repair_endpoint(events, five[4].url, SystemClock())
+    check_that_all_agree(five, events, len(winners))
+    five[0].kill()
+    five[2].kill()
+    # A client that was idle during both repairs does not know the new stores (docs/adr/0017).
+    check_that_all_lost_to(open_registry(find_registry(events)), winners)
+
+
+def test_a_stalled_endpoint_costs_time_and_what_it_does_late_lets_nobody_in_twice(
+    servers: list[StoreServer],
+) -> None:
+    events = pipeline("stalled", *(server.url for server in servers))
+    # So that the stalled one is given up soon, and the others are not.
+    patience = events.registry.model_copy(update={"request_timeout": timedelta(seconds=3)})
+    registry = open_registry(init_registry(events.model_copy(update={"registry": patience}), SystemClock()))
+    with Load(registry) as load:
+        load.go_on_for(20)
+        servers[2].stall()
+        try:
+            load.go_on_for(20)
+        finally:
+            servers[2].resume()
+        load.go_on_for(20)
+    winners = load.winners()
+    servers[0].kill()
+    check_that_all_lost_to(registry, winners)
 
 
 def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
-    servers: list[Server], caplog: pytest.LogCaptureFixture
+    servers: list[StoreServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     events = over("wiped", servers)
     running = open_registry(init_registry(events, SystemClock()))
@@ -170,10 +220,7 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     assert (repair.copied, repair.mended) == (120, 0)
     assert set(servers[2].client().list_tables()["TableNames"]) == {repair.table, DIRECTORY}
     assert running.commit([Claim(key, EAST) for key in ids("c", 60)]) == [Won()] * 60
-    stored = [
-        _values(server, table) for server, table in zip(servers, find_registry(events).tables, strict=True)
-    ]
-    assert stored[0] == stored[1] == stored[2]
+    check_that_all_agree(servers, events, count=180)
     servers[0].kill()
     everything = [*ids("a", 60), *ids("b", 60), *ids("c", 60)]
     outcomes = running.commit([Claim(key, WEST) for key in everything])
@@ -181,12 +228,7 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     assert all(isinstance(found, Joined) for found in running.lookup(everything[:120]))
 
 
-def _values(server: Server, table: str) -> dict[str, str]:
-    items = server.client().scan(TableName=table, ConsistentRead=True)["Items"]
-    return {item["s"]["S"]: item["t"]["S"] for item in items if item["p"]["S"] != "register"}
-
-
-def test_init_needs_every_endpoint_once_and_can_be_repeated(servers: list[Server]) -> None:
+def test_init_needs_every_endpoint_once_and_can_be_repeated(servers: list[StoreServer]) -> None:
     events = over("late", servers)
     servers[1].kill()
     with pytest.raises(RegistryUnavailable, match=servers[1].url):
@@ -201,7 +243,7 @@ def test_init_needs_every_endpoint_once_and_can_be_repeated(servers: list[Server
     assert find_registry(events) == init_registry(events, SystemClock()) == made
 
 
-def test_of_two_inits_at_once_one_wins_at_every_endpoint(servers: list[Server]) -> None:
+def test_of_two_inits_at_once_one_wins_at_every_endpoint(servers: list[StoreServer]) -> None:
     events = over("twice", servers)
     with ThreadPoolExecutor(2) as pool:
         made = set(pool.map(lambda _: init_registry(events, SystemClock()), range(2)))
@@ -211,21 +253,21 @@ def test_of_two_inits_at_once_one_wins_at_every_endpoint(servers: list[Server]) 
         assert [name for name in there if name.startswith("photon-twice-")] == [table]
 
 
-def test_two_urls_of_one_store_are_refused(servers: list[Server]) -> None:
+def test_two_urls_of_one_store_are_refused(servers: list[StoreServer]) -> None:
     same = servers[0].url.replace("127.0.0.1", "localhost")
     events = pipeline("same", servers[0].url, servers[1].url, same)
     with pytest.raises(RegistryMismatch, match="one and the same store"):
         init_registry(events, SystemClock())
 
 
-def test_endpoints_in_another_order_are_refused_with_the_remedy(servers: list[Server]) -> None:
+def test_endpoints_in_another_order_are_refused_with_the_remedy(servers: list[StoreServer]) -> None:
     init_registry(over("order", servers), SystemClock())
     with pytest.raises(RegistryMismatch, match="put the endpoints in their old order"):
         find_registry(over("order", [servers[1], servers[0], servers[2]]))
 
 
 def test_a_store_restored_from_an_older_copy_is_out_of_use_before_it_is_started(
-    servers: list[Server], tmp_path: Path
+    servers: list[StoreServer], tmp_path: Path
 ) -> None:
     events = over("restored", servers)
     running = open_registry(init_registry(events, SystemClock()))

@@ -57,7 +57,12 @@ def tick(location: Location, instance: DagsterInstance) -> RunRequest | SkipReas
 
 def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
     schedules = list(location.defs.get_repository_def().schedule_defs)
-    assert {s.name for s in schedules} == {"clicks__verification__schedule", "prune_run_history_schedule"}
+    assert {s.name for s in schedules} == {
+        "clicks__verification__schedule",
+        "clicks__clearing__schedule",
+        "clicks__registry_report__schedule",
+        "prune_run_history_schedule",
+    }
     assert all(s.default_status is DefaultScheduleStatus.RUNNING for s in schedules)
     assert all(s.execution_timezone == "UTC" for s in schedules)
 

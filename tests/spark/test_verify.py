@@ -14,10 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from photon.clearing import clear_output
 from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
 from photon.output import LakeUnavailable, OutputTable
 from photon.pipeline import Pipeline, load_pipeline
-from photon.registry.open import close_registries
+from photon.registry.init import find_registry
+from photon.registry.open import close_registries, open_registry
 from photon.shift import prepare, run_shift
 from photon.testing.stories import some_of_each
 from photon.testing.traffic import Traffic
@@ -104,7 +106,7 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 # The reports build on one another, in this order: while events wait; complete, after one datacenter has
-# lost its state; with faults planted in tables; with log files gone.
+# lost its state; with faults planted in tables; with log files gone; after all ids were cleared.
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +171,14 @@ def without_some_files(world: World, planted: Planted) -> VerificationReport:
     return report
 
 
+@pytest.fixture(scope="module")
+def after_clearing(world: World, without_some_files: VerificationReport) -> VerificationReport:
+    registry = open_registry(find_registry(world.pipeline))
+    for name in world.pipeline.datacenters:
+        assert clear_output(world.pipeline, name, registry).ids > 0
+    return world.verify()
+
+
 def _largest(folder: Path) -> Path:
     return max(folder.iterdir(), key=lambda path: path.stat().st_size)
 
@@ -198,6 +208,15 @@ def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
 ) -> None:
     found = {name: report.equation() for name, report in after_a_lost_state.datacenters.items()}
     assert found == {name: equation_of(counts) for name, counts in world.counts.items()}
+
+
+def test_a_join_whose_ids_were_cleared_is_found_as_sound_as_before(
+    after_a_lost_state: VerificationReport, after_clearing: VerificationReport
+) -> None:
+    assert after_clearing.ok, after_clearing.as_dict()
+    assert {name: report.equation() for name, report in after_clearing.datacenters.items()} == {
+        name: report.equation() for name, report in after_a_lost_state.datacenters.items()
+    }
 
 
 def test_every_class_that_the_traffic_has_is_met(after_a_lost_state: VerificationReport) -> None:

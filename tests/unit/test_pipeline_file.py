@@ -278,7 +278,8 @@ def test_settings_that_make_ids_and_times_change_the_hash_and_others_do_not(tmp_
         ("key: query", "key: query\n  time_in_id: true"),
     ]:
         assert settings_hash(load_pipeline(write(tmp_path, changed(old, new)))) != before
-    assert settings_hash(load_pipeline(write(tmp_path, GOOD + "registry: {shards: 4}"))) != before
+    # A registry made with other shards is the same one: their number may change while it lives.
+    assert settings_hash(load_pipeline(write(tmp_path, GOOD + "registry: {shards: 4}"))) == before
     assert identity_settings(load_pipeline(write(tmp_path, GOOD)))["id"] == ["click_id", "part"]
 
 

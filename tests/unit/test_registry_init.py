@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from photon.clock import SystemClock
-from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.directory import DIRECTORY
 from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
@@ -30,6 +31,8 @@ from photon.registry.interface import (
 from photon.registry.layout import ItemKey
 from photon.registry.local_server import local_server
 from photon.registry.open import close_registries, open_register, open_registry
+from photon.registry.register import ReshardingRefused
+from photon.registry.resharding import Resharded, reshard
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 QUICK = timedelta(seconds=1)
@@ -112,6 +115,44 @@ def test_other_settings_of_ids_are_refused_with_the_remedy(url: str, client: Any
     for attempt in (find_registry, lambda p: init_registry(p, SystemClock())):
         with pytest.raises(RegistryMismatch, match="Put those settings back"):
             attempt(pipeline(url, time_in_id=True))
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("time_in_id", [False, True])
+def test_a_registry_of_before_the_number_of_shards_could_change_is_found(
+    url: str, client: Any, time_in_id: bool
+) -> None:
+    settings = pipeline(url, time_in_id=time_in_id)
+    made = init_registry(settings, SystemClock())
+    earlier = settings_hash(settings, shards=settings.registry.shards)
+    open_register(made).change(lambda register: replace(register, settings_hash=earlier))
+    assert find_registry(settings) == made
+    more = settings.registry.model_copy(update={"shards": 99})
+    assert find_registry(settings.model_copy(update={"registry": more})).tables == made.tables
+
+
+@pytest.mark.server
+def test_another_number_of_shards_in_the_file_leaves_the_registry_as_it_is(url: str, client: Any) -> None:
+    settings = pipeline(url, time_in_id=True)
+    init_registry(settings, SystemClock())
+    more = settings.registry.model_copy(update={"shards": 99})
+    address = init_registry(settings.model_copy(update={"registry": more}), SystemClock())
+    assert [config.shards for config in open_register(address).read().configs] == [16]
+
+
+@pytest.mark.server
+def test_shards_change_from_the_horizon_on_and_are_refused_where_ids_carry_no_time(
+    url: str, client: Any
+) -> None:
+    settings = pipeline(url, time_in_id=True)
+    register = open_register(init_registry(settings, SystemClock())).read()
+    assert reshard(settings, 48) == Resharded(16, 48, register.horizon_us)
+    assert reshard(settings, 48) == Resharded(48, 48, register.horizon_us)
+    assert reshard(settings, 16) == Resharded(48, 16, None)
+    timeless = pipeline(url, "timeless")
+    init_registry(timeless, SystemClock())
+    with pytest.raises(ReshardingRefused):
+        reshard(timeless, 48)
 
 
 @pytest.mark.server

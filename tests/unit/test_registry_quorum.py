@@ -17,8 +17,10 @@ from photon.registry.interface import (
     CommitOutcome,
     EventKey,
     Free,
+    Holder,
     Joined,
     Lost,
+    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,
@@ -210,3 +212,30 @@ def test_one_who_prepared_before_a_clearing_does_not_bring_the_token_back(n: int
     slow[0].on_request = clear_before_it_is_accepted
     client(slow).commit([Claim(KEY, EAST)])
     assert isinstance(other.commit([Claim(KEY, EAST)])[0], Lost)
+
+
+def test_a_clearing_that_few_endpoints_could_take_part_in_is_still_known_without_them() -> None:
+    one, other, third = acceptors = endpoints(3)
+    registry = client(acceptors)
+    other.fail("down")
+    registry.commit([Claim(KEY, EAST)])  # held by the first and the third
+    other.mend()
+    one.fail("down")
+    assert registry.clear([Claim(KEY, EAST)]) == 1
+    one.mend()
+    third.fail("down")
+    later = client(acceptors)
+    assert later.commit([Claim(KEY, EAST)]) == [Lost(Holder("east", None))]
+    assert later.lookup([KEY]) == [Joined(Holder("east", None))]
+
+
+def test_a_clearing_that_no_majority_could_take_part_in_has_to_be_repeated() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    acceptors[1].fail("down")
+    registry.commit([Claim(KEY, EAST)])
+    acceptors[1].mend()
+    acceptors[0].fail("down")
+    acceptors[1].on_request = lambda kind, batch: acceptors[1].fail("down") if kind == "prepare" else None
+    with pytest.raises(RegistryUnavailable):
+        registry.clear([Claim(KEY, EAST)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.pipeline import Collection
 from photon.registry.decisions import chosen_value
 from photon.registry.interface import (
     Claim,
@@ -17,11 +18,13 @@ from photon.registry.interface import (
     Lost,
     RegistryUnavailable,
     Released,
+    TooOld,
     Won,
 )
 from photon.registry.layout import REGISTER_KEY
 from photon.registry.refill import Refilled, RepairSuperseded
 from photon.registry.register import Members
+from photon.registry.sweep import raise_boundary, sweep
 from tests.simulation import repair_stories
 from tests.simulation.repair_site import Site
 
@@ -251,3 +254,59 @@ def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> Non
 @pytest.mark.parametrize("story", repair_stories.ALL)
 def test_what_is_late_through_a_repair_changes_no_winner(story: Callable[[], None]) -> None:
     story()
+
+
+# -- beside a collection (C2)
+
+
+def aged(prefix: str, at_us: int, count: int = 30) -> list[EventKey]:
+    return [EventKey(f"{prefix}{i}", at_us=at_us) for i in range(count)]
+
+
+def values_of(site: Site, wanted: list[EventKey]) -> list[object]:
+    return [found for key in wanted for store in site.copies(key) for found in store]  # type: ignore[attr-defined]
+
+
+def test_a_repair_does_not_bring_back_what_was_collected() -> None:
+    site = Site(3)
+    old, young = aged("old", 5), aged("young", 50)
+    commit(site, old + young, EAST)
+    site.wipe(1)
+    register = raise_boundary(site.client(), 10)
+    slept = site.stores[0, "old0"]
+    slept.fail("down")  # so that it still has what the other one has not
+    swept = sweep(site.client(), register, Collection(), site.clock)
+    assert [one.deleted.items for one in swept] == [0, 0, 30]
+    slept.mend()
+    assert site.repair(1).copied == 30
+    assert [len(site.copies(key)[1]) for key in old] == [0] * 30  # type: ignore[arg-type]
+    assert [len(site.copies(key)[2]) for key in old] == [0] * 30  # type: ignore[arg-type]
+    assert commit(site, old, WEST) == [TooOld()] * 30
+    sweep(site.client(), register, Collection(), site.clock)
+    assert values_of(site, old) == []
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, young, WEST))
+
+
+def test_what_a_repair_was_just_copying_goes_with_the_next_pass_and_is_never_won() -> None:
+    site = Site(3)
+    old = aged("old", 5)
+    commit(site, old, EAST)
+    site.wipe(1)
+
+    def collect() -> None:
+        sweep(site.client(), raise_boundary(site.client(), 10), Collection(), site.clock)
+
+    # The repair has read the register and a page of ids; then a whole collection passes.
+    first = site.stores[0, "old0"]
+
+    def once(kind: str, batch: Sequence[object]) -> None:
+        if kind == "prepare" and batch[0].key != REGISTER_KEY:  # type: ignore[attr-defined]
+            first.on_request = lambda kind, batch: None
+            collect()
+
+    first.on_request = once
+    site.repair(1)
+    assert commit(site, old, WEST) == [TooOld()] * 30
+    assert values_of(site, old) != []
+    collect()
+    assert values_of(site, old) == []

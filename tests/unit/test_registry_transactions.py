@@ -1,4 +1,4 @@
-"""What a cancelled transaction of inserts says, with a client that answers from a script."""
+"""What a cancelled transaction says, with a client that answers from a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from photon.registry.acceptor import Done, Exists, Insert, NoReply
+from photon.registry.acceptor import Done, Exists, Insert, NoReply, Prepare, Promised, Refused
+from photon.registry.decisions import ABSENT, Stored, ballot
 from photon.registry.dynamodb import TRANSACTION_TRIES, DynamoAcceptor
 from photon.registry.interface import Claim, EventKey
 from photon.registry.layout import ItemKey, stored_time
@@ -124,3 +125,62 @@ def test_an_item_keeps_the_time_of_its_event_where_its_key_has_none(claim: Claim
     made = Insert(ItemKey("p", "a"), "T:east:e:1#p:1:0", stored_time(claim))
     DynamoAcceptor("table", lambda: client, transactions=True).insert([made])
     assert client.times == [stored]
+
+
+# -- conditional writes
+
+REFUSED = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
+OWN, HIGHER = ballot(1, "0" * 16), ballot(2, "0" * 16)
+
+
+class Stateful(Scripted):
+    """The same, and reads find these items."""
+
+    def __init__(self, *script: Exception | None, **items: dict[str, str]) -> None:
+        super().__init__(*script)
+        self._items = items
+
+    def execute_transaction(self, TransactStatements: Sequence[Any]) -> None:
+        # An update names the key after what it sets.
+        self.transactions.append("".join(s["Parameters"][-2]["S"] for s in TransactStatements))
+        answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        if answer is not None:
+            raise answer
+
+    def batch_get_item(self, RequestItems: Any) -> Any:
+        ((table, wanted),) = RequestItems.items()
+        keys = [key["s"]["S"] for key in wanted["Keys"]]
+        found = [
+            {name: {"S": text} for name, text in {"p": "p", "s": key, **self._items[key]}.items()}
+            for key in keys
+            if key in self._items
+        ]
+        return {"Responses": {table: found}, "UnprocessedKeys": {}}
+
+
+def prepare(client: Stateful) -> list[Any]:
+    acceptor = DynamoAcceptor("table", lambda: client, transactions=True)
+    return list(acceptor.prepare([Prepare(ItemKey("p", s), OWN) for s in "ab"]))
+
+
+def test_a_promise_made_in_a_transaction_tells_what_a_read_afterwards_finds() -> None:
+    client = Stateful(None, a={"b": OWN, "t": "T:x"}, b={"b": OWN})
+    assert prepare(client) == [Promised(Stored("T:x", promised=OWN)), Promised(Stored(promised=OWN))]
+    assert client.transactions == ["ab"]
+
+
+def test_a_promise_that_was_overtaken_before_the_read_is_none() -> None:
+    client = Stateful(None, a={"b": HIGHER, "a": HIGHER, "t": "T:x"}, b={"b": OWN})
+    overtaken, promised = prepare(client)
+    assert overtaken == Refused(Stored("T:x", HIGHER, HIGHER))
+    assert promised == Promised(Stored(promised=OWN))
+
+
+def test_a_promise_that_was_collected_before_the_read_is_none() -> None:
+    assert prepare(Stateful(None, b={"b": OWN})) == [Refused(ABSENT), Promised(Stored(promised=OWN))]
+
+
+def test_a_refused_promise_is_left_out_of_the_next_transaction() -> None:
+    client = Stateful(cancelled(REFUSED, NOT_THE_CAUSE), None, a={"b": HIGHER}, b={"b": OWN})
+    assert prepare(client) == [Refused(Stored(promised=HIGHER)), Promised(Stored(promised=OWN))]
+    assert client.transactions == ["ab", "b"]

@@ -102,6 +102,10 @@ def test_a_cleared_id_without_a_row_has_lost_its_row():
     assert registered(Joined(Holder("east", None)), EPOCHS).standing == "held without a row"
 
 
+def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight():
+    assert registered(Joined(Holder("east", None)), EPOCHS, joined_since=True).standing == "in flight"
+
+
 @pytest.mark.parametrize(
     ("answer", "standing"),
     [(Free(), "free"), (TooOld(), "too old"), (BeyondHorizon(), "beyond horizon")],

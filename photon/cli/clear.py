@@ -1,0 +1,57 @@
+"""`photon clear`: ids whose row is in the output give up their token in the registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from photon.cli.output import (
+    chosen,
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_json,
+)
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="Only this one's rows. Without it: those of every datacenter.")
+@click.option("--all", "everything", is_flag=True, help="Look at all rows, not only at new ones.")
+@json_option
+def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json: bool) -> None:
+    """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
+
+    Who owns an id stays known. An endpoint that is down keeps its tokens: --all gets them afterwards. May be
+    stopped and run again at any moment.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from dataclasses import asdict
+
+        from photon.clearing import clear_output
+        from photon.pipeline import load_pipeline
+        from photon.registry.init import find_registry
+        from photon.registry.open import close_registries, open_registry
+
+        pipeline = load_pipeline(pipeline_file)
+        names = chosen(pipeline, datacenter)
+        try:
+            registry = open_registry(find_registry(pipeline))
+            done = {name: clear_output(pipeline, name, registry, everything) for name in names}
+        finally:
+            close_registries()
+    if as_json:
+        print_json({name: asdict(one) for name, one in done.items()})
+        return
+    for name, one in done.items():
+        click.echo(
+            f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
+            f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
+        )
+        if one.rows_without_time:
+            click.echo(
+                f"{name}: {one.rows_without_time:,} rows have no event time: their ids keep their tokens"
+            )

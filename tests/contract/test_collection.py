@@ -1,0 +1,284 @@
+"""Collection of old ids: the boundary first, then the stores; what went is never won again (C1, C2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+
+import pytest
+
+from photon.faults import COLLECTION_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.pipeline import Collection
+from photon.registry.acceptor import Accept, Delete, Done, Insert, Prepare, Unchanged
+from photon.registry.decisions import ABSENT, Stored, ballot
+from photon.registry.interface import Claim, EventKey, Holder, Joined, Lost, TooOld
+from photon.registry.layout import REGISTER_KEY, fast_value, item_key, sortable_time
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.register import decode_register, encode_register, with_boundary
+from photon.registry.sweep import Swept, raise_boundary, sweep
+from tests.contract.registry_backends import (
+    DAY_US,
+    START_US,
+    Backend,
+    dynamodb_backend,
+    memory_backend,
+)
+from tests.contract.registry_checks import token
+
+EAST, WEST = token("east", 1), token("west", 2)
+SETTINGS = Collection(page=7, in_flight=2)
+BACKENDS = [
+    "memory",
+    "memory-3",
+    "memory-5",
+    pytest.param("dynamodb-local", marks=pytest.mark.server),
+]
+ENDPOINTS = {"memory": 1, "memory-3": 3, "memory-5": 5}
+
+
+def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
+    if kind in ENDPOINTS:
+        return memory_backend(timed, ENDPOINTS[kind])
+    return dynamodb_backend(request.getfixturevalue("dynamodb"), timed, repeat(True))
+
+
+@pytest.fixture(params=BACKENDS)
+def timed(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A registry of ids that carry their time."""
+    made = make_backend(request.param, request, timed=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def untimed(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A registry of ids that carry none."""
+    made = make_backend(request.param, request, timed=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def three() -> Iterator[Backend]:
+    """Three stores in memory, ids with a time."""
+    made = memory_backend(True, 3)
+    yield made
+    made.close()
+
+
+Making = Callable[[str, float], EventKey]
+
+
+def timed_key(event_id: str, days: float) -> EventKey:
+    return EventKey(event_id, START_US + round(days * DAY_US))
+
+
+def untimed_key(event_id: str, days: float) -> EventKey:
+    return EventKey(event_id, at_us=START_US + round(days * DAY_US))
+
+
+def some(make: Making, days: float, count: int = 30) -> list[EventKey]:
+    return [make(f"id-{number}-{days}", days) for number in range(count)]
+
+
+def commit(registry: QuorumRegistry, keys: list[EventKey], by: str = EAST) -> list[object]:
+    return [*registry.commit([Claim(key, by) for key in keys])]
+
+
+def collect(backend: Backend, days: float) -> list[Swept]:
+    """Collect what was before so many days from the start."""
+    registry = backend.client()
+    register = raise_boundary(registry, START_US + round(days * DAY_US))
+    return sweep(registry, register, SETTINGS, backend.clock)
+
+
+def stored(backend: Backend, key: EventKey) -> list[object]:
+    """What each endpoint has of an id."""
+    register = backend.client().register.read()
+    return [acceptor.read([item_key(key, register.configs)])[0] for acceptor in backend.acceptors]
+
+
+def check_that_old_ids_go_and_young_ones_stay(backend: Backend, make: Making) -> None:
+    old, young = some(make, -2), some(make, -0.5)
+    commit(backend.client(), old + young)
+    swept = collect(backend, days=-1)
+    assert [(one.deleted.items, one.problem) for one in swept] == [(30, "")] * len(backend.acceptors)
+    assert all(found == ABSENT for key in old for found in stored(backend, key))
+    assert backend.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
+
+
+def test_old_ids_go_at_every_endpoint_and_young_ones_stay(timed: Backend) -> None:
+    check_that_old_ids_go_and_young_ones_stay(timed, timed_key)
+
+
+def test_of_ids_without_a_time_the_stored_time_decides(untimed: Backend) -> None:
+    check_that_old_ids_go_and_young_ones_stay(untimed, untimed_key)
+
+
+def check_that_what_is_below_is_too_old(backend: Backend, make: Making) -> None:
+    old = some(make, -2)
+    commit(backend.client(), old[:10])
+    collect(backend, days=-1)
+    assert backend.client().lookup(old) == [TooOld()] * 30
+    assert commit(backend.client(), old, WEST) == [TooOld()] * 30
+    assert backend.client().lookup(old) == [TooOld()] * 30
+
+
+def test_what_is_below_the_boundary_is_too_old_registered_or_not(timed: Backend) -> None:
+    check_that_what_is_below_is_too_old(timed, timed_key)
+
+
+def test_without_a_time_in_the_id_the_events_time_is_too_old(untimed: Backend) -> None:
+    check_that_what_is_below_is_too_old(untimed, untimed_key)
+
+
+def test_an_id_of_which_nobody_knows_the_time_is_never_collected(untimed: Backend) -> None:
+    commit(untimed.client(), [EventKey("timeless")])
+    collect(untimed, days=1)
+    assert untimed.client().lookup([EventKey("timeless")]) == [Joined(Holder("east", EAST))]
+    assert commit(untimed.client(), [EventKey("timeless")], WEST) == [Lost(Holder("east", EAST))]
+
+
+def test_an_id_that_is_only_promised_goes_too(timed: Backend) -> None:
+    key = timed_key("promised", -2)
+    item = item_key(key, timed.client().register.read().configs)
+    for acceptor in timed.acceptors:
+        acceptor.prepare([Prepare(item, ballot(3, "f" * 16))])
+    assert [one.deleted.items for one in collect(timed, days=-1)] == [1] * len(timed.acceptors)
+    assert all(found == ABSENT for found in stored(timed, key))
+
+
+def test_sizes_are_told_before_and_after(timed: Backend) -> None:
+    commit(timed.client(), some(timed_key, -2))
+    for one in collect(timed, days=-1):
+        assert one.before is not None
+        assert one.after is not None
+        assert one.before.items - one.after.items == one.deleted.items == 30
+        # The register is longer now, by its boundary.
+        assert one.before.bytes - one.after.bytes == pytest.approx(one.deleted.bytes, abs=40)
+
+
+def test_the_boundary_never_goes_back(timed: Backend) -> None:
+    collect(timed, days=-1)
+    collect(timed, days=-3)
+    assert timed.client().register.read().boundary_us == START_US - DAY_US
+
+
+# -- one who comes late
+
+
+def test_a_late_insert_does_not_win_and_the_next_pass_takes_it(timed: Backend) -> None:
+    key = timed_key("late", -2)
+    collect(timed, days=-1)
+    item = item_key(key, timed.client().register.read().configs)
+    for acceptor in timed.acceptors:
+        acceptor.insert([Insert(item, fast_value(EAST))])
+    assert timed.client().lookup([key]) == [TooOld()]
+    assert commit(timed.client(), [key]) == [TooOld()]
+    assert [one.deleted.items for one in collect(timed, days=-1)] == [1] * len(timed.acceptors)
+
+
+def test_a_client_that_slept_through_a_whole_collection_does_not_win(timed: Backend) -> None:
+    keys = some(timed_key, -2, count=3)
+    commit(timed.client(), keys, WEST)
+    slept = timed.client()
+    slept.lookup(keys)  # knows the register as it was
+    arm("task.amid_register", crash=lambda: collect(timed, days=-1))
+    try:
+        assert set(commit(slept, keys)) == {TooOld()}
+    finally:
+        disarm()
+
+
+def test_an_item_that_was_made_anew_meanwhile_is_not_deleted(untimed: Backend) -> None:
+    acceptor, item = untimed.acceptors[0], item_key(EventKey("a"), ())
+    earlier, later = sortable_time(START_US), sortable_time(START_US + DAY_US)
+    acceptor.insert([Insert(item, fast_value(EAST), later)])
+    assert acceptor.delete([Delete(item, earlier)]) == [Unchanged()]
+    assert acceptor.delete([Delete(item, later)]) == [Done()]
+    assert acceptor.read([item]) == [ABSENT]
+
+
+# -- endpoints apart from each other
+
+
+def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend) -> None:
+    keys = some(timed_key, -2)
+    commit(three.client(), keys)
+    registry, faults = three.faulty_client()
+    faults.each[2].fail("down")  # type: ignore[attr-defined]
+    register = raise_boundary(registry, START_US - DAY_US)
+    first = sweep(registry, register, SETTINGS, three.clock)
+    assert [one.deleted.items for one in first] == [30, 30, 0]
+    assert "connection refused" in first[2].problem
+    assert [one.deleted.items for one in collect(three, days=-1)] == [0, 0, 30]
+
+
+def test_an_endpoint_that_missed_the_boundary_gets_it_before_anything_is_deleted(three: Backend) -> None:
+    commit(three.client(), some(timed_key, -2))
+    registry, faults = three.faulty_client()
+    faults.each[2].fail("down")  # type: ignore[attr-defined]
+    raise_boundary(registry, START_US - DAY_US)
+    assert own_boundary(three, 2) is None
+    arm("collect.after_register:3", crash=raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        collect(three, days=-1)
+    assert own_boundary(three, 2) == START_US - DAY_US
+    assert stored(three, timed_key("id-0--2", -2))[2] == Stored(fast_value(EAST))
+
+
+def own_boundary(backend: Backend, slot: int) -> int | None:
+    """The boundary in one endpoint's own copy of the register."""
+    (found,) = backend.acceptors[slot].read([REGISTER_KEY])
+    assert isinstance(found, Stored)
+    assert found.value is not None
+    return decode_register(found.value).boundary_us
+
+
+def test_a_boundary_that_reached_one_endpoint_is_raised_everywhere_first(
+    three: Backend,
+) -> None:
+    register = three.client().register.read()
+    raised = encode_register(with_boundary(register, START_US))
+    higher = ballot(9, "f" * 16)
+    three.acceptors[0].prepare([Prepare(REGISTER_KEY, higher)])
+    three.acceptors[0].accept([Accept(REGISTER_KEY, higher, raised)])  # and then its collector died
+    arm("collect.after_register", crash=raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        collect(three, days=-3)
+    assert [own_boundary(three, slot) for slot in range(3)] == [START_US] * 3
+
+
+@pytest.mark.parametrize("point", COLLECTION_FAULT_POINTS)
+@pytest.mark.parametrize("passing", [1, 2, 3])
+def test_one_that_is_killed_anywhere_is_begun_again_and_ends(
+    three: Backend, point: str, passing: int
+) -> None:
+    old, young = some(timed_key, -2), some(timed_key, -0.5)
+    commit(three.client(), old + young)
+    arm(f"{point}:{passing}", crash=raise_simulated_crash)
+    try:
+        for _ in range(2 if passing > 1 else 1):
+            try:
+                collect(three, days=-1)
+            except SimulatedCrash:
+                # Whatever is gone already, nobody wins it.
+                assert commit(three.client(), old, WEST) == [TooOld()] * 30
+    finally:
+        disarm()
+    collect(three, days=-1)
+    assert all(found == ABSENT for key in old for found in stored(three, key))
+    assert three.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
+
+
+@pytest.mark.parametrize("fault", ["lost_request", "lost_answer", "unprocessed"])
+def test_requests_that_fail_now_and_then_are_made_again(timed: Backend, fault: str) -> None:
+    old = some(timed_key, -2)
+    commit(timed.client(), old)
+    registry, faults = timed.faulty_client()
+    register = raise_boundary(registry, START_US - DAY_US)
+    faults.fail(fault, 3)
+    assert [one.problem for one in sweep(registry, register, SETTINGS, timed.clock)] == [""] * len(
+        timed.acceptors
+    )
+    assert all(found == ABSENT for key in old for found in stored(timed, key))

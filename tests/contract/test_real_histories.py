@@ -1,0 +1,56 @@
+"""Histories of several processes over three servers that are killed and stalled: can they be true?
+
+On dynoxide where it is installed, else on DynamoDB Local. Counts are printed (`pytest -s`, or when it fails).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from photon.testing.history import problems
+from photon.testing.registry_histories import History, make_history
+from photon.testing.store_servers import fastest_kind, store_servers
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+OPERATIONS = 100_000
+FEW = 10_000  # are plenty for a registry that is wrong
+SEED = 7
+
+
+def history(folder: Path, operations: int, prepare: str = "") -> History:
+    kind = fastest_kind()
+    with store_servers(kind, folder / "stores", 3) as servers:
+        made = make_history(servers, folder / "clients", SEED, operations, prepare=prepare)
+    answers = Counter(f"{operation.kind}: {operation.answer}" for operation in made.operations)
+    print(
+        f"seed {SEED} on {kind}: {len(made.operations)} operations, {made.server_kills} servers killed,"
+        f" {made.server_stalls} stalled, {made.client_kills} clients killed; {dict(answers.most_common())}"
+    )
+    return made
+
+
+# Ninety seconds on two cores of one's own, several times that on a busy machine.
+@pytest.mark.timeout(1_200)
+def test_a_history_of_100000_operations_under_kills_and_stalls_can_be_true(tmp_path: Path) -> None:
+    made = history(tmp_path, OPERATIONS)
+    assert len(made.operations) >= OPERATIONS
+    assert min(made.server_kills, made.server_stalls) > 0
+    assert problems(made.operations) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("take_lost_answers_for_losses", "a token lost to itself"),
+        ("win_with_a_majority_in_the_fast_round", "two held the id without a release between"),
+    ],
+)
+def test_the_history_of_a_registry_that_is_broken_on_purpose_can_not_be_true(
+    tmp_path: Path, broken: str, said: str
+) -> None:
+    made = history(tmp_path, FEW, prepare=f"tests.contract.broken_rounds:{broken}")
+    assert any(said in problem for problem in problems(made.operations))

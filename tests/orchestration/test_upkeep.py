@@ -1,0 +1,212 @@
+"""Upkeep of the registry as jobs: on a real local registry, with what their metadata and checks say."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckSeverity,
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+    RunRequest,
+    SkipReason,
+    TableMetadataValue,
+    build_schedule_context,
+)
+
+from assets.registry_state import endpoints_check
+from assets.registry_state_metadata import shards_picture
+from orchestration.maintenance import UPKEEP, upkeep_schedules
+from photon.registry import repair
+from photon.registry.open import close_registries
+from photon.registry.register import Members, Register
+from photon.registry.state import EndpointState, Health, RegistryState, ShardState
+from photon.shift import prepare, run_shift
+from tests.orchestration.location import Location
+
+served_by_a_server = [pytest.mark.server, pytest.mark.slow]
+
+
+def run(location: Location, name: str, **config: Any) -> ExecuteInProcessResult:
+    (kind,) = [kind for kind in UPKEEP if kind.name == name]
+    job = location.defs.resolve_job_def(kind.job_name(location.served))
+    asset = "__".join(kind.key(location.served).path)
+    with DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            run_config={"ops": {asset: {"config": config}}} if config else None,
+            instance=instance,
+            raise_on_error=False,
+        )
+
+
+def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
+    assert result.success
+    (event,) = result.get_asset_materialization_events()
+    return {
+        name: value.records if isinstance(value, TableMetadataValue) else value.value
+        for name, value in event.materialization.metadata.items()
+    }
+
+
+# -- on a real registry
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
+    """One datacenter whose logs are joined."""
+    made = Location(tmp_path_factory.mktemp("upkeep"), ("east",))
+    prepare(made.pipeline)
+    run_shift(made.pipeline, "east", "complete", "local")
+    close_registries()
+    yield made
+    close_registries()
+
+
+@pytest.fixture(scope="module")
+def cleared(joined: Location) -> dict[str, Any]:
+    return metadata_of(run(joined, "clearing"))
+
+
+@pytest.fixture(scope="module")
+def looked_at(joined: Location, cleared: dict[str, Any]) -> ExecuteInProcessResult:
+    return run(joined, "registry_report")
+
+
+class TestOnAServer:
+    pytestmark = served_by_a_server
+
+    def test_a_clearing_tells_how_many_ids_and_bytes_before_and_after(
+        self, joined: Location, cleared: dict[str, Any]
+    ) -> None:
+        expected = joined.traffic.expected().joined_total
+        assert cleared["ids"] == cleared["rows"] == expected > 0
+        assert cleared["bytes_after"] == expected * len("C:east") < cleared["bytes_before"] / 5
+        (row,) = cleared["datacenters"]
+        assert row.data["datacenter"] == "east"
+
+    def test_the_state_has_tables_numbers_and_a_picture(
+        self, joined: Location, looked_at: ExecuteInProcessResult
+    ) -> None:
+        metadata = metadata_of(looked_at)
+        expected = joined.traffic.expected().joined_total
+        assert (metadata["ids"], metadata["cleared"], metadata["held"]) == (expected, expected, 0)
+        assert metadata["value_bytes"] / expected < 100
+        assert metadata["looked_at"] == "all 1,024 shards"
+        assert metadata["shards_picture"].startswith("![ids and bytes by shard](data:image/png;base64,")
+        (endpoint,) = metadata["endpoints"]
+        assert (endpoint.data["health"], endpoint.data["behind"]) == ("up", 0)
+        (epoch,) = metadata["epochs"]
+        assert (epoch.data["datacenter"], epoch.data["state"]) == ("east", "live")
+        assert len(metadata["shards_by_size"]) == 100
+
+    def test_endpoints_that_are_well_pass_the_check(self, looked_at: ExecuteInProcessResult) -> None:
+        (check,) = looked_at.get_asset_check_evaluations()
+        assert check.passed
+
+    def test_the_only_endpoint_cannot_be_repaired_which_is_said(self, joined: Location) -> None:
+        result = run(joined, "repair", endpoint="http://127.0.0.1:1")
+        (failure,) = [event for event in result.all_events if event.is_step_failure]
+        assert "is no endpoint of clicks" in str(failure.step_failure_data.user_failure_data)
+
+
+def test_a_repair_repairs_the_endpoint_that_its_run_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def repair_endpoint(pipeline: Any, url: str, clock: Any) -> repair.Repair:
+        asked.append((pipeline.name, url))
+        return repair.Repair(url, "photon-clicks-1", 5, 12, 1)
+
+    monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
+    metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000"))
+    assert asked == [("clicks", "http://store:8000")]
+    assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
+
+
+def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="endpoint"):
+        run(Location(tmp_path), "repair")
+
+
+# -- when
+
+
+@pytest.fixture
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstance]:
+    with DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as opened:
+        yield opened
+
+
+def test_upkeep_runs_when_the_pipeline_file_says(tmp_path: Path) -> None:
+    location = Location(
+        tmp_path, more='registry: {clearing: {cron: "1 2 * * *"}, state: {cron: "3 4 * * *"}}\n'
+    )
+    crons = {schedule.name: schedule.cron_schedule for schedule in upkeep_schedules(location.served)}
+    assert crons["clicks__clearing__schedule"] == "1 2 * * *"
+    assert crons["clicks__registry_report__schedule"] == "3 4 * * *"
+
+
+def test_a_repair_has_no_schedule(tmp_path: Path) -> None:
+    names = {schedule.name for schedule in upkeep_schedules(Location(tmp_path).served)}
+    assert not any("repair" in name for name in names)
+
+
+def test_no_run_of_upkeep_is_requested_while_one_is_in_progress(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    location = Location(tmp_path)
+    for schedule in upkeep_schedules(location.served):
+        assert isinstance(schedule(build_schedule_context(instance)), RunRequest)
+        instance.create_run_for_job(
+            location.defs.resolve_job_def(schedule.job_name),
+            run_id=str(uuid.uuid4()),
+            status=DagsterRunStatus.STARTED,
+        )
+        assert isinstance(schedule(build_schedule_context(instance)), SkipReason)
+
+
+# -- the check
+
+
+def state(*health: Health) -> RegistryState:
+    endpoints = [
+        EndpointState(number + 1, f"http://store-{number}", "table", one, "" if one == "up" else "refused")
+        for number, one in enumerate(health)
+    ]
+    register = Register("clicks", "", "", Members(1, ("a",)), ())
+    return RegistryState("clicks", 0, register, endpoints, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("health", "passed", "severity"),
+    [
+        (["up", "up", "up"], True, None),
+        (["up", "does not answer", "up"], False, AssetCheckSeverity.ERROR),
+        (["up", "up", "up", "up", "being repaired"], False, AssetCheckSeverity.WARN),
+        (["up", "up", "up", "does not answer", "being repaired"], False, AssetCheckSeverity.ERROR),
+    ],
+)
+def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
+    health: list[Health], passed: bool, severity: AssetCheckSeverity | None
+) -> None:
+    check = endpoints_check(AssetKey("a"), state(*health))
+    assert check.passed == passed
+    if severity is not None:
+        assert check.severity is severity
+        assert "refused" in str(check.description)
+        assert "What to do" in str(check.description)
+
+
+def test_a_picture_of_many_shards_stays_small() -> None:
+    shards = [
+        ShardState(f"0-{n:05d}", None, n, 40 * n, 90 * n, held=n // 2, cleared=n - n // 2)
+        for n in range(1_000)
+    ]
+    assert 1_000 < len(shards_picture(shards)) < 20_000

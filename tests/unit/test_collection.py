@@ -1,0 +1,93 @@
+"""How far the boundary may go: as long as ids are kept, and never past what was verified (C2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from photon.clock import MICROSECONDS, in_utc
+from photon.collection import Limit, limit, that_count
+from photon.registry.register import EpochRecord, EpochState
+from photon.verification import verified_until_us
+from photon.verification_report import DatacenterReport
+from photon.verification_table import StoredReport
+
+DAY_US = 86_400 * MICROSECONDS
+NOW_US = 1_000 * DAY_US
+
+
+def verified(until_us: int | None, ok: bool = True) -> StoredReport:
+    report = DatacenterReport(verified_until_us=until_us)
+    return StoredReport(NOW_US, "a run", report.equation(), 0, 0 if ok else 1, ok, 1.0, report.as_dict())
+
+
+def test_ids_are_kept_so_many_days() -> None:
+    found = limit(NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US)})
+    assert found == Limit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
+
+
+def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -> None:
+    reports = {"east": verified(NOW_US - 50 * DAY_US), "west": verified(NOW_US - 70 * DAY_US)}
+    assert limit(NOW_US, 30, reports) == Limit(NOW_US - 70 * DAY_US, "west is verified up to there")
+
+
+@pytest.mark.parametrize(
+    ("keep_days", "west", "because"),
+    [
+        (None, verified(NOW_US), "keep_days is null"),
+        (30, None, "west was never verified"),
+        (30, verified(NOW_US, ok=False), "found a promise broken"),
+        (30, verified(None), "read no event"),
+    ],
+)
+def test_nothing_is_collected_while_that_is_not_known(
+    keep_days: int | None, west: StoredReport | None, because: str
+) -> None:
+    found = limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west})
+    assert found.boundary_us is None
+    assert because in found.because
+
+
+def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
+    report = verified(NOW_US)
+    earlier = {key: value for key, value in report.report.items() if key != "verified_until_us"}
+    stored = StoredReport(NOW_US, "a run", report.equation, 0, 0, True, 1.0, earlier)
+    assert limit(NOW_US, 30, {"east": stored}).boundary_us is None
+
+
+def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:
+    def epoch(datacenter: str, state: EpochState) -> EpochRecord:
+        return EpochRecord(datacenter, state, "table", 1)
+
+    epochs = [epoch("east", "revoked"), epoch("east", "live"), epoch("west", "retired")]
+    assert that_count(["east", "west", "new"], epochs) == ["east", "new"]
+
+
+# -- what a window has verified
+
+
+def test_a_window_reaches_as_far_as_its_latest_event() -> None:
+    assert verified_until_us({1: 50, 2: 70}, unread=set(), pending_us=None) == 70
+
+
+def test_a_file_that_goes_on_holds_it_at_what_was_read_there() -> None:
+    assert verified_until_us({1: 50, 2: 70, 3: 60}, unread={1, 3}, pending_us=None) == 50
+
+
+def test_a_file_of_which_nothing_was_read_yet_does_not_hold_it() -> None:
+    assert verified_until_us({1: 50}, unread={2}, pending_us=None) == 50
+
+
+def test_an_event_that_waits_holds_it() -> None:
+    assert verified_until_us({1: 50}, unread=set(), pending_us=20) == 20
+
+
+def test_without_any_event_nothing_is_known() -> None:
+    assert verified_until_us({}, unread=set(), pending_us=20) is None
+
+
+# -- words
+
+
+def test_times_are_written_in_utc_and_beyond_the_calendar_as_they_are() -> None:
+    assert in_utc(1_500_000) == "1970-01-01T00:00:01.500000+00:00"
+    assert in_utc(2**62) == f"{2**62} us"

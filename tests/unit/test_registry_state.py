@@ -1,0 +1,228 @@
+"""The state of a registry: what is in its shards, how its endpoints are, and how much of it is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.pipeline import Registry, StateReport
+from photon.registry.acceptor import Accept, Insert, Prepare, Scanned
+from photon.registry.decisions import Stored, ballot
+from photon.registry.interface import Claim, EventKey
+from photon.registry.layout import ItemKey, fast_value
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.register import with_boundary
+from photon.registry.sizes import bytes_beside_key
+from photon.registry.state import RegistryState, kind_of, sampled, state_of
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+
+TOKEN = "east:0123456789abcdef:12#fedcba9876543210:3:4567"
+NOON_US = 1_700_000_000_000_000
+ALL = StateReport()
+HIGH, HIGHER = ballot(1, "a" * 16), ballot(2, "b" * 16)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON_US)
+
+
+def three(clock: ManualClock, shards: int = 4) -> tuple[list[MemoryAcceptor], QuorumRegistry]:
+    """A registry over three endpoints, whose ids carry their time."""
+    stores = [MemoryAcceptor(clock) for _ in range(3)]
+    settings = Registry(shards=shards)
+    return stores, memory_registry(*stores, clock=clock, settings=settings, horizon_us=2 * NOON_US)
+
+
+def look(registry: QuorumRegistry, clock: ManualClock, settings: StateReport = ALL) -> RegistryState:
+    names = [(f"http://store-{number}", f"table-{number}") for number in range(registry.endpoints.n)]
+    return state_of(registry, names, settings, clock)
+
+
+def claims(*ids: str) -> list[Claim]:
+    return [Claim(EventKey(event_id, NOON_US), TOKEN) for event_id in ids]
+
+
+# -- what is in the shards
+
+
+def test_ids_are_counted_by_what_has_become_of_them(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("held", "cleared", "released"))
+    registry.clear(claims("cleared"))
+    registry.release(claims("released"))
+    stores[0].prepare([Prepare(ItemKey("0-00001", "somebody"), HIGH)])
+    state = look(registry, clock)
+    assert state.whole
+    assert {name: state.total(name) for name in ("ids", "held", "cleared", "tombstones", "promised")} == {
+        "ids": 4,
+        "held": 1,
+        "cleared": 1,
+        "tombstones": 1,
+        "promised": 1,
+    }
+
+
+def test_an_id_that_all_endpoints_have_is_one_id_with_the_bytes_of_one_copy(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a"))
+    state = look(registry, clock)
+    (item,) = [key for key in stores[0].items if key.p != "register"]
+    assert (state.total("ids"), state.total("key_bytes")) == (1, len(f"ps{item.p}{item.s}"))
+    assert state.total("value_bytes") == len("e") + len("t") + len(fast_value(TOKEN))
+
+
+def test_every_shard_of_every_config_is_there_with_its_boundary(clock: ManualClock) -> None:
+    _, registry = three(clock)
+    registry.register.change(lambda register: with_boundary(register, NOON_US - 5))
+    state = look(registry, clock)
+    assert {shard.boundary_us for shard in state.shards} == {NOON_US - 5}
+    assert {"0-00000", "0-00003", "fixed-01023"} <= {shard.shard for shard in state.shards}
+    assert state.shards_in_all == 4 + 1_024
+
+
+@pytest.mark.parametrize(
+    ("copies", "kind"),
+    [
+        ([Stored("T:x"), Stored("C:east", HIGH, HIGH)], "cleared"),
+        ([Stored("C:east"), Stored("T:x", HIGH, HIGH)], "cleared"),
+        ([Stored("T:x", HIGH, HIGH), Stored("X:x", HIGHER, HIGHER)], "tombstones"),
+        ([Stored(None, promised=HIGHER), Stored("T:x")], "held"),
+        ([Stored(None, promised=HIGH)], "promised"),
+    ],
+)
+def test_an_id_is_what_the_latest_of_its_copies_says(copies: list[Stored], kind: str) -> None:
+    assert kind_of(copies) == kind
+
+
+# -- endpoints
+
+
+def test_endpoints_that_agree_are_behind_at_no_id(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    stores[1].slow_seconds = 0.25
+    registry.commit(claims("a", "b"))
+    state = look(registry, clock)
+    assert [(one.health, one.behind) for one in state.endpoints] == [("up", 0)] * 3
+    assert state.endpoints[1].read_ms == pytest.approx(250)
+    assert [one.items for one in state.endpoints] == [3] * 3
+
+
+def test_an_endpoint_that_was_down_is_behind_at_the_ids_that_came_meanwhile(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a", "b"))
+    stores[2].fail("down")
+    registry.commit(claims("c"))
+    registry.clear(claims("a"))
+    registry.release(claims("b"))
+    stores[2].mend()
+    state = look(registry, clock)
+    last = state.endpoints[2]
+    assert (last.missing, last.older, last.uncleared) == (1, 1, 1)
+    assert [one.behind for one in state.endpoints] == [0, 0, 3]
+
+
+def test_an_endpoint_that_does_not_answer_is_named_and_compared_with_nobody(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a"))
+    stores[1].fail("down")
+    state = look(registry, clock)
+    assert [one.health for one in state.endpoints] == ["up", "does not answer", "up"]
+    assert state.endpoints[1].problem == "connection refused"
+    assert [one.behind for one in state.endpoints] == [0, 0, 0]
+    assert state.total("held") == 1
+
+
+def test_an_endpoint_that_goes_down_amid_the_look_does_not_end_it(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a", "b", "c"))
+
+    def go_down(kind: str, batch: object) -> None:
+        if kind == "scan_shard":
+            stores[2].fail("down")
+
+    stores[2].on_request = go_down
+    state = look(registry, clock)
+    assert (state.endpoints[2].health, state.endpoints[2].behind) == ("does not answer", 0)
+    assert state.total("ids") == 3
+    assert not state.whole
+
+
+# -- how much is looked at
+
+
+def test_a_large_registry_is_sampled_within_the_pages_and_says_so(clock: ManualClock) -> None:
+    stores, registry = three(clock, shards=100)
+    registry.commit(claims(*(f"id-{number}" for number in range(300))))
+    before = stores[0].requests
+    state = look(registry, clock, StateReport(pages=20))
+    assert len(state.shards) == 20
+    assert not state.whole
+    assert 0 < state.total("ids") < 300
+    assert stores[0].requests - before <= 20 + 3  # the register, a probe and the size
+
+
+def test_a_full_shard_is_looked_at_in_part_and_endpoints_are_compared_as_far_as_all_were_read(
+    clock: ManualClock,
+) -> None:
+    stores, registry = three(clock, shards=1)
+    registry.commit(claims(*(f"id-{number:02d}" for number in range(30))))
+    # Only the third endpoint has these, which come first: its pages end earlier.
+    stores[2].insert([Insert(ItemKey("0-00000", f"{number:020d}"), "T:x") for number in range(8)])
+    state = look(registry, clock, StateReport(page_items=5, pages_of_a_shard=2))
+    (shard,) = [shard for shard in state.shards if shard.shard == "0-00000"]
+    assert (shard.ids, shard.whole) == (10, False)
+    assert [one.behind for one in state.endpoints] == [8, 8, 0]
+
+
+def test_the_sample_is_of_every_config_and_always_the_same() -> None:
+    shards = [[f"0-{n}" for n in range(50)], [f"1-{n}" for n in range(5)]]
+    assert sampled(shards) == sampled(shards)
+    assert sorted(sampled(shards)) == sorted([*shards[0], *shards[1]])
+    assert {shard[0] for shard in sampled(shards)[:2]} == {"0", "1"}
+
+
+# -- the size of an id after clearing
+
+
+@pytest.mark.parametrize("event_time_us", [None, NOON_US], ids=["time beside the key", "time in the key"])
+@pytest.mark.parametrize("contested", [False, True])
+def test_below_100_bytes_are_stored_of_a_cleared_id_besides_its_key(
+    clock: ManualClock, event_time_us: int | None, contested: bool
+) -> None:
+    store = MemoryAcceptor(clock)
+    registry = memory_registry(store, clock=clock, horizon_us=2 * NOON_US)
+    key = EventKey("an-id", event_time_us) if event_time_us else EventKey("an-id", at_us=NOON_US)
+    if contested:  # it was won by a ballot
+        registry.commit([Claim(key, "west:e:1#p:1:0")])
+        registry.release([Claim(key, "west:e:1#p:1:0")])
+    registry.commit([Claim(key, TOKEN)])
+    registry.clear([Claim(key, TOKEN)])
+    ((item, stored),) = [(k, s) for k, s in store.items.items() if k.p != "register"]
+    assert stored.value == "C:east"
+    size = bytes_beside_key(Scanned(item, store.times[item], stored))
+    assert 0 < size < 100, size
+
+
+def test_a_state_as_json_has_totals_shards_endpoints_and_epochs(clock: ManualClock) -> None:
+    _, registry = three(clock)
+    registry.commit(claims("a"))
+    registry.register.add_epoch("e", "east", "table", NOON_US)
+    found = look(registry, clock).as_dict()
+    assert (found["ids"], found["held"], found["whole"]) == (1, 1, True)
+    assert found["epochs"]["e"]["state"] == "live"
+    assert len(found["endpoints"]) == 3
+    assert len(found["shards"]) == found["shards_looked_at"] == found["shards_in_all"]
+
+
+def test_a_copy_of_a_higher_ballot_is_the_later_one(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a"))
+    (item,) = [key for key in stores[0].items if key.p != "register"]
+    for store in stores[:2]:
+        store.accept([Accept(item, HIGH, fast_value(TOKEN))])
+    state = look(registry, clock)
+    assert [one.older for one in state.endpoints] == [0, 0, 1]
+    assert replace(state.register) == registry.register.read()
