@@ -57,13 +57,16 @@ UPKEEP: dict[Upkeep, float] = {"collection": 0.35, "repair": 0.35, "resharding":
 class Simulation:
     """One seed: stores, clients, operators, faults, and what was seen.
 
-    `only_history`: the rules of F are not checked, only what clients were told. `surely`: what operators do
-    in any case; all else is as the seed has it.
+    `only_history`: the rules of F are not checked, only what clients were told. `upkeep`: what operators do;
+    None: as the seed has it.
     """
 
-    def __init__(self, seed: int, only_history: bool = False, surely: Collection[Upkeep] = ()) -> None:
+    def __init__(
+        self, seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None
+    ) -> None:
         self.chance = random.Random(seed)
-        self.upkeep = [u for u, share in UPKEEP.items() if self.chance.random() < share or u in surely]
+        drawn = [name for name, share in UPKEEP.items() if self.chance.random() < share]
+        self.upkeep = drawn if upkeep is None else upkeep
         self.n = self.chance.choice((3, 3, 5) if "repair" in self.upkeep else (1, 3, 3, 5))
         # Ids without a time are in 1,024 shards, which a collection looks through one by one.
         without_times = 0.1 if "collection" in self.upkeep else 0.5
@@ -212,10 +215,10 @@ class Simulation:
                 raise RuleBroken(f"F13: after a repair stores differ about {item}: {values}")
 
 
-def simulate(seed: int, only_history: bool = False, surely: Collection[Upkeep] = ()) -> str | None:
+def simulate(seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None) -> str | None:
     """Run one seed: what is wrong, or None."""
     try:
-        Simulation(seed, only_history, surely).run()
+        Simulation(seed, only_history, upkeep).run()
     except AssertionError as broken:  # a broken rule, or an assertion of the product's own
         return str(broken)
     return None
@@ -225,13 +228,13 @@ def first_failure(
     seeds: Sequence[int],
     budget_seconds: float = NO_END,
     only_history: bool = False,
-    surely: Collection[Upkeep] = (),
+    upkeep: Collection[Upkeep] | None = None,
 ) -> tuple[int, int | None, str | None]:
     """Run seeds until one fails or the time is up: how many ran, the failing one, what is wrong."""
     end = time.monotonic() + budget_seconds
     ran = 0
     for seed in seeds:
-        problem = simulate(seed, only_history, surely)
+        problem = simulate(seed, only_history, upkeep)
         ran += 1
         if problem is not None:
             return ran, seed, problem

@@ -29,6 +29,7 @@ from photon.registry.layout import (
 from photon.testing.exploration_cases import CASES
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from photon.testing.registry_simulation import first_failure
+from photon.testing.simulated_operators import Upkeep
 
 SEEDS = range(400)
 
@@ -42,16 +43,16 @@ def caught_by_exploration(case: str) -> str:
     return explored.problem
 
 
-def caught_by_simulation() -> str:
-    ran, seed, problem = first_failure(SEEDS)
+def caught_by_simulation(*upkeep: Upkeep) -> str:
+    ran, seed, problem = first_failure(SEEDS, upkeep=upkeep)
     print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
     assert problem is not None
     return problem
 
 
-def caught_by_the_checker_of_histories() -> str:
+def caught_by_the_checker_of_histories(*upkeep: Upkeep) -> str:
     """By what clients were told alone, as it is with real servers."""
-    ran, seed, problem = first_failure(SEEDS, only_history=True)
+    ran, seed, problem = first_failure(SEEDS, only_history=True, upkeep=upkeep)
     print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
     assert problem is not None
     return problem
@@ -281,8 +282,8 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
         return Released() if contender.verdict is not None else Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
-    assert "F5" in caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    assert "F5" in caught_by_simulation("collection")
+    caught_by_the_checker_of_histories("collection")
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
@@ -291,8 +292,8 @@ def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Pat
             contenders[index].verdict, contenders[index].confirmed_by = verdict, self.known
 
     monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
-    assert "F5" in caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    assert "F5" in caught_by_simulation("collection")
+    caught_by_the_checker_of_histories("collection")
 
 
 def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3
