@@ -258,6 +258,11 @@ def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: P
     assert "stays undecided" in caught_by_simulation()
 
 
+def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
+    monkeypatch.setattr(rounds, "_is_cleared_or_one_of", lambda text, others: False)
+    caught_by_exploration("clearing while endpoints are down in turn")
+
+
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
     right = decisions.decide_fast
 
