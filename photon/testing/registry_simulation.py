@@ -93,7 +93,7 @@ class Simulation:
             self._start(f"dc{number % 3}")
         for upkeep in self.upkeep:
             self.operators.begin(upkeep)
-        for _ in range(self.chance.randrange(3)):
+        for _ in range(self.chance.choice((0, 1, 3, 8))):
             self.network.after(self.chance.uniform(0, 20), self._fall)
         try:
             self.network.run()
@@ -140,7 +140,7 @@ class Simulation:
         def rise() -> None:
             store.is_down = False
 
-        self.network.after(self.chance.uniform(0, 10), rise)
+        self.network.after(self.chance.expovariate(1 / 3.0), rise)
 
     def _live(self, registry: QuorumRegistry, client: Client, datacenter: str) -> None:
         calls = self.calls
