@@ -50,7 +50,7 @@ WEATHERS = (
     Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05),
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1),
 )
-BATCH_OF_SEEDS = 5_000  # of the command, between two lines of what it has done
+BATCH_OF_SEEDS = 2_000  # of the command, between two lines of what it has done
 UPKEEP: dict[Upkeep, float] = {"collection": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
 
 
