@@ -24,8 +24,10 @@ from dagster import (
 )
 
 from assets.clearing import clearing_asset, clearing_key
+from assets.collection import collection_asset, collection_key
 from assets.registry_state import registry_state_asset, registry_state_key
 from assets.repair import repair_asset, repair_key
+from assets.resharding import resharding_asset, resharding_key
 from orchestration.schedules import AT_MOST_TAG, run_in_progress
 from photon.pipeline import Pipeline
 from resources.environment import Served, dagster_name
@@ -33,19 +35,31 @@ from resources.environment import Served, dagster_name
 
 @dataclass(frozen=True)
 class Upkeep:
-    """One kind of upkeep: its asset, and the job that makes it. `cron` None: only when somebody asks."""
+    """One kind of upkeep: its asset, and the job that makes it.
+
+    `cron`: when, by the pipeline file; where that is None, only when somebody asks.
+    """
 
     name: str
     key: Callable[[Served], AssetKey]
     asset: Callable[[Served], AssetsDefinition]
     description: str
-    cron: Callable[[Pipeline], str] | None = None
+    cron: Callable[[Pipeline], str | None] = lambda pipeline: None
     # If its process is killed, nobody tells Dagster. After so long a run is given up, and the next can begin.
     at_most_seconds: int = 6 * 3_600
 
     def job_name(self, served: Served) -> str:
         """The job whose runs do it."""
         return dagster_name(served.pipeline.name, self.name)
+
+
+def _collection_cron(pipeline: Pipeline) -> str | None:
+    return None if pipeline.registry.keep_days is None else pipeline.registry.collection.cron
+
+
+def _resharding_cron(pipeline: Pipeline) -> str | None:
+    resharding = pipeline.registry.resharding
+    return resharding.cron if pipeline.ids_carry_time and resharding.policy != "off" else None
 
 
 UPKEEP: Sequence[Upkeep] = (
@@ -55,6 +69,20 @@ UPKEEP: Sequence[Upkeep] = (
         clearing_asset,
         "Takes the tokens of ids that are in the output out of the registry.",
         lambda pipeline: pipeline.registry.clearing.cron,
+    ),
+    Upkeep(
+        "collection",
+        collection_key,
+        collection_asset,
+        "Forgets ids that are older than the pipeline keeps them.",
+        _collection_cron,
+    ),
+    Upkeep(
+        "resharding",
+        resharding_key,
+        resharding_asset,
+        "Looks at the load of the registry's shards; proposes or puts in force another number of them.",
+        _resharding_cron,
     ),
     Upkeep(
         "registry_report",  # an asset's own name is taken
@@ -86,7 +114,8 @@ def upkeep_job(kind: Upkeep, served: Served):  # type: ignore[no-untyped-def] # 
 
 def upkeep_schedules(served: Served) -> list[ScheduleDefinition]:
     """The schedules of all upkeep that has a time in the pipeline file; one run of a kind at a time."""
-    return [_schedule(kind, served, kind.cron(served.pipeline)) for kind in UPKEEP if kind.cron is not None]
+    times = [(kind, kind.cron(served.pipeline)) for kind in UPKEEP]
+    return [_schedule(kind, served, cron) for kind, cron in times if cron is not None]
 
 
 def _schedule(kind: Upkeep, served: Served, cron: str) -> ScheduleDefinition:

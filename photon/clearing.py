@@ -81,11 +81,12 @@ def clear_output(
     if not table.exists():
         return done
     progress = Progress(place.state)
-    epochs = clearable(datacenter, registry.register.read().epochs)
     snapshot = Snapshot(table)
-    for epoch in epochs:
+    for epoch in clearable(datacenter, registry.register.read().epochs):
         after = 0 if everything else progress.cleared_to(epoch)
         for batches in snapshot.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
+            if epoch not in clearable(datacenter, registry.register.read().epochs):
+                break  # retired meanwhile
             for page in snapshot.pages(epoch, batches, pipeline.registry.clearing.page_rows):
                 done += _clear_page(page, datacenter, pipeline.foreign, registry)
                 say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")

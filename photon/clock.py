@@ -8,6 +8,7 @@ depend on a clock (design, section 4): clocks here only pace work.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
@@ -50,3 +51,11 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Move the clock on by `seconds`."""
         self._now_us += round(seconds * MICROSECONDS)
+
+
+def in_utc(time_us: int, timespec: str = "microseconds") -> str:
+    """A time as people read it, in UTC; one beyond the calendar in microseconds, as it is."""
+    try:
+        return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec=timespec)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_us} us"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from photon.clock import MICROSECONDS, Clock
+from photon.clock import MICROSECONDS, Clock, in_utc
 from photon.pipeline import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.init import find_registry
@@ -48,8 +47,8 @@ class Collected:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`; times in UTC."""
         return {
-            "boundary_before": in_words(self.boundary_before_us),
-            "boundary": in_words(self.boundary_us),
+            "boundary_before": None if self.boundary_before_us is None else in_utc(self.boundary_before_us),
+            "boundary": None if self.boundary_us is None else in_utc(self.boundary_us),
             "because": self.because,
             "endpoints": {name: _swept(one) for name, one in self.endpoints.items()},
         }
@@ -119,13 +118,3 @@ def _swept(one: Swept) -> dict[str, Any]:
         for what in ("items", "bytes")
     }
     return {**told, "problem": one.problem}
-
-
-def in_words(time_us: int | None) -> str | None:
-    """A time as people read it, in UTC; beyond the calendar as it is, in microseconds."""
-    if time_us is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec="microseconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{time_us} us"

@@ -35,7 +35,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, Token
-from photon.verdicts import Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
+from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
 from photon.work import TaskContext
 
 
@@ -313,7 +313,7 @@ class Joiner:
             verdicts.registered_elsewhere.add(holder.datacenter)
             self._judge(event, Ends("joined_elsewhere"), verdicts)
         elif holder.token is None:  # cleared: only done for ids whose row is in the output
-            self._judge(event, Ends("duplicates"), verdicts)
+            self._judge(event, ClearedByOwn(), verdicts)
         else:
             self._judge(event, HeldByOwn(holder.token), verdicts)
 

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from photon.output import ROW_COLUMNS, OutputTable
+from photon.output import FENCE_VERSION, ROW_COLUMNS, OutputTable
+from photon.pipeline import ForeignLog
+from photon.records import event_key
+from photon.registry.interface import EventKey
 
+ROWS_AT_ONCE = 100_000  # bounds memory where all rows of an epoch are looked at
 REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
 
 
@@ -66,6 +70,23 @@ def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[r
         if is_last or (gathered >= rows and ordered[index + 1][0] > last_batch):
             found.append(range(start, last_batch + 1))
             start, gathered = last_batch + 1, 0
+    return found
+
+
+def joined_by(table: OutputTable, epoch: str, ids: Collection[str], log: ForeignLog) -> set[EventKey]:
+    """The events of one epoch's rows that have one of these ids. Reads two columns of all of its rows."""
+    if not ids:
+        return set()
+    snapshot = Snapshot(table)
+    wanted = pa.array(list(ids), pa.string())
+    found: set[EventKey] = set()
+    for page in snapshot.pages(epoch, range(1, FENCE_VERSION), ROWS_AT_ONCE):
+        some = page.filter(pc.is_in(page["_event_id"], wanted))
+        if log.time_in_id:
+            some = some.filter(pc.is_valid(some["_event_time"]))
+        times_us = some["_event_time"].cast(pa.int64()).to_pylist()
+        known = zip(some["_event_id"].to_pylist(), times_us, strict=True)
+        found |= {event_key(event_id, time_us, log) for event_id, time_us in known}
     return found
 
 

@@ -257,6 +257,11 @@ class Pipeline(Strict):
     new_epoch_reads_from: Literal["start", "now"] = "start"
 
     @property
+    def ids_carry_time(self) -> bool:
+        """Whether events have a time in their key (protocol C4): only then their shards may change."""
+        return self.foreign.time_in_id or self.foreign.id_codec is not None
+
+    @property
     def registry_folder(self) -> Path:
         """Where the local registry (`endpoints: local`) has its data."""
         return self.file.parent / "state" / "registry"

@@ -41,8 +41,9 @@ from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.side_tables import letters_of_lines, letters_of_records, not_settled, unjoined_rows
 from photon.spool import SpoolUnavailable, read_spool, write_spool
-from photon.verdicts import Dies, Ends, HeldByOwn, Verdicts, Waits, count_classes
+from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdicts, Waits, count_classes
 from photon.work import (
+    ClearedRecord,
     Contested,
     Failed,
     IndexResult,
@@ -231,7 +232,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         settled_retries=tuple(
             records.occurrences[index]
             for index, verdict in verdicts.of.items()
-            if records.is_retry[index] and isinstance(verdict, Ends | Dies)
+            if records.is_retry[index] and isinstance(verdict, Ends | Dies | ClearedByOwn)
         ),
         waits=waits,
         contested=contested,
@@ -240,6 +241,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         lost_bytes=lost_bytes,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=output,
+        cleared=_cleared(records, verdicts, context),
     )
 
 
@@ -316,6 +318,15 @@ def _contested(
             claim = Claim(key, verdict.token)
             contested.append(Contested(claim, records.occurrences[index], row))
     return tuple(contested)
+
+
+def _cleared(records: Records, verdicts: Verdicts, context: TaskContext) -> tuple[ClearedRecord, ...]:
+    log = context.pipeline.foreign
+    return tuple(
+        ClearedRecord(event_key(records.ids[i], records.times_us[i], log), records.occurrences[i])
+        for i, verdict in verdicts.of.items()
+        if isinstance(verdict, ClearedByOwn)
+    )
 
 
 def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:

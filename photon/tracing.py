@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, in_utc
 from photon.dispatcher.state import STATE_FILE, DispatcherState, StateTooNew, StateUnavailable
 from photon.fetch import JavaMissing
 from photon.output import TABLE_COLUMNS, LakeUnavailable, OutputTable, TableName
@@ -323,7 +322,4 @@ def _in_registry(answers: Sequence[RegistryAnswer]) -> str:
 
 def moment(time_us: int) -> str:
     """A time for people."""
-    try:
-        return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError):
-        return f"{time_us} us"
+    return in_utc(time_us, "milliseconds")

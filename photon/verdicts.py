@@ -42,7 +42,12 @@ class HeldByOwn:
     token: str
 
 
-Verdict = Ends | Dies | Waits | HeldByOwn
+@dataclass(frozen=True, slots=True)
+class ClearedByOwn:
+    """This very datacenter has joined the event and cleared its id: by which record, nobody says any more."""
+
+
+Verdict = Ends | Dies | Waits | HeldByOwn | ClearedByOwn
 
 
 @dataclass

@@ -20,7 +20,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.pipeline import Pipeline
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import Claim
+from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, PlanKey
 
 
@@ -93,6 +93,14 @@ class Contested:
 
 
 @dataclass(frozen=True)
+class ClearedRecord:
+    """A record of an event that this datacenter has joined and cleared: by it, or by another record."""
+
+    key: EventKey
+    occurrence: Occurrence
+
+
+@dataclass(frozen=True)
 class Waits:
     """The records that stay with the dispatcher: raw bytes in `spool_file`, the rest in `rows`.
 
@@ -130,6 +138,7 @@ class JoinResult:
     lost_bytes: int
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
+    cleared: tuple[ClearedRecord, ...] = ()  # joined or duplicates: they are in none of `classes` yet
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,8 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
 
 
 def _text(collected: Collected) -> str:
-    from photon.collection import in_words
-
-    boundary = in_words(collected.boundary_us) or "none"
-    before = in_words(collected.boundary_before_us) or "none"
+    told = collected.as_dict()
+    boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
     lines = [f"boundary: {boundary} (before: {before}); {collected.because}"]
     for name, one in collected.endpoints.items():
         left = f"; NOT ALL: {one.problem}" if one.problem else ""

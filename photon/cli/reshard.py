@@ -23,7 +23,7 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
     """
     log_to_stderr()
     with expected_errors():
-        from photon.collection import in_words
+        from photon.clock import in_utc
         from photon.pipeline import load_pipeline
         from photon.registry.open import close_registries
         from photon.registry.resharding import reshard as have_shards
@@ -32,10 +32,10 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
             done = have_shards(load_pipeline(pipeline_file), shards)
         finally:
             close_registries()
-    begins = in_words(done.begins_us)
+    begins = None if done.begins_us is None else in_utc(done.begins_us)
     if as_json:
         print_json({**asdict(done), "begins": begins})
     elif begins is None:
-        click.echo(f"{done.shards} shards are in force already")
+        click.echo(f"{done.shards} shards are in force")
     else:
         click.echo(f"{done.shards} shards for events from {begins} on (before: {done.before})")

@@ -23,6 +23,7 @@ from photon.dispatcher.following import Follower
 from photon.dispatcher.orders import Orders
 from photon.dispatcher.outcomes import OutcomeClass
 from photon.dispatcher.plan import Plan
+from photon.dispatcher.results import CannotEnd, Results, sort_out
 from photon.dispatcher.retrying import microseconds, quiet_datacenters
 from photon.dispatcher.state import DispatcherState
 from photon.dispatcher.stored import Completion
@@ -36,19 +37,16 @@ from photon.output import (
     TableName,
     app_id,
 )
+from photon.output_rows import joined_by
 from photon.pipeline import Pipeline
 from photon.quantiles import Sample, merge
-from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.registry.interface import Claim, EventKey, IdRegistry, RegistryUnavailable, Unknown
 from photon.tokens import Occurrence, Token
 from photon.work import (
     BatchRunner,
+    ClearedRecord,
     Contested,
-    Failed,
-    IndexResult,
-    JoinResult,
     OutputFile,
-    TaskOutcome,
-    Unavailable,
     WorkerDied,
     WorkOrder,
 )
@@ -66,10 +64,6 @@ class Superseded(Exception):
 
 class TooManyDeaths(Exception):
     """One event after the other kept its batch from ending: it is not the events."""
-
-
-class CannotEnd(Exception):
-    """A task met something that every run of the batch will meet again."""
 
 
 @dataclass(frozen=True)
@@ -90,23 +84,6 @@ class Watching:
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; said once
-
-
-@dataclass
-class Results:
-    """The outcomes of a batch that went through."""
-
-    index: list[IndexResult] = field(default_factory=list)
-    join: list[JoinResult] = field(default_factory=list)
-
-    def files(self, table: TableName) -> list[OutputFile]:
-        """What tasks wrote for a table."""
-        written = [*(r.files for r in self.index), *(r.files for r in self.join)]
-        return [file for files in written for file in files if file.table == table]
-
-    @property
-    def contested(self) -> list[Contested]:
-        return [item for result in self.join for item in result.contested]
 
 
 class Patience:
@@ -276,8 +253,10 @@ class BatchExecution:
     ) -> None:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
         standing = self._standing(results.contested)
-        before = self.state.inherited_among(item.claim.token for item in results.contested)
+        keys = [item.claim.key for item in results.contested] + [item.key for item in results.cleared]
+        before = self.state.inherited_among(map(settling.event_name, keys))
         resolved = settling.resolve_contested(results.contested, standing, self.epoch, before)
+        settling.count_cleared(resolved, results.cleared, self._joined_here(results.cleared), before)
         fault_point("release.before")
         self._release([claim for result in results.join for claim in result.to_release])
         released = self._release_contested(results.contested, resolved.release)
@@ -348,6 +327,13 @@ class BatchExecution:
         again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
         self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[again]))
 
+    def _joined_here(self, cleared: Sequence[ClearedRecord]) -> set[EventKey] | None:
+        """Which of these events this epoch has joined; None if there was no other that may have."""
+        if not self.state.follows_an_epoch:
+            return None
+        ids = {record.key.id for record in cleared}
+        return joined_by(self.tables["joined_events"], self.epoch, ids, self.pipeline.foreign)
+
     def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:
         tokens = {Token.parse(item.claim.token) for item in contested}
         return self.tables["joined_events"].standing_of(tokens)
@@ -398,24 +384,3 @@ class BatchExecution:
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)
         follower.advance(plan.advances, {})
         self.state.complete(plan, Completion(plan.key.batch, {}, requeue=pieces))
-
-
-def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:
-    """The results of a batch. Raises what keeps it from being committed.
-
-    RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd, which may be due to it.
-    """
-    for outcome in outcomes:
-        if isinstance(outcome, Unavailable):
-            error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
-            raise error(f"{outcome.what}: {outcome.reason}")
-    results = Results()
-    for outcome in outcomes:
-        match outcome:
-            case Failed(reason):
-                raise CannotEnd(reason)
-            case IndexResult():
-                results.index.append(outcome)
-            case JoinResult():
-                results.join.append(outcome)
-    return results

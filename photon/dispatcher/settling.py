@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from photon.dispatcher.retrying import backoff_us, microseconds
@@ -16,9 +16,9 @@ from photon.dispatcher.stored import WaitingRow
 from photon.logs.files import TrackedFile
 from photon.output import Standing
 from photon.pipeline import Pipeline
-from photon.registry.interface import Claim
+from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, Token
-from photon.work import Contested, IndexResult, JoinResult
+from photon.work import ClearedRecord, Contested, IndexResult, JoinResult
 
 
 @dataclass
@@ -28,7 +28,15 @@ class Resolved:
     counts: Counter[str] = field(default_factory=Counter)
     over: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
     release: list[Claim] = field(default_factory=list)  # held by a plan of ours that has no row for it
-    inherited: set[str] = field(default_factory=set)  # tokens of earlier epochs now counted as joined
+    inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
+
+    def count_inherited(self, key: EventKey, before: Collection[str]) -> None:
+        """Count a record of an event that an earlier epoch has joined: the first as joined, for files are
+        numbered anew, so that nobody knows which it was."""
+        name = event_name(key)
+        first = name not in before and name not in self.inherited
+        self.inherited.add(name)
+        self.counts["joined" if first else "duplicates"] += 1
 
 
 def resolve_contested(
@@ -40,13 +48,11 @@ def resolve_contested(
     """What becomes of events that an earlier plan of this datacenter holds.
 
     With a row they are joined: by this very record (re-read after a crash), or by another one, then
-    this is a duplicate. An earlier epoch numbered files anew, so the first record that meets its
-    token counts as the joined one. Without a row, and none to come, the token is released.
+    this is a duplicate. Without a row, and none to come, the token is released.
     """
     resolved = Resolved()
     for item in contested:
-        text = item.claim.token
-        token = Token.parse(text)
+        token = Token.parse(item.claim.token)
         if standing[token] == "undecided":
             continue
         if standing[token] == "no row":
@@ -54,12 +60,34 @@ def resolve_contested(
             continue
         if token.plan.epoch == epoch:
             same = token.occurrence == item.occurrence
+            resolved.counts["joined" if same else "duplicates"] += 1
         else:
-            same = text not in inherited_before and text not in resolved.inherited
-            resolved.inherited.add(text)
-        resolved.counts["joined" if same else "duplicates"] += 1
+            resolved.count_inherited(item.claim.key, inherited_before)
         resolved.over.add(item.occurrence)
     return resolved
+
+
+def count_cleared(
+    resolved: Resolved,
+    cleared: Iterable[ClearedRecord],
+    joined_here: Collection[EventKey] | None,
+    inherited_before: Collection[str],
+) -> None:
+    """Add records of events that this datacenter has joined and cleared.
+
+    `joined_here`: those of them that this epoch has joined, by other records than these; None: all, for there
+    was no epoch before it.
+    """
+    for record in sorted(cleared, key=lambda record: record.occurrence):
+        if joined_here is None or record.key in joined_here:
+            resolved.counts["duplicates"] += 1
+        else:
+            resolved.count_inherited(record.key, inherited_before)
+
+
+def event_name(key: EventKey) -> str:
+    """An event's identity as a text."""
+    return f"{'' if key.time_us is None else key.time_us}:{key.id}"
 
 
 def waiting_rows(

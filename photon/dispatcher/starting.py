@@ -105,7 +105,7 @@ def start(
         table.fence(app_id(datacenter, name))
         if name in own_epochs:
             register.revoke_epoch(name, clock.now_us())
-    started = _begin(pipeline, datacenter, register, table.table_id(), clock)
+    started = _begin(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
     started.new_epoch_because = because if ran_before else None
     return started
 
@@ -141,7 +141,7 @@ def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: O
 
 
 def _begin(
-    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock, follows: bool
 ) -> Started:
     """A new epoch: first in the registry, then on the disk.
 
@@ -154,7 +154,7 @@ def _begin(
     _set_aside(folder)
     log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
     state = DispatcherState(folder)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id, follows)
     return Started(state, log_map)
 
 

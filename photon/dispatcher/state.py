@@ -101,8 +101,10 @@ class DispatcherState:
 
     # -- identity
 
-    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str) -> None:
-        """Make the tables of an empty database: the state of a new epoch."""
+    def begin_epoch(
+        self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str, follows: bool
+    ) -> None:
+        """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one."""
         with self._transaction() as db:
             for statement in SCHEMA.split(";\n"):
                 if statement.strip():
@@ -115,6 +117,7 @@ class DispatcherState:
                 "begun_us": now_us,
                 "map_id": map_id,
                 "completed": 0,
+                "follows_an_epoch": int(follows),
             }
             db.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
 
@@ -135,6 +138,11 @@ class DispatcherState:
     def epoch(self) -> str | None:
         """The epoch of this state; None in an empty database."""
         return self.meta("epoch")
+
+    @property
+    def follows_an_epoch(self) -> bool:
+        """Whether an earlier epoch may have joined some of the events that this one reads."""
+        return self.meta("follows_an_epoch") == "1"
 
     @property
     def completed(self) -> int:
@@ -342,10 +350,10 @@ class DispatcherState:
         """The spool files that waiting records are in."""
         return {row[0] for row in self._db.execute("SELECT DISTINCT spool_file FROM waiting")}
 
-    def inherited_among(self, tokens: Iterable[str]) -> set[str]:
-        """Which tokens of earlier epochs were already counted as joined."""
-        query = "SELECT 1 FROM inherited WHERE token = ?"
-        return {token for token in tokens if self._db.execute(query, (token,)).fetchone()}
+    def inherited_among(self, events: Iterable[str]) -> set[str]:
+        """Which events that earlier epochs have joined were already counted as joined."""
+        query = "SELECT 1 FROM inherited WHERE token = ?"  # named when it held tokens
+        return {event for event in events if self._db.execute(query, (event,)).fetchone()}
 
     # -- counts
 

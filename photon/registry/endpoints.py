@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -129,6 +129,10 @@ class Endpoints:
         """End the channel, once what was sent is answered."""
         self._channel.close()
 
+    def alone(self, acceptor: Acceptor) -> Endpoints:
+        """One store by itself, in use or not, over the same channel: nothing is counted or spared here."""
+        return Endpoints([acceptor], self._channel, self.chance)
+
     def new_proposer(self) -> str:
         """Random 64 bits as 16 hex digits, which keep ballots of different proposers apart (protocol B4)."""
         return f"{self.chance.getrandbits(64):016x}"
@@ -155,10 +159,12 @@ class Endpoints:
         requests: Sequence[Q],
         per_request: int,
         after_each: Callable[[], None] = lambda: None,
+        without: Collection[int] = (),
     ) -> list[list[R]]:
         """For each request the replies of the endpoints, in their order, all under the same members.
 
-        `after_each` is called, in this thread, whenever a batch has been answered.
+        Slots in `without` are not asked. `after_each` is called, in this thread, whenever a batch has been
+        answered.
         """
         if not requests:
             return []
@@ -174,7 +180,7 @@ class Endpoints:
         sent: list[tuple[Acceptor, Sequence[Q]]] = []
         for start in range(0, len(requests), per_request):
             for slot, acceptor in enumerate(seats.acceptors):
-                if acceptor is not None:
+                if acceptor is not None and slot not in without:
                     parts.append((start, slot))
                     sent.append((acceptor, requests[start : start + per_request]))
         for index, answers in self._channel.exchange(guarded, sent):

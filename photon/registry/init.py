@@ -80,11 +80,6 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
     return _checked(pipeline, endpoints, there)
 
 
-def ids_carry_time(pipeline: Pipeline) -> bool:
-    """Whether events of this pipeline have a time in their key (protocol C4)."""
-    return pipeline.foreign.time_in_id or pipeline.foreign.id_codec is not None
-
-
 def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
     """The stores that the pipeline file names, by slot."""
     endpoints = pipeline.registry.endpoints
@@ -123,7 +118,7 @@ def _checked(
         tables=there.tables,
         settings=pipeline.registry,
         settings_hash=settings_hash(pipeline),
-        time_in_id=ids_carry_time(pipeline),
+        time_in_id=pipeline.ids_carry_time,
         members=there.members,
     )
     store = open_register(address)
@@ -211,7 +206,7 @@ def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clo
         # Others may be making it at the same moment, and outbid us for a while.
         pipeline.registry.model_copy(update={"deadline": timedelta(seconds=TABLE_SECONDS)}),
         settings_hash(pipeline),
-        ids_carry_time(pipeline),
+        pipeline.ids_carry_time,
         members,
     )
     open_register(address).create(_first_register(pipeline, members, clock.now_us()))
@@ -220,7 +215,7 @@ def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clo
 
 def _first_register(pipeline: Pipeline, members: Members, now_us: int) -> Register:
     step_us = pipeline.registry.horizon_step // timedelta(microseconds=1)
-    timed = ids_carry_time(pipeline)
+    timed = pipeline.ids_carry_time
     register = Register(
         pipeline=pipeline.name,
         settings_hash=settings_hash(pipeline),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from photon.registry.interface import Claim, EventKey, Holder
 from photon.registry.register import Register, ShardConfig
@@ -29,9 +30,8 @@ _SEPARATOR = "\n"
 _FIXED = "fixed"  # in the place of a config's number
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ItemKey:
-    """Where an item lies: shard and key in the shard."""
+class ItemKey(NamedTuple):
+    """Where an item lies: shard and key in the shard. A tuple, for each is hashed many times on its way."""
 
     p: str
     s: str

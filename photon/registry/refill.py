@@ -27,7 +27,7 @@ from photon.registry.acceptor import (
     Scanned,
 )
 from photon.registry.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
-from photon.registry.endpoints import Deadline, Endpoints, Seats, Threads
+from photon.registry.endpoints import Deadline, Endpoints, Seats
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.proposer import QuorumRegistry
@@ -63,7 +63,12 @@ class _Settled:
 
 
 def refill(
-    registry: QuorumRegistry, slot: int, incarnation: str, make_store: Callable[[], None], clock: Clock
+    registry: QuorumRegistry,
+    slot: int,
+    incarnation: str,
+    make_store: Callable[[], None],
+    clock: Clock,
+    page_items: int = PAGE_ITEMS,
 ) -> Refilled:
     """Put a new store with this incarnation, which `make_store` makes empty, into a slot.
 
@@ -73,6 +78,7 @@ def refill(
     endpoints, register = registry.endpoints, registry.register
     register.change(without_fresh_slots)
     _require_others(register.read().members, slot)
+    _require_answers(registry, slot, clock)
     members = register.change(lambda now: _down_once(now, slot, incarnation)).members
     fault_point("repair.after_down")
     make_store()
@@ -80,13 +86,13 @@ def refill(
     seats, store = endpoints.seats, endpoints.acceptors[slot]
     if seats.members != members:
         raise RepairSuperseded(_SUPERSEDED)
-    copied = _Copying(registry, seats, clock, store).copy()
+    copied = _Copying(registry, seats, clock, page_items).copy_to(store)
     fault_point("repair.before_up")
     register.change(lambda now: _up_once(now, members, slot))
     fault_point("repair.after_up")
     register.change(without_fresh_slots)
     fault_point("repair.after_counted")
-    mended = _Copying(registry, endpoints.seats, clock, None).compare()
+    mended = _Copying(registry, endpoints.seats, clock, page_items).compare()
     return Refilled(register.read().members, copied, mended)
 
 
@@ -99,6 +105,26 @@ def _require_others(members: Members, slot: int) -> None:
         raise RegistryUnavailable(
             f"too many endpoints are out of use (number {[s + 1 for s in members.down]}): repair those first"
         )
+
+
+def _require_answers(registry: QuorumRegistry, slot: int, clock: Clock) -> None:
+    """A majority of the others answers now.
+
+    Without them the change that takes the slot out of use would stay half-way, and nobody could go on:
+    neither without the slot nor, as that change may have been chosen, with it.
+    """
+    endpoints = registry.endpoints
+    deadline = Deadline(clock, registry.settings.deadline.total_seconds(), endpoints.chance)
+    while True:
+        (replies,) = endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+        answers = [isinstance(reply, Stored) for other, reply in enumerate(replies) if other != slot]
+        if sum(answers) >= majority(endpoints.n):
+            return
+        if not deadline.pause():
+            raise RegistryUnavailable(
+                f"too few of the other endpoints answer, so nothing was changed; is number {slot + 1} the one"
+                " to repair? Bring the others back, or repair the one that is lost"
+            )
 
 
 def _down_once(register: Register, slot: int, incarnation: str) -> Register:
@@ -120,30 +146,25 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
 
 
 class _Copying:
-    """Settling ids under one membership, and copying them to `store`."""
+    """Settling ids under one membership, and copying them to a store."""
 
-    def __init__(self, registry: QuorumRegistry, seats: Seats, clock: Clock, store: Acceptor | None) -> None:
+    def __init__(self, registry: QuorumRegistry, seats: Seats, clock: Clock, page_items: int) -> None:
         self._endpoints = registry.endpoints
         self._register = registry.register
-        self._settings = registry.settings
         self._known = registry.register.read()
         self._seats = seats
         self._clock = clock
-        self._store = store
+        self._page_items = page_items
         self._proposer = registry.endpoints.new_proposer()
         self._writes = min(acceptor.writes_per_request for acceptor in registry.endpoints.acceptors)
         self._reads = min(acceptor.reads_per_request for acceptor in registry.endpoints.acceptors)
 
     # -- the two passes
 
-    def copy(self) -> int:
+    def copy_to(self, store: Acceptor) -> int:
         """Settle every id that a majority has and copy it to the store; how many."""
-        assert self._store is not None
-        target = Endpoints([self._store], Threads(self._settings.concurrency))
-        try:
-            return sum(self._copy_page(page, target) for page in self._pages())
-        finally:
-            target.close()
+        target = self._endpoints.alone(store)
+        return sum(self._copy_page(page, target) for page in self._pages())
 
     def compare(self) -> int:
         """Settle every id at which the endpoints differ; how many. With all up, they agree after that."""
@@ -178,9 +199,9 @@ class _Copying:
             if acceptor is None or complete == majority(self._endpoints.n):
                 continue
             after, ended = None, False
-            deadline = self._deadline()
+            source, deadline = self._endpoints.alone(acceptor), self._deadline()
             while not ended:
-                page = acceptor.scan(after, PAGE_ITEMS)
+                ((page,),) = source.ask(lambda a, b: [a.scan(b[0], self._page_items)], [after], 1)
                 if isinstance(page, NoReply):
                     reason = page.reason
                     if page.kind == "unreachable" or not deadline.pause():

@@ -82,6 +82,8 @@ class Register:
 
     def boundary_of(self, shard: str) -> int | None:
         """The boundary of one shard: ids of events before it (microseconds) may be forgotten there."""
+        if not self.boundaries_us:
+            return self.boundary_us
         further_us = self.boundaries_us.get(shard)
         return further_us if _is_behind(self.boundary_us, further_us) else self.boundary_us
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from photon.clock import Clock
 from photon.registry.acceptor import Accept, Done, NoReply, Prepare, Promised, ReadReply, Refused
-from photon.registry.decisions import Stored, ballot, majority, next_counter, recover
+from photon.registry.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
 from photon.registry.endpoints import Deadline, Endpoints, Seats
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import REGISTER_KEY
@@ -84,9 +84,10 @@ class RegisterStore:
         """The register that these replies show: chosen, or of other members and to be read from those."""
         n = self._endpoints.n
         stored = [reply for reply in _counted(replies, seats.members) if isinstance(reply, Stored)]
+        newest = max(stored, key=lambda s: s.accepted, default=ABSENT)
         if len(stored) < majority(n):
-            return _no_majority(replies)
-        newest = max(stored, key=lambda s: s.accepted)
+            # One who was idle through a repair may meet too few that are left: they know whom to ask now.
+            return _of_newer_members(newest, seats.members) or _no_majority(replies)
         if newest.value is None:
             return NoReply("the table has no register; the registry is not the one that was made")
         register = decode_register(newest.value)
@@ -170,9 +171,13 @@ class RegisterStore:
             return NoReply(_MEMBERS_MOVE)
         register = change(current)
         accept = Accept(REGISTER_KEY, own, encode_register(register))
-        (accepted,) = self._endpoints.ask(lambda acceptor, batch: acceptor.accept(batch), [accept], 1)
-        # Counted where both the members of before and those of afterwards count.
-        count = _counted(_counted(accepted, register.members), seats.members)
+        # Not sent to a slot that goes out of use with it: whoever found it there alone, and followed it,
+        # would no longer ask there, find the members of before, follow these, and so on for ever.
+        (accepted,) = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.accept(batch), [accept], 1, without=_out(register.members)
+        )
+        # Counted where the members of before count too.
+        count = _counted(accepted, seats.members)
         if sum(isinstance(reply, Done) for reply in count) < majority(n):
             return _conflict(accepted) or _no_majority(accepted)
         if self._endpoints.seats is not seats:
@@ -183,8 +188,17 @@ class RegisterStore:
 
 def _counted(replies: Sequence[Reply], members: Members | None) -> list[Reply | NoReply]:
     """The replies of stores that count for the register under these members; of the others, none."""
-    out = () if members is None else (*members.down, *members.fresh)
-    return [_NOT_COUNTED if slot in out else reply for slot, reply in enumerate(replies)]
+    return [_NOT_COUNTED if slot in _out(members) else reply for slot, reply in enumerate(replies)]
+
+
+def _out(members: Members | None) -> tuple[int, ...]:
+    return () if members is None else (*members.down, *members.fresh)
+
+
+def _of_newer_members(stored: Stored, members: Members | None) -> Register | None:
+    register = decode_register(stored.value) if stored.value is not None else None
+    is_newer = register is not None and members is not None and register.members.version > members.version
+    return register if is_newer else None
 
 
 def _existing(change: Callable[[Register], Register]) -> Change:

@@ -6,7 +6,7 @@ How configs follow one another is `with_shards` in `photon.registry.register`, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS, Clock
 from photon.pipeline import Pipeline, Resharding
@@ -40,13 +40,15 @@ class Resharded:
 class Advice:
     """What the policy says: the load of `shards` shards, and another number of them, or None.
 
-    `awaits_us`: another number was put in force for events from then on, which is awaited first.
+    `awaits_us`: this number was put in force for events from then on, which is awaited before another one is
+    thought of. `applied`: that the proposed one was put in force.
     """
 
     shards: int
     load: Load
     proposed: int | None
     awaits_us: int | None = None
+    applied: Resharded | None = None
 
 
 def reshard(pipeline: Pipeline, shards: int) -> Resharded:
@@ -71,6 +73,21 @@ def put_in_force(registry: QuorumRegistry, shards: int) -> Resharded:
     now = registry.register.change(change)
     begins_us = now.configs[-1].start_us
     return Resharded(before, shards, begins_us if begins_us == now.horizon_us else None)
+
+
+def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
+    """What `registry.resharding` says now, put in force where it says so; None if it is off, or shards fixed.
+
+    RegistryUnavailable, ReshardingRefused, and what `find_registry` raises.
+    """
+    limits = pipeline.registry.resharding
+    if limits.policy == "off" or not pipeline.ids_carry_time:
+        return None
+    registry = open_registry(find_registry(pipeline))
+    advice = advise(registry, limits, clock)
+    if limits.policy == "propose" or advice is None or advice.proposed is None:
+        return advice
+    return replace(advice, applied=put_in_force(registry, advice.proposed))
 
 
 def advise(registry: QuorumRegistry, limits: Resharding, clock: Clock) -> Advice | None:

@@ -107,6 +107,7 @@ class Rounds:
         )
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}
+        too_few = False
         for index, contender in enumerate(contenders):
             replies = fast_replies(inserted[index], there.get(index, ()))
             match decide_fast(contender.claim.token, replies, self._endpoints.n):
@@ -115,8 +116,11 @@ class Rounds:
                     contender.saw(reply for reply in replies if isinstance(reply, Stored))
                 case TooFewReplies():
                     contender.reason = _reason((*inserted[index], *there.get(index, ())))
+                    too_few = True
                 case verdict:
                     verdicts[index] = verdict
+        if too_few and not verdicts:
+            self._read_register()  # the members may have moved: whom to ask next is known afterwards
         self._confirm(contenders, verdicts, began_with)
 
     def _read_where_exists(
@@ -143,7 +147,7 @@ class Rounds:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
         recovered, verdicts = self._recover(contenders, self._prepare(contenders, ballots), to_the_end)
         answered = [contenders[i] for i in (*recovered, *verdicts)]
-        if not answered or self._check(answered, began_with) is None:
+        if self._check(answered, began_with) is None or not answered:
             return
         chosen = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
         accepts = [
@@ -193,6 +197,7 @@ class Rounds:
             stored = [reply for reply in replies if isinstance(reply, Stored)]
             decided = decide_lookup(stored, self._endpoints.n)
             if isinstance(decided, TooFewReplies):
+                self._read_register()
                 return NoReply(_reason(replies))
             holders[item] = decided
         register = self._read_register()

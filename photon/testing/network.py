@@ -37,7 +37,6 @@ class Network:
         self.chance = chance
         self.weather = weather
         self.now_seconds = 0.0
-        self.down: set[Any] = set()  # endpoints that refuse connections
         self.disturbed: set[Client] = set()  # clients that missed an answer in their present call
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -54,6 +53,12 @@ class Network:
             event()
 
 
+def _taken() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(eq=False)
 class Client:
     """One process: a thread that runs only while the network waits for it, its clock and its channel."""
@@ -62,8 +67,9 @@ class Client:
     skew_seconds: float = 0.0
     _exchanges: int = 0
     _interruption: tuple[int, Callable[[], None]] | None = None
-    _mine: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    _networks: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
+    _mine: threading.Lock = field(default_factory=_taken)
+    _networks: threading.Lock = field(default_factory=_taken)
     _dead: bool = False
     _error: BaseException | None = None
     _over: bool = False
@@ -162,12 +168,10 @@ class Client:
                     self._resume()
 
         def arrive() -> None:
-            if endpoint in network.down:
-                refused: list[Any] = [NoReply("connection refused")] * len(batch)
-                network.after(_moment(chance), lambda: answered(refused))
-                return
-            done = [chance.random() >= weather.in_part for _ in batch]
-            replies = iter(send(endpoint, [q for q, is_done in zip(batch, done, strict=True) if is_done]))
+            # Who is not there refuses all of it.
+            done = [chance.random() >= weather.in_part or not endpoint.answers for _ in batch]
+            processed = [query for query, is_done in zip(batch, done, strict=True) if is_done]
+            replies = iter(send(endpoint, processed) if processed else ())
             answer = [next(replies) if is_done else NoReply("unprocessed") for is_done in done]
             if chance.random() >= weather.lost:
                 network.after(_moment(chance), lambda: answered(answer))
@@ -181,5 +185,7 @@ class Client:
 
 
 def _moment(chance: random.Random) -> float:
-    """How long a message takes: mostly milliseconds, now and then much longer."""
-    return chance.expovariate(1 / 0.01) if chance.random() < 0.9 else chance.uniform(0.0, 0.5)
+    """How long a message takes: mostly milliseconds, now and then nearly as long as one waits for it."""
+    if chance.random() < 0.9:
+        return chance.expovariate(1 / 0.01)
+    return chance.uniform(0.0, 0.5 if chance.random() < 0.8 else 0.9 * REQUEST_TIMEOUT_SECONDS)

@@ -376,6 +376,14 @@ def test_clearing_again_changes_nothing(backend: Backend) -> None:
     assert [registry.clear(claims(["a", "a"], EAST)), registry.clear(claims(["a"], EAST))] == [1, 0]
 
 
+def test_tokens_are_found_of_ids_that_have_one(backend: Backend) -> None:
+    registry = backend.client()
+    registry.commit(claims(["a", "cleared"], EAST))
+    registry.clear(claims(["cleared"], EAST))
+    found = registry.tokens_anywhere([EventKey(i) for i in ("a", "cleared", "absent", "a")])
+    assert found == [{EAST}, frozenset(), frozenset(), {EAST}]
+
+
 def test_a_token_that_came_after_a_release_is_cleared_too(backend: Backend) -> None:
     registry = backend.client()
     registry.release(claims(["a"], EAST))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,16 @@ def test_an_id_whose_row_is_written_and_not_committed_is_not_cleared(world: Worl
     assert world.joined_ids() == ["c1"]
 
 
+def test_a_clearing_that_does_not_wait_for_the_row_loses_the_event(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("commit.before_main")
+    ((token,),) = world.registry.tokens_anywhere([EventKey("c1")])
+    world.registry.clear([Claim(EventKey("c1"), token)])
+    world.join()
+    assert world.joined_ids() == [], "so clearing has to go by rows"
+
+
 def test_a_pass_looks_only_at_rows_that_were_committed_since_the_last_one(world: World) -> None:
     join_some(world, "c1", "c2")
     clear(world)
@@ -131,7 +142,16 @@ def test_where_the_time_is_part_of_the_identity_the_row_has_it(tmp_path: Path) -
     assert world.registry.lookup([EventKey("c1", NOON_US)]) == [CLEARED]
 
 
-def test_rows_of_a_retired_epoch_are_left_alone() -> None:
+def test_ids_of_a_retired_epoch_keep_their_tokens_for_they_may_have_to_be_released(world: World) -> None:
+    join_some(world, "c1")
+    epoch = world.read_state().epoch
+    assert epoch is not None
+    world.registry.register.retire_epoch(epoch, NOON_US)
+    assert clear(world) == Clearing()
+    assert world.registry.tokens_anywhere([EventKey("c1")]) != [frozenset()]
+
+
+def test_rows_of_live_and_revoked_epochs_count() -> None:
     epochs = {
         state: EpochRecord("east", state, "table", 0)  # type: ignore[arg-type]
         for state in ("live", "revoked", "retired")
@@ -233,6 +253,35 @@ def test_a_plan_that_is_run_again_after_its_ids_were_cleared_writes_nothing_and_
         "duplicates": 1,
         "unjoinable": 1,
     }
+
+
+def test_after_a_lost_state_cleared_events_count_as_joined_once_and_their_repetitions_as_duplicates(
+    world: World,
+) -> None:
+    join_some(world, "c1", "c2")
+    world.clicks(("c1", "q-c1"))
+    before = world.join(mode="complete").counts
+    clear(world)
+    shutil.rmtree(world.state())
+    counts = world.join(mode="complete").counts
+    assert counts == before
+    assert world.joined_ids() == ["c1", "c2"]
+    # Met again they are duplicates, and so is what the new epoch has joined and cleared itself.
+    join_some(world, "c3")
+    assert clear(world).ids == 1
+    world.clicks(("c1", "q-c1"), ("c3", "q-c3"), file="b.jsonl")
+    later = world.join(mode="complete").counts
+    assert counts_of(later, "joined", "duplicates") == {"joined": 3, "duplicates": 3}
+    assert later.adds_up
+
+
+def test_a_crash_does_not_count_inherited_events_twice(world: World) -> None:
+    join_some(world, "c1", "c2")
+    before = world.join(mode="complete").counts
+    clear(world)
+    shutil.rmtree(world.state())
+    assert world.join_with_a_crash("complete.before_transaction", mode="complete")
+    assert world.join(mode="complete").counts == before
 
 
 def test_the_very_token_that_was_cleared_does_not_win_again(world: World) -> None:

@@ -22,7 +22,7 @@ def test_a_seed_can_be_replayed(seed: int) -> None:
     first, again = Simulation(seed), Simulation(seed)
     first.run()
     again.run()
-    assert first.operations == again.operations
+    assert first.calls.operations == again.calls.operations
 
 
 def test_what_a_seed_does_is_worth_checking() -> None:
@@ -30,5 +30,5 @@ def test_what_a_seed_does_is_worth_checking() -> None:
     for seed in range(40):
         simulation = Simulation(seed)
         simulation.run()
-        answers |= {operation.answer for operation in simulation.operations}
+        answers |= {operation.answer for operation in simulation.calls.operations}
     assert answers >= {"won", "lost", "released", "joined", "free", "cleared", "too old", "unknown"}

@@ -2,92 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from photon.clock import ManualClock
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Collection, Registry
+from photon.pipeline import Collection
 from photon.registry.decisions import chosen_value
 from photon.registry.interface import (
     Claim,
     EventKey,
     Free,
+    Holder,
     Lost,
     RegistryUnavailable,
     Released,
     TooOld,
     Won,
 )
-from photon.registry.layout import REGISTER_KEY, SHARD_HASH
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.refill import Refilled, RepairSuperseded, refill
-from photon.registry.register import Members, Register, decode_register
+from photon.registry.layout import REGISTER_KEY
+from photon.registry.refill import Refilled, RepairSuperseded
+from photon.registry.register import Members
 from photon.registry.sweep import raise_boundary, sweep
-from photon.testing.memory_registry import MemoryAcceptor
+from tests.simulation import repair_stories
+from tests.simulation.repair_site import Site
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
-SETTINGS = Registry(deadline=timedelta(seconds=5))
-
-
-class Site:
-    """Stores by slot and incarnation, as endpoints have tables; a store that is not there does not answer."""
-
-    def __init__(self, n: int) -> None:
-        self.clock = ManualClock()
-        self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
-        self.stores = {(slot, f"old{slot}"): MemoryAcceptor(self.clock) for slot in range(n)}
-        self.names = itertools.count()
-        self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
-
-    def client(self) -> QuorumRegistry:
-        """A client that finds the registry now."""
-        for store in self.stores.values():
-            stored = store.items.get(REGISTER_KEY)
-            if stored is not None and stored.value is not None:
-                found = decode_register(stored.value).members
-                self.members = max(self.members, found, key=lambda members: members.version)
-        return QuorumRegistry(
-            [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)],
-            SETTINGS,
-            self.clock,
-            members=self.members,
-            reopen=self.acceptor,
-        )
-
-    def acceptor(self, slot: int, name: str) -> MemoryAcceptor:
-        if (slot, name) in self.stores:
-            return self.stores[slot, name]
-        gone = MemoryAcceptor(self.clock)
-        gone.fail("down")
-        return gone
-
-    def wipe(self, slot: int) -> None:
-        """Lose what is in a slot: clients that are there meet a table that is gone."""
-        for key in [key for key in self.stores if key[0] == slot]:
-            self.stores.pop(key).fail("down")
-
-    def repair(self, slot: int, while_made: Callable[[], None] = lambda: None) -> Refilled:
-        name = f"new{next(self.names)}"
-        registry = self.client()
-
-        def make() -> None:
-            while_made()
-            self.stores[slot, name] = MemoryAcceptor(self.clock)
-            # The acceptor that was opened before the table was there is the same endpoint.
-            registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
-            self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
-
-        return refill(registry, slot, name, make, self.clock)
-
-    def copies(self, key: EventKey) -> list[object]:
-        members = self.client().register.read().members
-        stores = [self.stores[slot, name] for slot, name in enumerate(members.incarnations)]
-        return [[s for k, s in store.items.items() if k.s == f"i{key.id}"] for store in stores]
 
 
 def keys(prefix: str, count: int = 30) -> list[EventKey]:
@@ -138,6 +79,30 @@ def test_a_client_that_knows_nothing_of_the_repair_goes_on_with_the_new_store() 
     site.stores[0, "old0"].fail("down")
     outcomes = client.commit([Claim(key, WEST) for key in [*keys("a"), *keys("b"), *keys("c")]])
     assert all(isinstance(outcome, Lost) for outcome in outcomes)
+
+
+def test_a_client_that_was_idle_through_a_repair_goes_on_while_another_endpoint_is_down() -> None:
+    site = Site(3)
+    client, reader = site.client(), site.client()
+    client.commit([Claim(key, EAST) for key in keys("a")])
+    reader.lookup(keys("a"))
+    site.wipe(2)
+    site.repair(2)
+    site.stores[0, "old0"].fail("down")
+    assert client.commit([Claim(key, EAST) for key in keys("b")]) == [Won()] * 30
+    assert len(reader.lookup(keys("a"))) == 30
+    outcomes = site.client().commit([Claim(key, WEST) for key in [*keys("a"), *keys("b")]])
+    assert all(isinstance(outcome, Lost) for outcome in outcomes)
+
+
+def test_a_client_that_was_idle_through_two_repairs_finds_the_one_store_that_it_knows() -> None:
+    site = Site(3)
+    client = site.client()
+    client.commit([Claim(key, EAST) for key in keys("a")])
+    for slot in (0, 2):
+        site.wipe(slot)
+        site.repair(slot)
+    assert client.commit([Claim(key, WEST) for key in keys("a")]) == [Lost(Holder("east", EAST))] * 30
 
 
 def test_what_is_committed_during_a_repair_is_found_at_every_endpoint_after_it() -> None:
@@ -230,6 +195,34 @@ def test_no_repair_begins_while_too_few_others_are_in_use() -> None:
         site.repair(2)
 
 
+def test_a_repair_of_the_wrong_endpoint_changes_nothing() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    with pytest.raises(RegistryUnavailable, match="is number 3 the one"):
+        site.repair(2)
+    assert commit(site, keys("b"), EAST) == [Won()] * 30
+    site.repair(1)
+    site.stores[0, "old0"].fail("down")
+    assert all(isinstance(outcome, Lost) for outcome in commit(site, [*keys("a"), *keys("b")], WEST))
+
+
+def test_a_repair_that_reached_only_the_endpoint_it_is_about_holds_up_nobody() -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    others = [site.stores[slot, f"old{slot}"] for slot in (0, 1)]
+    for store in others:
+        store.on_request = lambda kind, batch, store=store: (
+            store.fail("lost_request") if kind == "accept" and '"down":[2]' in batch[0].value else None
+        )
+    with pytest.raises(RegistryUnavailable):
+        site.repair(2)
+    for store in others:
+        store.on_request = lambda kind, batch: None
+        store.mend()
+    assert commit(site, keys("b"), EAST) == [Won()] * 30
+
+
 def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down() -> None:
     site = Site(3)
     commit(site, keys("a"), EAST)
@@ -256,6 +249,11 @@ def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> Non
     assert site.client().register.read().boundaries_us == seen == {"0": 7}
     stored = [site.stores[slot, f"old{slot}"].items[REGISTER_KEY] for slot in range(3)]
     assert chosen_value(stored, 3) is not None
+
+
+@pytest.mark.parametrize("story", repair_stories.ALL)
+def test_what_is_late_through_a_repair_changes_no_winner(story: Callable[[], None]) -> None:
+    story()
 
 
 # -- beside a collection (C2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from urllib3.util import connection
 
 from photon.registry.wire import UNREADABLE, WireClient
 
@@ -136,3 +138,19 @@ def test_missing_credentials_are_said_at_the_first_request(
     with pytest.raises(NoCredentialsError):
         client.scan(TableName="table")
     assert endpoint.asked == []
+
+
+def test_no_request_waits_for_the_acknowledgement_of_its_own_headers(
+    endpoint: Endpoint, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[socket.socket] = []
+    connect = connection.create_connection
+
+    def create_connection(*arguments: Any, **options: Any) -> socket.socket:
+        made.append(connect(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(connection, "create_connection", create_connection)
+    client.scan(TableName="t")
+    assert made
+    assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in made)

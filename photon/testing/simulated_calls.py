@@ -1,0 +1,146 @@
+"""Calls of simulated clients: made, judged at once, and written down for the checker of histories.
+
+Rules F3 to F5 and C3, of what a client is told. Which calls are made belongs in
+`photon.testing.registry_simulation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from photon.registry.interface import (
+    Claim,
+    EventKey,
+    Joined,
+    Lost,
+    NotHeld,
+    RegistryUnavailable,
+    Released,
+    Unknown,
+    Won,
+)
+from photon.registry.layout import item_key
+from photon.registry.proposer import QuorumRegistry
+from photon.testing.chosen import is_held_by, is_released
+from photon.testing.history import Kind, Operation, in_words
+from photon.testing.network import Client, Network
+from photon.testing.registry_observer import NO_END, Observer, RuleBroken
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A token that was made for an event, and whether its row will be in the output."""
+
+    token: str
+    key: EventKey
+    has_row: bool
+
+
+class Calls:
+    """All calls of one simulation. `only_history`: they are written down and not judged.
+
+    `is_whole`: every store is in use all the time, so that nobody misses an answer for want of one.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        observer: Observer,
+        keys: Sequence[EventKey],
+        only_history: bool,
+        is_whole: bool,
+    ) -> None:
+        self.operations: list[Operation] = []
+        self._network = network
+        self._observer = observer
+        self._keys = keys
+        self._only_history = only_history
+        self._is_whole = is_whole
+
+    def commit(self, registry: QuorumRegistry, client: Client, fates: Sequence[Fate]) -> None:
+        """Register these tokens."""
+        self._call("commit", client, fates, lambda: registry.commit(_claims(fates)))
+
+    def lookup(self, registry: QuorumRegistry, client: Client, keys: Sequence[EventKey]) -> None:
+        """Ask who holds these ids."""
+        fates = [Fate("", key, False) for key in keys]
+        self._call("lookup", client, fates, lambda: registry.lookup(keys))
+
+    def release(self, registry: QuorumRegistry, client: Client, fates: Sequence[Fate]) -> None:
+        """Release these tokens."""
+        self._call("release", client, fates, lambda: registry.release(_claims(fates)))
+
+    def clear(self, registry: QuorumRegistry, client: Client, fates: Sequence[Fate]) -> None:
+        """Clear these tokens."""
+
+        def clear() -> Sequence[object]:
+            registry.clear(_claims(fates))
+            return ["cleared"] * len(fates)
+
+        self._call("clear", client, fates, clear)
+
+    def history(self) -> list[Operation]:
+        """The calls, as far as something follows from them."""
+        return [
+            replace(o, answer="unknown", holder="", end=NO_END) if self._is_moot(o) else o
+            for o in self.operations
+        ]
+
+    def _is_moot(self, operation: Operation) -> bool:
+        """A release asks for no boundary: below it nothing follows from what it found."""
+        return operation.kind == "release" and self._may_be_forgotten(operation.id)
+
+    def _call(
+        self, kind: Kind, client: Client, fates: Sequence[Fate], call: Callable[[], Sequence[object]]
+    ) -> None:
+        begin, horizon_us = self._network.now_seconds, self._observer.register.horizon_us
+        self._network.disturbed.discard(client)
+        first = len(self.operations)
+        # Noted before it begins: a client may be killed amid its call.
+        self.operations += [Operation(kind, f.key.id, f.token, begin, NO_END, "unknown") for f in fates]
+        try:
+            outcomes = call()
+        except RegistryUnavailable:
+            outcomes = [Unknown("unavailable")] * len(fates)
+        calm = self._is_whole and client not in self._network.disturbed and not self._network.weather.repeated
+        for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
+            if kind == "release" and fate.key.time_us is not None and not _is_below(fate.key, horizon_us):
+                continue  # where the id will be is not settled yet: nothing follows
+            answer, holder = in_words(outcome)
+            end = NO_END if answer == "unknown" else self._network.now_seconds
+            self.operations[place] = replace(
+                self.operations[place], end=end, answer=answer, holder=holder, undisturbed=calm
+            )
+            if not self._only_history:
+                self._judge(fate, outcome, begin)
+
+    def _judge(self, fate: Fate, outcome: object, begin: float) -> None:
+        register = self._observer.register
+        item = item_key(fate.key, register.configs)
+        held = self._observer.first_held(item, fate.token)
+        values, is_forgotten = self._observer.values(item), self._observer.is_forgotten(item)
+        match outcome:
+            case Won() if held > self._network.now_seconds:
+                raise RuleBroken(f"F3: {fate} won, but is not chosen")
+            case Won() if _is_below(fate.key, self._observer.boundary_us(item.p, max(begin, held))):
+                raise RuleBroken(f"F5: {fate} won below the boundary")
+            case Won() if fate.key.time_us is not None and not _is_below(fate.key, register.horizon_us):
+                raise RuleBroken(f"C3: {fate} won beyond the horizon {register.horizon_us}")
+            case Lost(holder) | Joined(holder) | NotHeld(holder):
+                if not is_forgotten and not is_held_by(values, holder):
+                    raise RuleBroken(f"F4: {fate} was told {outcome}, never chosen")
+            case Released() if not is_forgotten and not is_released(values, fate.token):
+                raise RuleBroken(f"F3: {fate} was told {outcome}, which it is not")
+
+    def _may_be_forgotten(self, event_id: str) -> bool:
+        configs = self._observer.register.configs
+        return any(self._observer.is_forgotten(item_key(k, configs)) for k in self._keys if k.id == event_id)
+
+
+def _is_below(key: EventKey, bound_us: int | None) -> bool:
+    return key.event_us is not None and bound_us is not None and key.event_us < bound_us
+
+
+def _claims(fates: Sequence[Fate]) -> list[Claim]:
+    return [Claim(fate.key, fate.token) for fate in fates]

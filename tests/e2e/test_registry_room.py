@@ -1,0 +1,68 @@
+"""`photon clear` and `photon registry state` as a user calls them, on a real local registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.testing.traffic import Traffic
+from tests.e2e.photon_process import photon, photon_json
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def traffic() -> Traffic:
+    print("traffic of seed 5")
+    return Traffic(5, ("east", "west"), duration_seconds=2)
+
+
+@pytest.fixture(scope="module")
+def pipeline(traffic: Traffic, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline whose two datacenters have joined all there is."""
+    folder = tmp_path_factory.mktemp("room")
+    traffic.write_all(folder)
+    file = traffic.write_pipeline(folder)
+    photon("join", file, "--complete", "--engine", "local")
+    return file
+
+
+def test_clearing_takes_the_tokens_and_a_join_afterwards_finds_nothing_new(
+    pipeline: Path, traffic: Traffic
+) -> None:
+    joined = traffic.expected().joined_total
+    held = photon_json("registry", "state", pipeline)
+    assert (held["ids"], held["held"], held["whole"]) == (joined, joined, True)
+
+    done = photon_json("clear", pipeline)
+    assert sum(one["ids"] for one in done.values()) == joined
+    assert set(done) == {"east", "west"}
+
+    cleared = photon_json("registry", "state", pipeline)
+    assert (cleared["cleared"], cleared["held"]) == (joined, 0)
+    assert cleared["value_bytes"] / joined < held["value_bytes"] / joined / 2
+    counts = photon_json("join", pipeline, "--complete", "--engine", "local")
+    assert traffic.expected().disagreements(counts) == []
+
+
+def test_a_second_clearing_of_one_datacenter_finds_nothing_unless_asked_for_all(pipeline: Path) -> None:
+    photon("clear", pipeline)
+    assert photon_json("clear", pipeline, "-d", "east")["east"]["rows"] == 0
+    again = photon_json("clear", pipeline, "--all")["east"]
+    assert again["rows"] > again["ids"] == 0
+
+
+def test_people_are_told_in_lines(pipeline: Path) -> None:
+    assert "rows looked at" in photon("clear", pipeline).stdout
+    said = photon("registry", "state", pipeline).stdout
+    assert "ids (" in said
+    assert "up, a read takes" in said
+    assert "of east: live" in said
+
+
+def test_a_pipeline_without_a_registry_is_refused_with_what_to_do(traffic: Traffic, tmp_path: Path) -> None:
+    file = traffic.write_pipeline(tmp_path, "never-joined")
+    for command in (["clear"], ["registry", "state"]):
+        done = photon(*command, file, status=3)
+        assert "photon registry init" in done.stderr

@@ -1,0 +1,87 @@
+"""Stores of one registry by slot and incarnation, lost and repaired by a test's own hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from photon.clock import ManualClock
+from photon.pipeline import Registry
+from photon.registry.endpoints import MACHINE_CHANCE, Channel
+from photon.registry.interface import EventKey
+from photon.registry.layout import REGISTER_KEY, SHARD_HASH
+from photon.registry.proposer import QuorumRegistry
+from photon.registry.refill import Refilled, refill
+from photon.registry.register import Members, Register, decode_register
+from photon.testing.memory_registry import MemoryAcceptor
+
+SETTINGS = Registry(deadline=timedelta(seconds=5))
+
+
+class Site:
+    """Stores by slot and incarnation, as endpoints have tables; a store that is not there does not answer."""
+
+    def __init__(self, n: int) -> None:
+        self.clock = ManualClock()
+        self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
+        self.stores = {(slot, f"old{slot}"): MemoryAcceptor(self.clock) for slot in range(n)}
+        self.names = itertools.count()
+        self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
+
+    def client(
+        self,
+        ways_in: Sequence[MemoryAcceptor] = (),
+        channel: Channel | None = None,
+        chance: random.Random = MACHINE_CHANCE,
+    ) -> QuorumRegistry:
+        """A client that finds the registry now, by ways of its own if they are given."""
+        for store in self.stores.values():
+            stored = store.items.get(REGISTER_KEY)
+            if stored is not None and stored.value is not None:
+                found = decode_register(stored.value).members
+                self.members = max(self.members, found, key=lambda members: members.version)
+        return QuorumRegistry(
+            ways_in or self.in_use(),
+            SETTINGS,
+            self.clock,
+            channel,
+            chance,
+            members=self.members,
+            reopen=self.acceptor,
+        )
+
+    def in_use(self) -> list[MemoryAcceptor]:
+        """The stores that the members name, as far as anybody here has seen."""
+        return [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)]
+
+    def acceptor(self, slot: int, name: str) -> MemoryAcceptor:
+        if (slot, name) in self.stores:
+            return self.stores[slot, name]
+        gone = MemoryAcceptor(self.clock)
+        gone.fail("down")
+        return gone
+
+    def wipe(self, slot: int) -> None:
+        """Lose what is in a slot: clients that are there meet a table that is gone."""
+        for key in [key for key in self.stores if key[0] == slot]:
+            self.stores.pop(key).fail("down")
+
+    def repair(self, slot: int, while_made: Callable[[], None] = lambda: None) -> Refilled:
+        name = f"new{next(self.names)}"
+        registry = self.client()
+
+        def make() -> None:
+            while_made()
+            self.stores[slot, name] = MemoryAcceptor(self.clock)
+            # The acceptor that was opened before the table was there is the same endpoint.
+            registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
+            self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
+
+        return refill(registry, slot, name, make, self.clock)
+
+    def copies(self, key: EventKey) -> list[object]:
+        members = self.client().register.read().members
+        stores = [self.stores[slot, name] for slot, name in enumerate(members.incarnations)]
+        return [[s for k, s in store.items.items() if k.s == f"i{key.id}"] for store in stores]

@@ -1,0 +1,160 @@
+"""What may be under way while an endpoint is repaired, step by step: each ends with one winner.
+
+Told of the product as it is in `tests/unit/test_registry_repair.py`, and of broken ones, which they catch, in
+`tests/simulation/test_broken_upkeep.py`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from photon.faults import arm, disarm
+from photon.registry.acceptor import Accept, Prepare
+from photon.registry.decisions import ballot
+from photon.registry.interface import Claim, EventKey, Holder, Lost, Won
+from photon.registry.layout import fast_value, item_key
+from photon.registry.refill import RepairSuperseded
+from photon.testing.memory_registry import MemoryAcceptor
+from tests.simulation.repair_site import Site
+
+EAST, WEST, LATER = "east:e:1#p:1:0", "west:e:1#p:1:0", "east:e:2#q:1:0"
+KEY = EventKey("a")
+ITEM = item_key(KEY, ())
+HIGH = "f" * 16  # of a proposer that outbids all others with the same counter
+
+
+class LastSlotFirst:
+    """A channel that sends one request after the other."""
+
+    def exchange(self, send: Any, requests: Any) -> Iterator[tuple[int, list[Any]]]:
+        for index in reversed(range(len(requests))):
+            yield index, send(*requests[index])
+
+    def aside(self, work: Any) -> None:
+        work()
+
+    def close(self) -> None: ...
+
+
+class High(random.Random):
+    """Makes a proposer whose ballots are above those of others."""
+
+    def getrandbits(self, k: int, /) -> int:
+        return 2**k - 1
+
+
+def before(acceptor: MemoryAcceptor, kind: str, event: Any) -> None:
+    """Have something happen just before the first such request about the id is applied."""
+
+    def look(seen: str, batch: Any) -> None:
+        if seen == kind and batch[0].key == ITEM:
+            acceptor.on_request = lambda seen, batch: None
+            event()
+
+    acceptor.on_request = look
+
+
+def inserts_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:
+    site = Site(3)
+    ways_in = [store.another_way_in() for store in site.in_use()]
+    slow = site.client(ways_in, LastSlotFirst())
+    slow.lookup([KEY])
+
+    def repair() -> None:
+        site.wipe(2)
+        site.repair(2)
+
+    before(ways_in[1], "insert", repair)
+    assert slow.commit([Claim(KEY, EAST)]) == [Won()]
+    site.stores[1, "old1"].fail("down")
+    the_winner_must_be(site, EAST)
+
+
+def promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair() -> None:
+    site = Site(3)
+    ways_in = [store.another_way_in() for store in site.in_use()]
+    slow = site.client(ways_in, LastSlotFirst(), High())
+    slow.lookup([KEY])
+
+    def repair_and_commit() -> None:
+        site.wipe(2)
+        site.repair(2)
+        commit_without(site, 0)
+
+    before(ways_in[1], "prepare", lambda: ways_in[1].fail("lost_request"))
+    before(ways_in[0], "prepare", repair_and_commit)
+    slow.release([Claim(KEY, EAST)])
+    the_winner_must_be(site, WEST)
+
+
+def a_promise_whose_accept_arrives_after_the_repair() -> None:
+    site = Site(3)
+    late = ballot(5, HIGH)
+    for store in site.in_use()[1:]:
+        store.prepare([Prepare(ITEM, late)])
+    site.wipe(2)
+    site.repair(2)
+    commit_without(site, 1)
+    for store in site.in_use()[:2]:
+        store.accept([Accept(ITEM, late, fast_value(EAST))])
+    site.in_use()[2].fail("down")
+    the_winner_must_be(site, WEST)
+
+
+def a_repair_that_goes_on_while_another_one_has_taken_its_place() -> None:
+    site = Site(3)
+    first, second = site.in_use()[:2]
+    undecided = ballot(3, HIGH)
+
+    def repair_another_and_commit() -> None:
+        for _ in range(10_000):
+            if second.items[ITEM].promised > undecided:
+                break
+            time.sleep(0.001)  # a thread of the first repair is just asking it
+        site.wipe(1)
+        site.repair(1)
+        commit_without(site, 0)
+
+    def leave_a_value_at_one_store() -> None:
+        third = site.client().endpoints.acceptors[2]
+        assert isinstance(third, MemoryAcceptor)
+        second.prepare([Prepare(ITEM, undecided)])
+        second.accept([Accept(ITEM, undecided, fast_value(EAST))])
+        before(third, "prepare", lambda: third.fail("lost_request"))
+        before(first, "prepare", repair_another_and_commit)
+
+    site.wipe(2)
+    arm("repair.after_counted", crash=leave_a_value_at_one_store)
+    try:
+        site.repair(2)
+    except RepairSuperseded:
+        pass
+    finally:
+        disarm()
+    the_winner_must_be(site, WEST)
+
+
+def the_winner_must_be(site: Site, token: str) -> None:
+    outcome = site.client().commit([Claim(KEY, LATER)])
+    assert outcome == [Lost(Holder(token[:4], token))], (
+        f"{token} won, and one who came later was told {outcome}"
+    )
+
+
+def commit_without(site: Site, slot: int) -> None:
+    """Another one registers the id while a store is down for a moment."""
+    registry = site.client()
+    site.in_use()[slot].fail("down")
+    assert registry.commit([Claim(KEY, WEST)]) == [Won()]
+    site.in_use()[slot].mend()
+
+
+ALL = (
+    inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
+    promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+    a_promise_whose_accept_arrives_after_the_repair,
+    a_repair_that_goes_on_while_another_one_has_taken_its_place,
+)
