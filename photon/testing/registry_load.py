@@ -92,6 +92,9 @@ def _measure_here(address: RegistryAddress, load: Load) -> Rates:
         distant = QuorumRegistry(acceptors, address.settings, clock, members=address.members)
     try:
         return _measure(distant or registry, load)
+    except BaseException:
+        _start.abort()  # or the others would wait for this one
+        raise
     finally:
         if distant is not None:
             distant.close()
