@@ -117,8 +117,9 @@ def _measure(registry: QuorumRegistry, load: Load) -> Rates:
 
     def commit() -> int:
         claims = new_claims()
-        if any(outcome != Won() for outcome in registry.commit(claims)):
-            raise WrongAnswers("a new id was not won")
+        wrong = [outcome for outcome in registry.commit(claims) if outcome != Won()]
+        if wrong:
+            raise WrongAnswers(f"{len(wrong)} new ids were not won: {wrong[0]}")
         committed.append([claim.key for claim in claims])
         return len(claims)
 
