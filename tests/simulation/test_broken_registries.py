@@ -28,10 +28,7 @@ from photon.registry.layout import (
 )
 from photon.testing.exploration_cases import CASES
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
-from photon.testing.registry_simulation import first_failure
-from photon.testing.simulated_operators import Upkeep
-
-SEEDS = range(400)
+from tests.simulation.catching import caught_by_simulation, caught_by_the_checker_of_histories
 
 Patch = pytest.MonkeyPatch
 
@@ -41,21 +38,6 @@ def caught_by_exploration(case: str) -> str:
     print(f"caught by exploration ({case}, {explored.states} states): {explored.problem}")
     assert explored.problem is not None
     return explored.problem
-
-
-def caught_by_simulation(*upkeep: Upkeep) -> str:
-    ran, seed, problem = first_failure(SEEDS, upkeep=upkeep)
-    print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
-
-
-def caught_by_the_checker_of_histories(*upkeep: Upkeep) -> str:
-    """By what clients were told alone, as it is with real servers."""
-    ran, seed, problem = first_failure(SEEDS, only_history=True, upkeep=upkeep)
-    print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
 
 
 def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Patch) -> None:  # B1

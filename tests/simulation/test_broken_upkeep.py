@@ -18,29 +18,11 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import item_key
 from photon.registry.register import Members, Register, ShardConfig
 from photon.testing import simulated_operators
-from photon.testing.registry_simulation import first_failure
-from photon.testing.simulated_operators import Upkeep
 from photon.testing.simulated_stores import Store
 from tests.simulation import repair_stories
-
-SEEDS = range(400)
+from tests.simulation.catching import caught_by_simulation, caught_by_the_checker_of_histories
 
 Patch = pytest.MonkeyPatch
-
-
-def caught_by_simulation(*upkeep: Upkeep) -> str:
-    ran, seed, problem = first_failure(SEEDS, upkeep=upkeep)
-    print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
-
-
-def caught_by_the_checker_of_histories(*upkeep: Upkeep) -> str:
-    """By what clients were told alone, as it is with real servers."""
-    ran, seed, problem = first_failure(SEEDS, only_history=True, upkeep=upkeep)
-    print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
 
 
 def caught_by(story: Callable[[], None]) -> None:
