@@ -1,9 +1,9 @@
 """dynoxide, a small and fast server with the DynamoDB API: where it is, and building it.
 
-`python -m photon.dynoxide` (`make dynoxide`) builds it with cargo, where there is one, into the environment
-that Photon is installed in; with `--path` it prints where it is. Nothing needs it: it is a second server for
-tests, for measurements and, with its data in a file, for registries of one's own (infra/dynoxide). How a
-server is run belongs in `photon.registry.server_process`.
+`python -m photon.dynoxide` (`make dynoxide`) builds it with cargo, where there is one, once for all checkouts
+of a user; with `--path` it prints where it is. Nothing needs it: it is a second server for tests, for
+measurements and, with its data in a file, for registries of one's own (infra/dynoxide). How a server is run
+belongs in `photon.registry.server_process`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class DynoxideMissing(Exception):
 
 
 def _root() -> Path:
-    return Path(sys.prefix) / "dynoxide"
+    # Not in the environment that Photon is installed in: each would build it for ten minutes.
+    return Path.home() / ".cache" / "photon" / f"dynoxide-{VERSION}"
 
 
 def dynoxide_command() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ BUILDS = '#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\nexit {status}\n'
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH, and an environment of Photon's without dynoxide."""
+    """The only folder on PATH, and a user without a dynoxide."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin")
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setenv("HOME", str(tmp_path))
     return folder
 
 
@@ -39,7 +38,7 @@ def test_without_dynoxide_the_error_says_what_to_do(path: Path) -> None:
 def test_one_on_path_is_found_and_one_that_was_built_goes_before_it(path: Path, tmp_path: Path) -> None:
     on_path = executable(path / "dynoxide")
     assert dynoxide_command() == str(on_path)
-    built = executable(tmp_path / "venv" / "dynoxide" / "bin" / "dynoxide")
+    built = executable(tmp_path / ".cache" / "photon" / f"dynoxide-{VERSION}" / "bin" / "dynoxide")
     assert dynoxide_command() == str(built)
 
 
@@ -56,11 +55,11 @@ def test_the_path_of_one_that_is_not_there_is_an_error(path: Path) -> None:
     assert not (path / "asked").exists()
 
 
-def test_cargo_builds_the_pinned_version_into_the_environment(path: Path, tmp_path: Path) -> None:
+def test_cargo_builds_the_pinned_version_into_the_users_cache(path: Path, tmp_path: Path) -> None:
     executable(path / "cargo", BUILDS.format(status=0))
     assert dynoxide.main([]) == 0
     asked = (path / "asked").read_text()
-    assert f"--locked --quiet --version {VERSION} --root {tmp_path / 'venv' / 'dynoxide'}" in asked
+    assert f"--locked --quiet --version {VERSION} --root {tmp_path}/.cache/photon/dynoxide-{VERSION}" in asked
 
 
 def test_a_build_that_fails_is_a_failure(path: Path) -> None:
