@@ -1,4 +1,4 @@
-"""The parts of `photon bench registry`: that they measure what they say. How much is for the command itself."""
+"""The parts of `photon bench registry`: that they measure what they say. How much is said by the command."""
 
 from __future__ import annotations
 
