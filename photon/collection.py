@@ -102,7 +102,9 @@ def collect(pipeline: Pipeline, clock: Clock) -> Collected:
         return Collected(before_us, before_us, allowed.because, {})
     if allowed.boundary_us is not None:
         register = raise_boundary(registry, allowed.boundary_us)
-    swept = sweep(registry, register, pipeline.registry.collection, clock)
+    # With time_in_id every id carries its time, with a codec only those of its form.
+    with_fixed = not pipeline.foreign.time_in_id
+    swept = sweep(registry, register, pipeline.registry.collection, clock, with_fixed=with_fixed)
     return Collected(before_us, register.boundary_us, allowed.because, _by_endpoint(address, swept))
 
 

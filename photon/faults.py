@@ -21,6 +21,7 @@ FAULT_POINTS: tuple[str, ...] = (
     "batch.after_run",
     "side_tables.after_dead_letters",
     "side_tables.after_unjoined",
+    "side_tables.after_too_old",
     "commit.before_main",
     "commit.after_main",
     "release.before",

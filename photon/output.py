@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction
 from photon.tokens import Occurrence, Token
 from photon.work import OutputFile
 
-TableName = Literal["joined_events", "dead_letters", "unjoined"]
+TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 Standing = Literal[
     "row", "no row", "undecided"
 ]  # no row: and there never will be; undecided: not yet committed
@@ -71,6 +71,7 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "joined_events": ROW_COLUMNS,
     "dead_letters": DEAD_LETTER_COLUMNS,
     "unjoined": UNJOINED_COLUMNS,
+    "too_old": UNJOINED_COLUMNS,
 }
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53

@@ -1,4 +1,4 @@
-"""The rows of the side tables: dead letters, and events without a primary.
+"""The rows of the side tables: dead letters, events without a primary, and those that are too old.
 
 Rows only, made from what the reading of lines and the joiner decided. Writing them is `photon.tasks`,
 committing them the dispatcher.
@@ -6,11 +6,12 @@ committing them the dispatcher.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.dispatcher.outcomes import OutcomeClass
 from photon.logs.files import LogFile
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
 from photon.output import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
@@ -77,13 +78,28 @@ def unjoined_rows(
     records: Records, verdicts: Verdicts, headers: Mapping[int, bytes], context: TaskContext
 ) -> pa.Table:
     """Records without a primary, given up here, but for those that `unjoined` has from earlier plans."""
-    lost = [
-        index
-        for index, verdict in verdicts.of.items()
-        if verdict == Ends("unjoinable")
-        and not records.recorded[index]
-        and records.occurrences[index] not in context.settled
-    ]
+    given_up = _ended_here("unjoinable", records, verdicts, context)
+    return _rows_of([i for i in given_up if not records.recorded[i]], records, headers, context)
+
+
+def too_old_rows(
+    records: Records, verdicts: Verdicts, headers: Mapping[int, bytes], context: TaskContext
+) -> pa.Table:
+    """Records of events that collection has passed, of which nobody knows any more who joined them."""
+    return _rows_of(_ended_here("too_old", records, verdicts, context), records, headers, context)
+
+
+def _ended_here(
+    outcome: OutcomeClass, records: Records, verdicts: Verdicts, context: TaskContext
+) -> list[int]:
+    """The records that ended so, but for those of which an earlier run of this work has said it (A12)."""
+    ended = (index for index, verdict in verdicts.of.items() if verdict == Ends(outcome))
+    return [index for index in ended if records.occurrences[index] not in context.settled]
+
+
+def _rows_of(
+    lost: Sequence[int], records: Records, headers: Mapping[int, bytes], context: TaskContext
+) -> pa.Table:
     occurrences = [records.occurrences[index] for index in lost]
     columns = _stamp(context, occurrences)
     columns |= {

@@ -39,7 +39,13 @@ from photon.quantiles import Sample
 from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
-from photon.side_tables import letters_of_lines, letters_of_records, not_settled, unjoined_rows
+from photon.side_tables import (
+    letters_of_lines,
+    letters_of_records,
+    not_settled,
+    too_old_rows,
+    unjoined_rows,
+)
 from photon.spool import SpoolUnavailable, read_spool, write_spool
 from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdicts, Waits, count_classes
 from photon.work import (
@@ -221,6 +227,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         *(_write(context, "joined_events", rows) if rows is not None else ()),
         *_write_letters(context, letters),
         *_write(context, "unjoined", unjoined_rows(records, verdicts, headers, context)),
+        *_write(context, "too_old", too_old_rows(records, verdicts, headers, context)),
     )
     fault_point("task.after_rows_written")
     waits, contested = _spool(records, verdicts, context)

@@ -49,11 +49,13 @@ SHOWN = {
     "joined_events": ["_epoch", "_batch", "_occurrence", "_joined_at", "_primary_occurrence"],
     "dead_letters": ["_epoch", "_batch", "_occurrence", "path", "reason"],
     "unjoined": ["_epoch", "_batch", "_occurrence", "key", "event_time"],
+    "too_old": ["_epoch", "_batch", "_occurrence", "key", "event_time"],
 }
 ID_COLUMNS: dict[TableName, str] = {
     "joined_events": "_event_id",
     "dead_letters": "event_id",
     "unjoined": "event_id",
+    "too_old": "event_id",
 }
 
 
@@ -87,6 +89,7 @@ class DatacenterTrace:
     waiting: list[WaitingRecord] = field(default_factory=list)
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)
+    too_old: list[dict[str, Any]] = field(default_factory=list)
     records: list[LogRecord] = field(default_factory=list)  # of the foreign log
     primaries: list[LogRecord] = field(default_factory=list)  # that the records name
 
@@ -172,7 +175,12 @@ def _trace_table(pipeline: Pipeline, datacenter: str, name: TableName, found: Tr
         of_event |= ds.field("event_id").is_null() & pc.match_substring(ds.field("raw"), found.event_id)
     rows = table.load().to_pyarrow_dataset().to_table(columns=SHOWN[name], filter=of_event)
     here = found.datacenters[datacenter]
-    kept = {"joined_events": here.rows, "dead_letters": here.dead_letters, "unjoined": here.unjoined}
+    kept = {
+        "joined_events": here.rows,
+        "dead_letters": here.dead_letters,
+        "unjoined": here.unjoined,
+        "too_old": here.too_old,
+    }
     kept[name] += rows.to_pylist()
 
 
@@ -205,7 +213,7 @@ def _keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
     times |= {
         int(row["event_time"].timestamp()) * MICROSECONDS + row["event_time"].microsecond
         for one in traces
-        for row in one.unjoined
+        for row in (*one.unjoined, *one.too_old)
     }
     if not log.time_in_id:
         return [event_key(found.event_id, min(times, default=None), log)]
@@ -282,6 +290,8 @@ def _here(one: DatacenterTrace, found: Trace) -> str:
         )
     if one.dead_letters:
         return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
+    if one.too_old:
+        return "too old: its id is below the boundary of collection, and may have been joined and forgotten."
     if one.unjoined or one.waiting:
         return f"given up as unjoinable.{_primaries(one)}"
     if not one.records:

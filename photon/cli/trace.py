@@ -98,6 +98,7 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
     ]
     lines += [f"dead letter  {_columns(row)}" for row in one.dead_letters]
     lines += [f"unjoined     {_columns(row)}" for row in one.unjoined]
+    lines += [f"too old      {_columns(row)}" for row in one.too_old]
     for kind, records in (("foreign", one.records), ("primary", one.primaries)):
         lines += [
             f"{kind:12} {r.path} at {r.offset_bytes}, time {moment(r.time_us)}"

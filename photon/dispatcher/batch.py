@@ -55,7 +55,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SIDE_TABLES: dict[TableName, OutcomeClass] = {"dead_letters": "dead_letters", "unjoined": "unjoinable"}
+SIDE_TABLES: dict[TableName, OutcomeClass] = {
+    "dead_letters": "dead_letters",
+    "unjoined": "unjoinable",
+    "too_old": "too_old",
+}
 
 
 class Superseded(Exception):

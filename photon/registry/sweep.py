@@ -61,12 +61,15 @@ def sweep(
     settings: Collection,
     clock: Clock,
     channel: Callable[[], Channel] | None = None,
+    with_fixed: bool = True,
 ) -> list[Swept]:
     """Delete what is below the boundaries of `register`, which a majority has, at every endpoint in turn.
 
-    `channel`: how deletes travel to one endpoint; by default `settings.in_flight` at once.
+    `channel`: how deletes travel to one endpoint; by default `settings.in_flight` at once. `with_fixed`: also
+    in the shards of ids without a time, which take a request each even if they are empty.
     """
     channel = channel or (lambda: Threads(settings.in_flight))
+    shards = [shard for shard in shards_to_collect(register) if with_fixed or not is_fixed(shard)]
     swept = []
     for slot, acceptor in enumerate(registry.endpoints.seats.acceptors):
         if acceptor is None:
@@ -74,7 +77,8 @@ def sweep(
             continue
         endpoint = Endpoints([acceptor], channel(), registry.endpoints.chance)
         try:
-            swept.append(_Sweep(registry, register, settings, clock, acceptor, endpoint).run(slot))
+            one = _Sweep(registry, register, settings, clock, acceptor, endpoint)
+            swept.append(one.run(slot, shards))
         finally:
             endpoint.close()
         fault_point("collect.after_endpoint")
@@ -102,13 +106,13 @@ class _Sweep:
         self._items = 0
         self._bytes = 0
 
-    def run(self, slot: int) -> Swept:
-        """Delete all there is to delete, or as much as the endpoint lets us."""
+    def run(self, slot: int, shards: Sequence[str]) -> Swept:
+        """Delete all there is to delete in these shards, or as much as the endpoint lets us."""
         before, problem = self._size(), ""
         try:
             self._bring_register()
             fault_point("collect.after_register")
-            for shard in shards_to_collect(self._register):
+            for shard in shards:
                 for page in self._pages(shard):
                     self._delete([i for i in page.items if is_collected(i.key, i.time, self._register)])
                     fault_point("collect.after_page")

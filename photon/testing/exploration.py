@@ -5,7 +5,8 @@ is run again with them until it asks for more, so that no model of it is needed.
 tests, what may be chosen and answered in `photon.testing.chosen`.
 
 One id, a register that does not change. Endpoints are alike, so that states which differ by their order
-are one state. A message is delivered, or times out; then it may still arrive at any time, or never.
+are one state. A message is delivered, or times out; then it may still arrive at any time, or never. Or an
+endpoint is out of a client's reach during a whole step.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from photon.clock import ManualClock
 from photon.registry import decisions
@@ -27,102 +27,28 @@ from photon.registry.layout import datacenter_of, item_key
 from photon.registry.register_store import RegisterStore
 from photon.registry.rounds import Contender, Rounds
 from photon.testing.chosen import Acceptance, chain_problem, chosen, is_held_by, is_released, step_problem
+from photon.testing.exploration_states import (
+    CLEARED,
+    Column,
+    Ended,
+    Explored,
+    Label,
+    Limits,
+    Local,
+    Numbers,
+    State,
+    Step,
+    Verb,
+)
 from photon.testing.memory_registry import MemoryAcceptor
 from photon.testing.scripted import REGISTER, Inline, Request, Scripted, Waits
 
 KEY = EventKey("a")
 ITEM = item_key(KEY, ())
 
-Verb = Literal["commit", "release", "lookup", "clear"]
-CLEARED = "cleared"
-Step = tuple[Verb, str]  # what a client does, and the token
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds an exploration."""
-
-    timeouts: int = 1  # messages that are lost, or whose answers are, or that are late
-    crashes: int = 0  # a client stops amid a step and goes on with its next one as a new process
-    attempts: int = 3  # of a client at one step
-    states: int = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """What was found: how many states there are, and the first problem with the way there."""
-
-    states: int
-    problem: str | None = None
-    trace: tuple[str, ...] = ()
-
-
-class Column(NamedTuple):
-    """One endpoint. An `int` here is the number of something in `_Numbers`: those are quick to hash."""
-
-    stored: int  # what it has: Stored, or None
-    taken: int  # all that it ever took: frozenset of acceptances
-    late: tuple[int, ...]  # requests that may still arrive, sorted
-    replies: tuple[tuple[int, ...], ...]  # to each client, in its present attempt
-
-
-class Local(NamedTuple):
-    """One client: its step, and what it keeps between attempts at it."""
-
-    step: int = 0
-    attempt: int = 0
-    needs_ballot: bool = False
-    counter: int = 1
-    lives: int = 0
-    since: str = ""  # ballot of the last value that was chosen when the step began
-    is_cleared: bool = False  # its token was, when the step began
-
-
-class State(NamedTuple):
-    """All that matters for what can happen next."""
-
-    columns: tuple[int, ...]  # sorted, for endpoints are alike
-    clients: tuple[int, ...]
-    timeouts: int
-    crashes: int
-    won: frozenset[str]  # tokens that were told so, as far as they are to be cleared
-    cleared: frozenset[str]
-
-
-class Label(NamedTuple):
-    """What happened on the way from one state to the next."""
-
-    text: str
-    client: int | None
-    request: int
-    column: int
-
-
-class Ended(NamedTuple):
-    """How an attempt ended: a verdict, or the position for the next one."""
-
-    verdict: object | None
-    needs_ballot: bool
-    counter: int
-
 
 class _Wrong(Exception):
     """A rule does not hold."""
-
-
-class _Numbers:
-    """A number for each distinct thing, and back."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-        self.things: list[Any] = []
-
-    def of(self, thing: Any) -> int:
-        """The thing's number; the same for equal things."""
-        number = self._numbers.setdefault(thing, len(self.things))
-        if number == len(self.things):
-            self.things.append(thing)
-        return number
 
 
 def explore(
@@ -140,9 +66,10 @@ class _Exploration:
         self._programs = programs
         self._n = n
         self._limits = limits
-        self._numbers = _Numbers()
+        self._numbers = Numbers()
         self._things = self._numbers.things
         self._timed_out = self._numbers.of(NoReply("timed out"))
+        self._refused = self._numbers.of(NoReply("connection refused", "unreachable"))
         self._cleared_tokens = {token for program in programs for verb, token in program if verb == "clear"}
         # All below is computed once for the same arguments: states are many, these are few.
         self._asked: dict[tuple[Any, ...], int] = {}
@@ -157,9 +84,8 @@ class _Exploration:
         column = of(Column(of(held), taken, (), ((),) * len(self._programs)))
         clients = (of(Local()),) * len(self._programs)
         won = frozenset() if held is None else frozenset(self._cleared_tokens)
-        start = State(
-            (column,) * self._n, clients, self._limits.timeouts, self._limits.crashes, won, frozenset()
-        )
+        left = (self._limits.timeouts, self._limits.outages, self._limits.crashes)
+        start = State((column,) * self._n, clients, *left, won, frozenset())
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
         while queue:
@@ -187,6 +113,8 @@ class _Exploration:
             for place in distinct:
                 if len(columns[place].replies[client]) == answered:
                     yield from self._message(state, place, client, request)
+            if state.outages and self._things[number].attempt == 0:
+                yield from self._outages(state, distinct, client, request)
             if state.crashes:
                 yield Label("crashes", client, request, 0), self._crash(state, client, request, answered)
         for place in distinct:
@@ -194,7 +122,24 @@ class _Exploration:
                 after = self._arrived(state.columns[place], None, request, False)
                 yield Label("late", None, request, place), self._with(state, place, after)
 
+    def _outages(
+        self, state: State, distinct: Sequence[int], client: int, request: int
+    ) -> Iterator[tuple[Label, State]]:
+        columns = [self._things[number] for number in state.columns]
+        if any(column.replies[client] or client in column.down_for for column in columns):
+            return  # its step has begun
+        for place in distinct:
+            down = self._numbers.of(columns[place]._replace(down_for=columns[place].down_for | {client}))
+            after = self._with(state, place, down)._replace(outages=state.outages - 1)
+            yield Label("is down for", client, request, place), after
+
     def _message(self, state: State, place: int, client: int, request: int) -> Iterator[tuple[Label, State]]:
+        column: Column = self._things[state.columns[place]]
+        if client in column.down_for:
+            refused = self._numbers.of(_replied(column, client, self._refused))
+            label = Label("is refused", client, request, place)
+            yield label, self._go_on(self._with(state, place, refused), client)
+            return
         after = self._arrived(state.columns[place], client, request, False)
         label = Label("arrives", client, request, place)
         yield label, self._go_on(self._with(state, place, after), client)
@@ -237,6 +182,8 @@ class _Exploration:
         return self._begin(state, client, Local(local.step + 1, lives=local.lives))
 
     def _begin(self, state: State, client: int, local: Local) -> State:
+        up = [self._things[n]._replace(down_for=self._things[n].down_for - {client}) for n in state.columns]
+        state = state._replace(columns=tuple(sorted(map(self._numbers.of, up))))
         for verb, token in self._programs[client][local.step :]:
             # Only what was won is in the output, and only that is ever cleared.
             if verb != "clear" or token in state.won:

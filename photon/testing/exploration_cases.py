@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from photon.registry.decisions import Stored, ballot
 from photon.registry.layout import fast_value
-from photon.testing.exploration import Explored, Limits, Step, explore
+from photon.testing.exploration import explore
+from photon.testing.exploration_states import Explored, Limits, Step
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 
@@ -77,13 +78,28 @@ CASES: dict[str, Case] = {
     "clearing, one endpoint": Case(_CLEARED, 1, Limits(timeouts=2, attempts=3)),
     "clearing": Case(_CLEARED, 3, Limits(timeouts=0, attempts=2)),
     "clearing beside a zombie": Case(
-        _CLEARED_BESIDE_A_ZOMBIE, 3, Limits(timeouts=2, attempts=2), held=_HELD_BY_EAST
+        _CLEARED_BESIDE_A_ZOMBIE, 3, Limits(timeouts=1, outages=2, attempts=2), held=_HELD_BY_EAST
+    ),
+    "clearing while endpoints are down in turn": Case(
+        (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, attempts=2)
+    ),
+    "two proposers while endpoints are down in turn": Case(
+        _EAST_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2)
     ),
     "a commit beside another one's release": Case(
         ((("commit", EAST),), (("release", WEST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
     ),
     "a commit beside its release, with a message lost": Case(
         ((("commit", EAST),), (("release", EAST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
+    ),
+    "a release before another commit, with endpoints down in turn": Case(
+        _EAST_ENDS_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "clearing beside a commit, with endpoints down in turn": Case(
+        _CLEARED, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "the same token again, with endpoints down in turn": Case(
+        _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
     ),
     "a crash and the same token again": Case(
         _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, crashes=1, attempts=2), takes_minutes=True

@@ -11,12 +11,15 @@ cleared, and is never released) or belongs to a plan that ended without a row (i
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from itertools import count
+from multiprocessing import get_context
 
 from photon.faults import disarm
 from photon.pipeline import Registry
@@ -47,21 +50,27 @@ WEATHERS = (
     Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05),
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1),
 )
+BATCH_OF_SEEDS = 2_000  # of the command, between two lines of what it has done
 UPKEEP: dict[Upkeep, float] = {"collection": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
 
 
 class Simulation:
     """One seed: stores, clients, operators, faults, and what was seen.
 
-    `only_history`: the rules of F are not checked, only what clients were told. `surely`: what operators do
-    in any case; all else is as the seed has it.
+    `only_history`: the rules of F are not checked, only what clients were told. `upkeep`: what operators do;
+    None: as the seed has it.
     """
 
-    def __init__(self, seed: int, only_history: bool = False, surely: Collection[Upkeep] = ()) -> None:
+    def __init__(
+        self, seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None
+    ) -> None:
         self.chance = random.Random(seed)
-        self.upkeep = [u for u, share in UPKEEP.items() if self.chance.random() < share or u in surely]
+        drawn = [name for name, share in UPKEEP.items() if self.chance.random() < share]
+        self.upkeep = drawn if upkeep is None else upkeep
         self.n = self.chance.choice((3, 3, 5) if "repair" in self.upkeep else (1, 3, 3, 5))
-        self.with_times = self.chance.random() < 0.5 or "resharding" in self.upkeep
+        # Ids without a time are in 1,024 shards, which a collection looks through one by one.
+        without_times = 0.1 if "collection" in self.upkeep else 0.5
+        self.with_times = "resharding" in self.upkeep or self.chance.random() >= without_times
         self.network = Network(self.chance, self.chance.choice(WEATHERS))
         self.keys = [self._key(number) for number in range(IDS)]
         event_us = {item_key(k, (ShardConfig(1),)).s: number * APART_US for number, k in enumerate(self.keys)}
@@ -84,7 +93,7 @@ class Simulation:
             self._start(f"dc{number % 3}")
         for upkeep in self.upkeep:
             self.operators.begin(upkeep)
-        for _ in range(self.chance.randrange(3)):
+        for _ in range(self.chance.choice((0, 1, 3, 8))):
             self.network.after(self.chance.uniform(0, 20), self._fall)
         try:
             self.network.run()
@@ -131,7 +140,7 @@ class Simulation:
         def rise() -> None:
             store.is_down = False
 
-        self.network.after(self.chance.uniform(0, 10), rise)
+        self.network.after(self.chance.expovariate(1 / 3.0), rise)
 
     def _live(self, registry: QuorumRegistry, client: Client, datacenter: str) -> None:
         calls = self.calls
@@ -206,10 +215,10 @@ class Simulation:
                 raise RuleBroken(f"F13: after a repair stores differ about {item}: {values}")
 
 
-def simulate(seed: int, only_history: bool = False, surely: Collection[Upkeep] = ()) -> str | None:
+def simulate(seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None) -> str | None:
     """Run one seed: what is wrong, or None."""
     try:
-        Simulation(seed, only_history, surely).run()
+        Simulation(seed, only_history, upkeep).run()
     except AssertionError as broken:  # a broken rule, or an assertion of the product's own
         return str(broken)
     return None
@@ -219,13 +228,13 @@ def first_failure(
     seeds: Sequence[int],
     budget_seconds: float = NO_END,
     only_history: bool = False,
-    surely: Collection[Upkeep] = (),
+    upkeep: Collection[Upkeep] | None = None,
 ) -> tuple[int, int | None, str | None]:
     """Run seeds until one fails or the time is up: how many ran, the failing one, what is wrong."""
     end = time.monotonic() + budget_seconds
     ran = 0
     for seed in seeds:
-        problem = simulate(seed, only_history, surely)
+        problem = simulate(seed, only_history, upkeep)
         ran += 1
         if problem is not None:
             return ran, seed, problem
@@ -234,11 +243,25 @@ def first_failure(
     return ran, None, None
 
 
+def search(
+    seeds: range, processes: int, budget_seconds: float = NO_END
+) -> tuple[int, int | None, str | None]:
+    """`first_failure` over several processes, each with its share of the seeds."""
+    shares = [seeds[number::processes] for number in range(processes)]
+    # Spawned: what is forked has locks of threads that it does not have.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        found = list(pool.map(first_failure, shares, [budget_seconds] * processes))
+    ran = sum(count for count, _, _ in found)
+    failed = [(seed, problem) for _, seed, problem in found if seed is not None]
+    return (ran, *min(failed, default=(None, None)))
+
+
 def main() -> int:
     """The command: so many seeds, or one again."""
-    parser = argparse.ArgumentParser(description="Simulate clients of the IdRegistry.")
+    parser = argparse.ArgumentParser(description="Simulate clients and operators of the IdRegistry.")
     parser.add_argument("--seeds", type=int, default=1_000, help="how many to run, from 0 or --from")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--seed", type=int, help="run this one alone, and print its calls")
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -248,9 +271,14 @@ def main() -> int:
         finally:
             print("\n".join(str(operation) for operation in simulation.calls.operations))
         return 0
-    ran, seed, problem = first_failure(range(arguments.first, arguments.first + arguments.seeds))
-    print(f"{ran} seeds" if seed is None else f"seed {seed} fails: {problem}\nagain: --seed {seed}")
-    return 0 if seed is None else 1
+    began, end = time.monotonic(), arguments.first + arguments.seeds
+    for first in range(arguments.first, end, BATCH_OF_SEEDS):
+        ran, seed, problem = search(range(first, min(first + BATCH_OF_SEEDS, end)), arguments.processes)
+        print(f"{first - arguments.first + ran} seeds, {time.monotonic() - began:.0f} s", flush=True)
+        if seed is not None:
+            print(f"seed {seed} fails: {problem}\nagain: --seed {seed}")
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ BACKENDS = [
     "memory-3",
     "memory-5",
     pytest.param("dynamodb-local", marks=pytest.mark.server),
+    pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
 ENDPOINTS = {"memory": 1, "memory-3": 3, "memory-5": 5}
 
@@ -39,7 +40,9 @@ ENDPOINTS = {"memory": 1, "memory-3": 3, "memory-5": 5}
 def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind in ENDPOINTS:
         return memory_backend(timed, ENDPOINTS[kind])
-    return dynamodb_backend(request.getfixturevalue("dynamodb"), timed, repeat(True))
+    if kind == "dynoxide-3":
+        return dynamodb_backend(request.getfixturevalue("dynoxide"), timed, repeat(True))
+    return dynamodb_backend([request.getfixturevalue("dynamodb")], timed, repeat(True))
 
 
 @pytest.fixture(params=BACKENDS)

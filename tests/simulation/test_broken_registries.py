@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from photon.clock import ManualClock
 from photon.registry import decisions, proposer, register_store, rounds
 from photon.registry.acceptor import Done, Exists, Promised
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
 from photon.registry.endpoints import Endpoints
-from photon.registry.interface import Lost, Released, Unknown, Won
+from photon.registry.interface import Claim, EventKey, Free, Lost, Released, Unknown, Won
 from photon.registry.layout import (
     Cleared,
     Held,
@@ -26,8 +27,9 @@ from photon.registry.layout import (
     holder_of,
 )
 from photon.testing.exploration_cases import CASES
-from photon.testing.memory_registry import MemoryAcceptor
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from photon.testing.registry_simulation import first_failure
+from photon.testing.simulated_operators import Upkeep
 
 SEEDS = range(400)
 
@@ -41,19 +43,32 @@ def caught_by_exploration(case: str) -> str:
     return explored.problem
 
 
-def caught_by_simulation() -> str:
-    ran, seed, problem = first_failure(SEEDS)
+def caught_by_simulation(*upkeep: Upkeep) -> str:
+    ran, seed, problem = first_failure(SEEDS, upkeep=upkeep)
     print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
     assert problem is not None
     return problem
 
 
-def caught_by_the_checker_of_histories() -> str:
+def caught_by_the_checker_of_histories(*upkeep: Upkeep) -> str:
     """By what clients were told alone, as it is with real servers."""
-    ran, seed, problem = first_failure(SEEDS, only_history=True)
+    ran, seed, problem = first_failure(SEEDS, only_history=True, upkeep=upkeep)
     print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
     assert problem is not None
     return problem
+
+
+def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Patch) -> None:  # B1
+    right = MemoryAcceptor._insert
+
+    def if_not_exists(self: MemoryAcceptor, insert: Any) -> Done:
+        right(self, insert)
+        return Done()
+
+    monkeypatch.setattr(MemoryAcceptor, "_insert", if_not_exists)
+    caught_by_exploration("two proposers, one endpoint")
+    caught_by_simulation()
+    caught_by_the_checker_of_histories()
 
 
 def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None:  # B3
@@ -215,10 +230,37 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
     caught_by_the_checker_of_histories()
 
 
+def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: Patch) -> None:  # B8
+    right = rounds.Rounds._read
+
+    def absent_if_unprocessed(self: Any, items: Any) -> list[list[Any]]:
+        return [[r if isinstance(r, Stored) else ABSENT for r in replies] for replies in right(self, items)]
+
+    monkeypatch.setattr(rounds.Rounds, "_read", absent_if_unprocessed)
+    acceptor = MemoryAcceptor(ManualClock())
+    registry = memory_registry(acceptor, clock=ManualClock())
+    keys = [EventKey(f"id-{number}") for number in range(10)]
+    registry.commit([Claim(key, "east:e:1#p:1:0") for key in keys])
+    acceptor.fail("unprocessed")
+    assert Free() in registry.lookup(keys)
+
+
+def test_an_id_twice_in_one_request_is_refused_as_a_whole(monkeypatch: Patch) -> None:  # B7
+    monkeypatch.setattr(proposer, "_one_of_each", lambda contenders: (contenders, {}))
+    registry = memory_registry(MemoryAcceptor(ManualClock()), clock=ManualClock())
+    with pytest.raises(AssertionError, match="one request names an item twice"):
+        registry.commit([Claim(EventKey("a"), f"{datacenter}:e:1#p:1:0") for datacenter in ("east", "west")])
+
+
 def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: Patch) -> None:  # B6
     monkeypatch.setattr(decisions, "is_cleared", lambda text: False)
     assert "was chosen after" in caught_by_exploration("clearing")
     assert "stays undecided" in caught_by_simulation()
+
+
+def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
+    monkeypatch.setattr(rounds, "_is_cleared_or_one_of", lambda text, others: False)
+    caught_by_exploration("clearing while endpoints are down in turn")
 
 
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
@@ -245,8 +287,8 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
         return Released() if contender.verdict is not None else Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
-    assert "F5" in caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    assert "F5" in caught_by_simulation("collection")
+    caught_by_the_checker_of_histories("collection")
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
@@ -255,8 +297,8 @@ def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Pat
             contenders[index].verdict, contenders[index].confirmed_by = verdict, self.known
 
     monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
-    assert "F5" in caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    assert "F5" in caught_by_simulation("collection")
+    caught_by_the_checker_of_histories("collection")
 
 
 def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3

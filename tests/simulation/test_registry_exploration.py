@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from photon.testing.exploration import Limits, explore
+from photon.testing.exploration import explore
 from photon.testing.exploration_cases import CASES, EAST, WEST
+from photon.testing.exploration_states import Limits
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.takes_minutes])
-def test_no_order_of_messages_breaks_a_rule(name: str) -> None:
+def test_no_order_of_messages_breaks_a_rule(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     explored = CASES[name].explore()
-    print(f"{name}: {explored.states} states")
+    with capsys.disabled():
+        print(f" {name}: {explored.states} states ", end="")
     assert explored.problem is None, "\n".join(explored.trace)
 
 

@@ -1,0 +1,168 @@
+"""Collection and resharding as jobs: what their metadata says, and when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.collection import collection_metadata
+from assets.resharding import advice_metadata
+from orchestration.maintenance import UPKEEP, upkeep_schedules
+from photon import collection
+from photon.collection import Collected
+from photon.pipeline import load_pipeline
+from photon.registry.acceptor import StoreSize
+from photon.registry.open import close_registries
+from photon.registry.resharding import Advice, Resharded
+from photon.registry.shard_policy import Load
+from photon.registry.sweep import Swept
+from photon.shift import prepare
+from resources.environment import location_settings
+from tests.orchestration.location import Location
+from tests.orchestration.test_upkeep import metadata_of, run
+
+DAY_US = 86_400_000_000
+COLLECTED = Collected(
+    None,
+    DAY_US,
+    "ids are kept for 30 days",
+    {
+        "http://a": Swept(0, StoreSize(7, 700), StoreSize(9, 900), StoreSize(2, 200)),
+        "http://b": Swept(1, StoreSize(3, 300), None, None, "connection refused"),
+    },
+)
+LOAD = Load(ids=100, bytes=9_000, commits_per_second=2.5)
+
+
+@pytest.fixture(autouse=True)
+def everything_closed() -> Iterator[None]:
+    yield
+    close_registries()
+
+
+# -- collection
+
+
+def test_a_collection_tells_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
+    metadata = collection_metadata(COLLECTED, 1.25)
+    assert metadata["boundary"].value == "1970-01-02T00:00:00.000000+00:00"
+    assert (metadata["items_deleted"].value, metadata["bytes_deleted"].value) == (10, 1_000)
+    assert metadata["endpoints_left"].value == 1
+    first, second = (record.data for record in metadata["endpoints"].records)  # type: ignore[union-attr]
+    assert (first["items_before"], first["items_deleted"], first["items_after"]) == (9, 7, 2)
+    assert (second["problem"], second["items_after"]) == ("connection refused", -1)
+
+
+def test_the_run_of_a_collection_collects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "collect", lambda pipeline, clock: COLLECTED)
+    assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
+
+
+@pytest.mark.server
+def test_without_a_number_of_days_a_run_says_that_ids_are_kept(tmp_path: Path) -> None:
+    location = Location(tmp_path, ("east",))
+    prepare(location.pipeline)
+    metadata = metadata_of(run(location, "collection"))
+    assert (metadata["boundary"], metadata["items_deleted"]) == ("none", 0)
+    assert "keep_days is null" in metadata["because"]
+
+
+# -- resharding
+
+
+def with_times(folder: Path, policy: str = "propose") -> Location:
+    """A location whose ids carry their time."""
+    made = Location(folder, ("east",))
+    text = made.file.read_text().replace("foreign:\n", "foreign:\n  time_in_id: true\n")
+    limits = "ids_per_shard: 1, bytes_per_shard: 10"
+    made.file.write_text(text + f"registry: {{shards: 4, resharding: {{policy: {policy}, {limits}}}}}\n")
+    return made
+
+
+@pytest.mark.server
+def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
+    location = with_times(tmp_path)
+    make_registry(location)
+    metadata = metadata_of(run(location, "resharding", shards=12))
+    assert (metadata["shards_before"], metadata["shards_put_in_force"]) == (4, 12)
+    assert metadata["begins"].startswith("20")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("policy", "in_force"), [("propose", 4), ("apply", 64)])
+def test_a_run_without_one_asks_the_policy(tmp_path: Path, policy: str, in_force: int) -> None:
+    location = with_times(tmp_path, policy)
+    make_registry(location)
+    metadata = metadata_of(run(location, "resharding"))
+    assert (metadata["shards"], metadata["proposed"]) == (4, 64)  # the register alone has 64 times 10 bytes
+    again = metadata_of(run(location, "resharding"))
+    assert again["shards"] == in_force
+    assert ("proposed" in again) == (policy == "propose")
+
+
+def make_registry(location: Location) -> None:
+    prepare(load_pipeline(location.file))
+
+
+@pytest.mark.parametrize(
+    ("advice", "says"),
+    [
+        (None, "shards are fixed"),
+        (Advice(4, LOAD, None), "4 shards are as many as it takes"),
+        (Advice(4, LOAD, None, awaits_us=DAY_US), "too early to judge"),
+        (Advice(4, LOAD, 8), "8 shards would do better"),
+        (Advice(4, LOAD, 8, applied=Resharded(4, 8, DAY_US)), "8 shards were put in force"),
+    ],
+)
+def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str) -> None:
+    metadata = {name: value.value for name, value in advice_metadata(advice).items()}
+    assert says in str(metadata["says"])
+    if advice is not None:
+        assert (metadata["ids_per_shard"], metadata["bytes_per_shard"]) == (25, 2_250)
+
+
+def test_a_number_that_no_registry_has_fails_the_run(tmp_path: Path) -> None:
+    assert not run(Location(tmp_path), "resharding", shards=0).success
+
+
+# -- when
+
+
+def crons(folder: Path, more: str, identity: str = "") -> dict[str, Any]:
+    file = Location(folder, ("east",)).file
+    file.write_text(file.read_text().replace("foreign:\n", f"foreign:\n{identity}") + more)
+    (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served
+    return {schedule.name: schedule.cron_schedule for schedule in upkeep_schedules(served)}
+
+
+def test_where_ids_are_kept_for_ever_there_is_no_schedule_of_collection(tmp_path: Path) -> None:
+    assert "clicks__collection__schedule" not in crons(tmp_path, "")
+
+
+def test_collection_runs_when_the_pipeline_file_says(tmp_path: Path) -> None:
+    found = crons(tmp_path, 'registry: {keep_days: 30, collection: {cron: "1 2 * * *"}}\n')
+    assert found["clicks__collection__schedule"] == "1 2 * * *"
+
+
+@pytest.mark.parametrize(
+    ("identity", "policy", "scheduled"),
+    [("", "apply", False), ("  time_in_id: true\n", "off", False), ("  time_in_id: true\n", "apply", True)],
+)
+def test_the_policy_is_asked_where_shards_may_change_and_it_is_not_off(
+    tmp_path: Path, identity: str, policy: str, scheduled: bool
+) -> None:
+    more = f'registry: {{resharding: {{policy: "{policy}", cron: "3 4 * * *"}}}}\n'
+    assert ("clicks__resharding__schedule" in crons(tmp_path, more, identity)) == scheduled
+
+
+def test_by_default_what_is_kept_up_every_day_is_cleared_before_it_is_collected(tmp_path: Path) -> None:
+    found = crons(tmp_path, "registry: {keep_days: 30}\n")
+    minutes = {name: int(cron.split()[0]) for name, cron in found.items()}
+    assert 17 < minutes["clicks__clearing__schedule"] < minutes["clicks__collection__schedule"]  # protocol E4
+
+
+def test_every_kind_of_upkeep_has_a_name_of_its_own() -> None:
+    assert len({kind.name for kind in UPKEEP}) == len(UPKEEP)

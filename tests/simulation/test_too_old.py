@@ -1,0 +1,69 @@
+"""Events that collection has passed: no row, recorded once, counted, through crashes too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.faults import FAULT_POINTS
+from photon.registry.sweep import raise_boundary, sweep
+from photon.tracing import trace
+from tests.simulation.world import NOON_US, World, counts_of
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One event joined and forgotten, one that comes after that, and one that is young enough."""
+    made = World(tmp_path)
+    made.queries("q0", at_us=NOON_US - 2 * DAY_US)
+    made.queries("q1")
+    made.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
+    made.join()
+    collect(made)
+    made.clicks(("late", "q0"), ("late", "q0"), at_us=NOON_US - 2 * DAY_US)
+    made.clicks(("young", "q1"))
+    return made
+
+
+def collect(world: World) -> None:
+    register = raise_boundary(world.registry, NOON_US - DAY_US)
+    sweep(world.registry, register, world.pipeline.registry.collection, world.clock)
+
+
+def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "too_old") == {"joined": 2, "too_old": 2}
+    assert counts.adds_up
+    assert world.joined_ids() == ["joined", "young"]
+    assert [(row["event_id"], row["key"]) for row in world.rows("too_old")] == [("late", "q0")] * 2
+    assert b'"late"' in world.rows("too_old")[0]["raw"]
+
+
+def test_an_event_that_waited_while_the_boundary_passed_is_too_old(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.clicks(("waits", "q1"), at_us=NOON_US - 2 * DAY_US)
+    world.join()
+    collect(world)
+    world.queries("q1", at_us=NOON_US - 2 * DAY_US)
+    counts = world.join().counts
+    assert counts_of(counts, "pending", "too_old") == {"pending": 0, "too_old": 1}
+    assert [row["event_id"] for row in world.rows("too_old")] == ["waits"]
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_it_is_recorded_and_counted_once_wherever_the_process_dies(world: World, point: str) -> None:
+    world.join_with_a_crash(point)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "too_old") == {"joined": 2, "too_old": 2}
+    assert counts.adds_up
+    assert len(world.rows("too_old")) == 2
+
+
+def test_a_trace_says_that_it_is_too_old(world: World) -> None:
+    world.join()
+    found = trace(world.pipeline, "late", registry=world.registry)
+    assert "too old" in found.verdict
+    assert found.registry[0].standing == "too old"
