@@ -40,7 +40,7 @@ from photon.testing.exploration_states import (
     Step,
     Verb,
 )
-from photon.testing.memory_registry import MemoryAcceptor
+from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor
 from photon.testing.scripted import REGISTER, Inline, Request, Scripted, Waits
 
 KEY = EventKey("a")
@@ -68,7 +68,7 @@ class _Exploration:
         self._limits = limits
         self._numbers = Numbers()
         self._things = self._numbers.things
-        self._timed_out = self._numbers.of(NoReply("timed out"))
+        self._timed_out = self._numbers.of(TIMED_OUT)
         self._refused = self._numbers.of(NoReply("connection refused", "unreachable"))
         self._cleared_tokens = {token for program in programs for verb, token in program if verb == "clear"}
         # All below is computed once for the same arguments: states are many, these are few.

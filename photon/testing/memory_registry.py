@@ -45,6 +45,9 @@ Fault = Literal["down", "lost_request", "lost_answer", "unprocessed"]
 Q = TypeVar("Q")
 R = TypeVar("R")
 
+# As `photon.registry.dynamodb` reports it; also of the endpoints of simulation and exploration.
+TIMED_OUT = NoReply("timed out", "unreachable")
+
 
 class MemoryAcceptor:
     """One endpoint in memory, with faults.
@@ -196,12 +199,12 @@ class MemoryAcceptor:
         if fault == "down":
             return [NoReply("connection refused", "unreachable")] * len(batch)
         if fault == "lost_request":
-            return [NoReply("timed out before it was applied")] * len(batch)
+            return [TIMED_OUT] * len(batch)
         with self._lock:
             if fault == "unprocessed":
                 return [apply(q) if i % 2 else NoReply("unprocessed") for i, q in enumerate(batch)]
             replies = [apply(q) for q in batch]
-        return [NoReply("timed out")] * len(batch) if fault == "lost_answer" else [*replies]
+        return [TIMED_OUT] * len(batch) if fault == "lost_answer" else [*replies]
 
     def _next_fault(self) -> Fault | None:
         with self._lock:

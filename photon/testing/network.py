@@ -16,6 +16,7 @@ from typing import Any
 from photon.clock import MICROSECONDS
 from photon.faults import SimulatedCrash
 from photon.registry.acceptor import NoReply
+from photon.testing.memory_registry import TIMED_OUT
 
 REQUEST_TIMEOUT_SECONDS = 2.0
 
@@ -180,7 +181,7 @@ class Client:
             if chance.random() >= weather.lost:
                 is_late = chance.random() < weather.late
                 network.after(chance.uniform(1.0, 8.0) if is_late else _moment(chance), arrive)
-        timed_out: list[Any] = [NoReply("timed out")] * len(batch)
+        timed_out: list[Any] = [TIMED_OUT] * len(batch)
         network.after(REQUEST_TIMEOUT_SECONDS, lambda: answered(timed_out))
 
 

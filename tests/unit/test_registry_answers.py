@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from photon.pipeline import Registry
 from photon.registry.acceptor import (
@@ -31,7 +32,7 @@ from photon.registry.decisions import ABSENT, Stored, ballot
 from photon.registry.dynamodb import DynamoAcceptor, wire_client
 from photon.registry.interface import Claim, EventKey, Won
 from photon.registry.layout import ItemKey
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor, memory_registry
 
 TABLE = "photon-events-1"
 A, B, C = (ItemKey("p", s) for s in "abc")
@@ -222,6 +223,25 @@ def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
 def test_too_few_or_too_many_answers_to_a_batch_belong_to_nobody(endpoint: Scripted, count: int) -> None:
     replies = endpoint.says(batch(*[None] * count)).insert(inserts(A, B))
     assert [type(reply) for reply in replies] == [NoReply, NoReply]
+
+
+class Silent:
+    """A client whose requests are never answered."""
+
+    def batch_get_item(self, **_: Any) -> Any:
+        raise ReadTimeoutError(endpoint_url="http://endpoint")
+
+
+def test_a_time_out_is_of_one_kind_for_the_product_and_for_what_tests_it() -> None:
+    in_memory = MemoryAcceptor()
+    in_memory.fail("lost_request")
+    (of_product,) = DynamoAcceptor(TABLE, Silent).read([A])
+    (of_request,) = in_memory.read([A])
+    in_memory.fail("lost_answer")
+    (of_answer,) = in_memory.read([A])
+    assert isinstance(of_product, NoReply)
+    assert of_request == of_answer == TIMED_OUT
+    assert of_product.kind == TIMED_OUT.kind
 
 
 # -- what the wire sees
