@@ -23,7 +23,6 @@ from photon.registry.acceptor import (
     ReadReply,
     Refused,
     Replace,
-    Unchanged,
 )
 from photon.registry.decisions import (
     FastReply,
@@ -82,6 +81,19 @@ class Contender:
     def saw(self, stored: Iterable[Stored]) -> None:
         """Outbid these from now on."""
         self.counter = max(self.counter, next_counter(stored))
+
+
+@dataclass
+class _Copies:
+    """A token to be cleared: the values that hold it, and the slots known to have its owner's name."""
+
+    contender: Contender
+    held: tuple[str, ...]
+    cleared_at: set[int]
+
+    def are_known_to_few(self, n: int) -> bool:
+        """Whether there is anything to clear, and fewer than a majority are known to have it cleared."""
+        return bool(self.held or self.cleared_at) and len(self.cleared_at) < majority(n)
 
 
 class Rounds:
@@ -187,7 +199,7 @@ class Rounds:
                 recovered[index] = recover(promised, self._endpoints.n)
         return recovered, verdicts
 
-    # -- lookup and clear
+    # -- lookup
 
     def lookup(self, items: Sequence[ItemKey]) -> tuple[dict[ItemKey, Holder | None], Register] | NoReply:
         """Who holds each id (None: nobody) and the register that confirmed it; NoReply if one is unknown."""
@@ -216,61 +228,63 @@ class Rounds:
             found.append(frozenset(value.token for value in values if isinstance(value, Held)))
         return found
 
+    # -- clear
+
     def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
-        """Replace tokens by their owner's name: how many changed, and which have to be asked again.
+        """Replace tokens by their owner's name: how many changed, and which have to be asked again."""
+        began_with = self._endpoints.seats
+        changed, answered = self._replace_copies(self._find_copies(contenders))
+        known = self._make_known(answered)
+        if self._check(contenders, began_with) is None:
+            return changed, list(contenders)
+        return changed, [contender for contender in contenders if contender.item not in known]
 
-        A token that came after a tombstone is stored with what was released before it; a read finds those. If
-        fewer than a majority have had the token, a classic round has the owner's name chosen: or it would not
-        be seen while they are away, and the token would win again (B6).
+    def _find_copies(self, contenders: Sequence[Contender]) -> list[_Copies]:
+        """The copies of each token, as far as enough endpoints answer for it.
+
+        Read first: a token that came after a tombstone is stored with what was released before it.
         """
-        changed, differing, unanswered = self._replace(
-            [(contender, fast_value(contender.claim.token)) for contender in contenders]
-        )
-        # Endpoints may have it with different ones, and a request names an item once (B7): one wave for each.
-        waves: dict[int, list[tuple[Contender, str]]] = {}
-        known_to_few: list[Contender] = []
-        for contender, replies in zip(differing, self._read([c.item for c in differing]), strict=True):
-            values = {r.value for r in replies if isinstance(r, Stored) and r.value is not None}
-            held = sorted(value for value in values if _is_held_by(value, contender.claim.token))
-            copies = sum(isinstance(r, Stored) and _is_cleared_or_one_of(r.value, held) for r in replies)
-            if 0 < copies < majority(self._endpoints.n):
-                known_to_few.append(contender)
-            for number, value in enumerate(held):
-                waves.setdefault(number, []).append((contender, value))
+        found: list[_Copies] = []
+        for contender, replies in zip(contenders, self._read([c.item for c in contenders]), strict=True):
+            contender.saw(reply for reply in replies if isinstance(reply, Stored))
             if self._is_to_be_repeated(replies):
                 contender.reason = _reason(replies)
-                unanswered.append(contender)
-        for wave in waves.values():
-            also_changed, _, also_unanswered = self._replace(wave)
-            changed += also_changed
-            unanswered += also_unanswered
-        if known_to_few:
-            self.classic(known_to_few, value_to_clear, outcome_of_commit, to_the_end=True)
-            unanswered += [contender for contender in known_to_few if contender.verdict is None]
-        # One may be in several waves.
-        left = {contender.item: contender for contender in unanswered}
-        return len({contender.item for contender in changed}), list(left.values())
+            else:
+                found.append(_copies_of(contender, replies))
+        return found
 
-    def _replace(
-        self, wanted: Sequence[tuple[Contender, str]]
-    ) -> tuple[list[Contender], list[Contender], list[Contender]]:
-        """Clear those with just this value: which had it, which have another one, which did not answer."""
-        replaces = [
-            Replace(c.item, old, encode_value(Cleared(datacenter_of(c.claim.token)))) for c, old in wanted
-        ]
-        answers = self._endpoints.ask(lambda acceptor, batch: acceptor.replace(batch), replaces, self._writes)
-        changed: list[Contender] = []
-        differing: list[Contender] = []
-        unanswered: list[Contender] = []
-        for (contender, _), replies in zip(wanted, answers, strict=True):
-            if any(isinstance(reply, Done) for reply in replies):
-                changed.append(contender)
-            if self._is_to_be_repeated(replies):
-                contender.reason = _reason(replies)
-                unanswered.append(contender)
-            elif any(isinstance(reply, Unchanged) for reply in replies):
-                differing.append(contender)
-        return changed, differing, unanswered
+    def _replace_copies(self, found: Sequence[_Copies]) -> tuple[int, list[_Copies]]:
+        """Replace each copy where it is: how many ids changed, and for which enough endpoints answered."""
+        # Endpoints may have it with different histories, and a request names an item once (B7).
+        waves: dict[int, list[tuple[_Copies, str]]] = {}
+        for copies in found:
+            for number, value in enumerate(copies.held):
+                waves.setdefault(number, []).append((copies, value))
+        changed: set[ItemKey] = set()
+        unanswered: set[ItemKey] = set()
+        for wave in waves.values():
+            replaces = [Replace(c.contender.item, old, _cleared(c.contender.claim.token)) for c, old in wave]
+            answers = self._endpoints.ask(lambda a, batch: a.replace(batch), replaces, self._writes)
+            for (copies, _), replies in zip(wave, answers, strict=True):
+                done = {slot for slot, reply in enumerate(replies) if isinstance(reply, Done)}
+                copies.cleared_at |= done
+                if done:
+                    changed.add(copies.contender.item)
+                if self._is_to_be_repeated(replies):
+                    copies.contender.reason = _reason(replies)
+                    unanswered.add(copies.contender.item)
+        return len(changed), [copies for copies in found if copies.contender.item not in unanswered]
+
+    def _make_known(self, answered: Sequence[_Copies]) -> set[ItemKey]:
+        """Have each owner's name at a majority, or chosen by a classic round; the items where it is so.
+
+        Or it would not be seen while the few that have it are away, and the token would win again (B6).
+        """
+        few = [copies.contender for copies in answered if copies.are_known_to_few(self._endpoints.n)]
+        if few:
+            self.classic(few, value_to_clear, outcome_of_commit, to_the_end=True)
+        unknown = {contender.item for contender in few if contender.verdict is None}
+        return {copies.contender.item for copies in answered} - unknown
 
     def _is_to_be_repeated(self, replies: Sequence[object]) -> bool:
         """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
@@ -341,13 +355,23 @@ def _amid_register() -> None:
     fault_point("task.amid_register")
 
 
+def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:
+    values = {
+        slot: r.value for slot, r in enumerate(replies) if isinstance(r, Stored) and r.value is not None
+    }
+    held = {value for value in values.values() if _is_held_by(value, contender.claim.token)}
+    return _Copies(
+        contender, tuple(sorted(held)), {slot for slot, value in values.items() if is_cleared(value)}
+    )
+
+
+def _cleared(token: str) -> str:
+    return encode_value(Cleared(datacenter_of(token)))
+
+
 def _is_held_by(text: str, token: str) -> bool:
     value = decode_value(text)
     return isinstance(value, Held) and value.token == token
-
-
-def _is_cleared_or_one_of(text: str | None, others: Sequence[str]) -> bool:
-    return text is not None and (is_cleared(text) or text in others)
 
 
 def _reason(replies: Sequence[object]) -> str:

@@ -83,6 +83,9 @@ CASES: dict[str, Case] = {
     "clearing while endpoints are down in turn": Case(
         (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, attempts=2)
     ),
+    "clearing while an endpoint is silent amid it": Case(
+        (_CLEARED[0],), 3, Limits(timeouts=2, outages=2, attempts=2)
+    ),
     "two proposers while endpoints are down in turn": Case(
         _EAST_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2)
     ),

@@ -90,6 +90,25 @@ def promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair() -> No
     the_winner_must_be(site, WEST)
 
 
+def a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair() -> None:
+    site = Site(3)
+    site.client().commit([Claim(KEY, EAST)])
+    ways_in = [store.another_way_in() for store in site.in_use()]
+    slow = site.client(ways_in, LastSlotFirst())
+    slow.lookup([KEY])
+
+    def repair() -> None:
+        site.wipe(2)
+        site.repair(2)
+
+    before(ways_in[1], "replace", repair)
+    before(ways_in[0], "replace", lambda: ways_in[0].fail("down"))
+    slow.clear([Claim(KEY, EAST)])
+    site.stores[1, "old1"].fail("down")
+    outcome = site.client().commit([Claim(KEY, EAST)])
+    assert outcome == [Lost(Holder("east", None))], f"{EAST} was cleared, and was told {outcome} after that"
+
+
 def a_promise_whose_accept_arrives_after_the_repair() -> None:
     site = Site(3)
     late = ballot(5, HIGH)
@@ -155,6 +174,7 @@ def commit_without(site: Site, slot: int) -> None:
 ALL = (
     inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
     promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+    a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair,
     a_promise_whose_accept_arrives_after_the_repair,
     a_repair_that_goes_on_while_another_one_has_taken_its_place,
 )

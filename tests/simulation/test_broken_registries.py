@@ -241,8 +241,22 @@ def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: P
 
 
 def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
-    monkeypatch.setattr(rounds, "_is_cleared_or_one_of", lambda text, others: False)
+    monkeypatch.setattr(rounds._Copies, "are_known_to_few", lambda self, n: False)
     caught_by_exploration("clearing while endpoints are down in turn")
+
+
+def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_in_again(
+    monkeypatch: Patch,
+) -> None:  # B6
+    right = rounds._copies_of
+
+    def all_are_cleared(contender: Any, replies: Sequence[Any]) -> Any:
+        copies = right(contender, replies)
+        holding = {i for i, r in enumerate(replies) if isinstance(r, Stored) and r.value in copies.held}
+        return replace(copies, cleared_at=copies.cleared_at | holding)
+
+    monkeypatch.setattr(rounds, "_copies_of", all_are_cleared)
+    caught_by_exploration("clearing while an endpoint is silent amid it")
 
 
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6

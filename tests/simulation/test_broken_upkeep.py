@@ -61,6 +61,7 @@ def test_a_repair_of_a_slot_that_is_in_use_meanwhile_gives_two_winners(
 def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monkeypatch: Patch) -> None:  # B11
     monkeypatch.setattr(rounds.Rounds, "_is_of", lambda self, register, began_with: True)
     caught_by(repair_stories.inserts_at_a_store_that_is_gone_and_at_others_after_its_repair)
+    caught_by(repair_stories.a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair)
     caught_by(repair_stories.promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair)
 
 
