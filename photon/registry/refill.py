@@ -10,6 +10,7 @@ repair, belongs in `photon.registry.repair`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -21,6 +22,7 @@ from photon.registry.acceptor import (
     Acceptor,
     Done,
     NoReply,
+    Page,
     Prepare,
     Promised,
     Refused,
@@ -145,6 +147,22 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
     raise RepairSuperseded(_SUPERSEDED)
 
 
+@dataclass
+class _Scan:
+    """How far one endpoint has been read."""
+
+    source: Endpoints
+    after: ItemKey | None = None
+    is_complete: bool = False
+
+    def next_page(self, limit: int) -> Page | NoReply:
+        """The items after those that were read; the same ones again after an endpoint that did not answer."""
+        ((page,),) = self.source.ask(lambda a, batch: [a.scan(batch[0], limit)], [self.after], 1)
+        if isinstance(page, Page):
+            self.after, self.is_complete = page.last, page.last is None
+        return page
+
+
 class _Copying:
     """Settling ids under one membership, and copying them to a store."""
 
@@ -192,26 +210,27 @@ class _Copying:
     def _pages(self) -> Iterator[Sequence[Scanned]]:
         """All ids of a majority of the endpoints, each as often as one of them has it.
 
-        Without those that collection has passed: what it deletes must not come back (protocol C2).
+        Without those that collection has passed: what it deletes must not come back (protocol C2). One that
+        does not answer is asked again after the others; whose turn it is does not matter.
         """
-        complete, reason = 0, "no endpoint is in use"
-        for acceptor in self._seats.acceptors:
-            if acceptor is None or complete == majority(self._endpoints.n):
+        scans = deque(_Scan(self._endpoints.alone(a)) for a in self._seats.acceptors if a is not None)
+        left = majority(self._endpoints.n)
+        deadline = self._deadline()
+        while left:
+            scan = scans[0]
+            page = scan.next_page(self._page_items)
+            if isinstance(page, NoReply):
+                scans.rotate(-1)
+                if not deadline.pause():
+                    raise RegistryUnavailable(
+                        f"no majority of endpoints could be read to its end: {page.reason}"
+                    )
                 continue
-            after, ended = None, False
-            source, deadline = self._endpoints.alone(acceptor), self._deadline()
-            while not ended:
-                ((page,),) = source.ask(lambda a, b: [a.scan(b[0], self._page_items)], [after], 1)
-                if isinstance(page, NoReply):
-                    reason = page.reason
-                    if page.kind == "unreachable" or not deadline.pause():
-                        break
-                    continue
-                yield [item for item in page.items if self._is_kept(item)]
-                after, ended, deadline = page.last, page.last is None, self._deadline()
-            complete += ended
-        if complete < majority(self._endpoints.n):
-            raise RegistryUnavailable(f"no majority of endpoints could be read to its end: {reason}")
+            deadline = self._deadline()
+            if scan.is_complete:
+                scans.popleft()
+                left -= 1
+            yield [item for item in page.items if self._is_kept(item)]
 
     def _is_kept(self, item: Scanned) -> bool:
         return item.key != REGISTER_KEY and not is_collected(item.key, item.time, self._known)
@@ -254,9 +273,8 @@ class _Copying:
                 settled.append(one)
             else:
                 accepts.append((one, Accept(item.key, one.ballot, one.value, item.time)))
-        if (
-            not self._is_confirmed()
-        ):  # between the two, or a late accept could undo what is chosen since (B11)
+        # Checked between the two, or a late accept could undo what is chosen since (B11).
+        if not self._is_confirmed():
             return []
         answers = self._endpoints.ask(
             lambda a, batch: a.accept(batch), [accept for _, accept in accepts], self._writes

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
+from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline import Collection
+from photon.registry.acceptor import NoReply
 from photon.registry.decisions import chosen_value
 from photon.registry.interface import (
     Claim,
@@ -22,7 +25,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.layout import REGISTER_KEY
-from photon.registry.refill import Refilled, RepairSuperseded
+from photon.registry.refill import PATIENCE_SECONDS, Refilled, RepairSuperseded
 from photon.registry.register import Members
 from photon.registry.sweep import raise_boundary, sweep
 from tests.simulation import repair_stories
@@ -221,6 +224,30 @@ def test_a_repair_that_reached_only_the_endpoint_it_is_about_holds_up_nobody() -
         store.on_request = lambda kind, batch: None
         store.mend()
     assert commit(site, keys("b"), EAST) == [Won()] * 30
+
+
+@pytest.mark.parametrize("kind", ["unclear", "unreachable"])
+def test_a_page_that_gets_no_answer_is_asked_for_again(
+    kind: Literal["unclear", "unreachable"],
+) -> None:
+    site = Site(3)
+    commit(site, keys("a"), EAST)
+    site.wipe(1)
+    store = site.stores[0, "old0"]
+    answers: list[NoReply] = [NoReply("no answer", kind)]
+    scan = store.scan
+    store.scan = lambda after, limit: answers.pop() if answers else scan(after, limit)  # type: ignore[method-assign]
+    assert site.repair(1).copied == 30
+
+
+def test_an_endpoint_of_five_that_is_down_meanwhile_is_not_waited_for() -> None:
+    site = Site(5)
+    commit(site, keys("a"), EAST)
+    site.stores[0, "old0"].fail("down")
+    site.wipe(4)
+    began_us = site.clock.now_us()
+    assert site.repair(4).copied == 30
+    assert site.clock.now_us() - began_us < PATIENCE_SECONDS * MICROSECONDS
 
 
 def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down() -> None:
