@@ -37,8 +37,10 @@ from photon.registry.register import Members, Register, with_slot_down, with_slo
 
 Write = TypeVar("Write")
 Reply = TypeVar("Reply")
+Choose = Callable[[Sequence[Stored], int], str | None]  # what to go on with, given what was promised
 
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
+EXTRA_SECONDS = 10.0  # the same for one that can be done without
 PAGE_ITEMS = 1_000  # settled at once: bounds memory, and the ids that a slow repair holds up for a moment
 
 
@@ -147,6 +149,13 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
     raise RepairSuperseded(_SUPERSEDED)
 
 
+def _recover_or_any(promised: Sequence[Stored], n: int) -> str | None:
+    """The value to go on with; for an id that is undecided any that was proposed, as in every Paxos."""
+    value = recover(promised, n)
+    proposed = (stored.value for stored in promised if stored.value is not None)
+    return min(proposed, default=None) if value is None else value
+
+
 @dataclass
 class _Scan:
     """How far one endpoint has been read."""
@@ -187,11 +196,11 @@ class _Copying:
     def compare(self) -> int:
         """Settle every id at which the endpoints differ; how many. With all up, they agree after that."""
         mended = 0
-        for page in self._pages():
+        for page in self._pages(of_all=True):
             found = self._endpoints.ask(lambda a, batch: a.read(batch), [i.key for i in page], self._reads)
             values = [{r.value for r in replies if isinstance(r, Stored)} for replies in found]
             differing = [item for item, seen in zip(page, values, strict=True) if len(seen) > 1]
-            mended += sum(one.value is not None for one in self._settle(differing))
+            mended += sum(one.value is not None for one in self._settle(differing, _recover_or_any))
         return mended
 
     def _copy_page(self, page: Sequence[Scanned], target: Endpoints) -> int:
@@ -207,29 +216,28 @@ class _Copying:
 
     # -- scanning
 
-    def _pages(self) -> Iterator[Sequence[Scanned]]:
-        """All ids of a majority of the endpoints, each as often as one of them has it.
+    def _pages(self, of_all: bool = False) -> Iterator[Sequence[Scanned]]:
+        """All ids of a majority of the endpoints, or of all that answer, each as often as one of them has it.
 
         Without those that collection has passed: what it deletes must not come back (protocol C2). One that
         does not answer is asked again after the others; whose turn it is does not matter.
         """
         scans = deque(_Scan(self._endpoints.alone(a)) for a in self._seats.acceptors if a is not None)
-        left = majority(self._endpoints.n)
+        enough = len(scans) - majority(self._endpoints.n)  # so many may be left when it ends
         deadline = self._deadline()
-        while left:
+        while scans and (of_all or len(scans) > enough):
             scan = scans[0]
             page = scan.next_page(self._page_items)
             if isinstance(page, NoReply):
                 scans.rotate(-1)
-                if not deadline.pause():
-                    raise RegistryUnavailable(
-                        f"no majority of endpoints could be read to its end: {page.reason}"
-                    )
-                continue
-            deadline = self._deadline()
+                if deadline.pause():
+                    continue
+                if len(scans) <= enough:
+                    return
+                raise RegistryUnavailable(f"no majority of endpoints could be read to its end: {page.reason}")
             if scan.is_complete:
                 scans.popleft()
-                left -= 1
+            deadline = self._deadline(PATIENCE_SECONDS if len(scans) > enough else EXTRA_SECONDS)
             yield [item for item in page.items if self._is_kept(item)]
 
     def _is_kept(self, item: Scanned) -> bool:
@@ -237,14 +245,14 @@ class _Copying:
 
     # -- an identity round
 
-    def _settle(self, items: Sequence[Scanned]) -> list[_Settled]:
+    def _settle(self, items: Sequence[Scanned], choose: Choose = recover) -> list[_Settled]:
         """Have a majority accept, at a new ballot, whatever value each id must go on with."""
         settled: list[_Settled] = []
         left = list(items)
         counters = {item.key: next_counter([item.stored]) for item in items}
         deadline = self._deadline()
         while left:
-            done = self._settle_once(left, counters)
+            done = self._settle_once(left, counters, choose)
             settled += done
             keys = {one.item.key for one in done}
             left = [item for item in left if item.key not in keys]
@@ -253,7 +261,9 @@ class _Copying:
                 raise RegistryUnavailable(f"no majority answers for {len(left)} ids, such as {left[0].key}")
         return settled
 
-    def _settle_once(self, items: Sequence[Scanned], counters: dict[ItemKey, int]) -> list[_Settled]:
+    def _settle_once(
+        self, items: Sequence[Scanned], counters: dict[ItemKey, int], choose: Choose
+    ) -> list[_Settled]:
         ballots = {item.key: ballot(counters[item.key], self._proposer) for item in items}
         for item in items:
             counters[item.key] += 1
@@ -268,7 +278,7 @@ class _Copying:
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
             if len(promised) < q:
                 continue
-            one = _Settled(item, ballots[item.key], recover(promised, n))
+            one = _Settled(item, ballots[item.key], choose(promised, n))
             if one.value is None:
                 settled.append(one)
             else:
@@ -320,5 +330,5 @@ class _Copying:
             if left and not deadline.pause():
                 raise RegistryUnavailable("the endpoint that is being repaired does not answer")
 
-    def _deadline(self) -> Deadline:
-        return Deadline(self._clock, PATIENCE_SECONDS, self._endpoints.chance)
+    def _deadline(self, seconds: float = PATIENCE_SECONDS) -> Deadline:
+        return Deadline(self._clock, seconds, self._endpoints.chance)

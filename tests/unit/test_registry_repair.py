@@ -11,7 +11,7 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline import Collection
-from photon.registry.acceptor import NoReply
+from photon.registry.acceptor import Insert, NoReply
 from photon.registry.decisions import chosen_value
 from photon.registry.interface import (
     Claim,
@@ -24,7 +24,7 @@ from photon.registry.interface import (
     TooOld,
     Won,
 )
-from photon.registry.layout import REGISTER_KEY
+from photon.registry.layout import REGISTER_KEY, fast_value
 from photon.registry.refill import PATIENCE_SECONDS, Refilled, RepairSuperseded
 from photon.registry.register import Members
 from photon.registry.sweep import raise_boundary, sweep
@@ -238,6 +238,24 @@ def test_a_page_that_gets_no_answer_is_asked_for_again(
     scan = store.scan
     store.scan = lambda after, limit: answers.pop() if answers else scan(after, limit)  # type: ignore[method-assign]
     assert site.repair(1).copied == 30
+
+
+def test_after_a_repair_all_five_agree_on_what_was_under_way_at_two_of_them() -> None:
+    site = Site(5)
+    site.wipe(0)
+
+    def leave_a_commit_half_way() -> None:
+        for slot in (3, 4):
+            site.stores[slot, f"old{slot}"].insert([Insert(repair_stories.ITEM, fast_value(EAST))])
+
+    arm("repair.after_counted", crash=leave_a_commit_half_way)
+    try:
+        assert site.repair(0).mended == 1
+    finally:
+        disarm()
+    assert [[stored.value for stored in copy] for copy in site.copies(EventKey("a"))] == [  # type: ignore[attr-defined]
+        [fast_value(EAST)]
+    ] * 5
 
 
 def test_an_endpoint_of_five_that_is_down_meanwhile_is_not_waited_for() -> None:
