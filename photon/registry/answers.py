@@ -15,6 +15,7 @@ from photon.registry.acceptor import (
     InsertReply,
     NoReply,
     Page,
+    Promised,
     ReadReply,
     Scanned,
     StoreSize,
@@ -73,6 +74,20 @@ def insert_reply(answer: Mapping[str, Any]) -> InsertReply:
     if is_done(answer):
         return Done()
     return Exists() if error_code(answer) == _DUPLICATE else no_reply(answer)
+
+
+def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:
+    """What was there before a promise: only an item that is there is updated, so the answer has to have it.
+
+    An endpoint that leaves it out would have a held id taken for a free one.
+    """
+    try:
+        item = answer["Item"]
+        if key_of(item) == key:
+            return Promised(stored_in(item))
+    except UNREADABLE:
+        pass
+    return NoReply("a promise without the item that was there before it")
 
 
 def no_answer(reply: NoReply) -> Mapping[str, Any]:

@@ -47,9 +47,9 @@ from photon.registry.answers import (
     no_answer,
     no_reply,
     page_of,
+    promised_before,
     size_of,
     statements_of,
-    stored_in,
     unless_refused,
 )
 from photon.registry.decisions import ABSENT, Stored
@@ -147,8 +147,8 @@ class DynamoAcceptor:
         else:
             answers = self._write(_statements(update + " RETURNING ALL OLD *", rows))
             replies = [
-                Promised(stored_in(answer.get("Item", {}))) if is_done(answer) else unless_refused(answer)
-                for answer in answers
+                promised_before(answer, prepare.key) if is_done(answer) else unless_refused(answer)
+                for prepare, answer in zip(batch, answers, strict=True)
             ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
         new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]

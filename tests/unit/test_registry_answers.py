@@ -144,9 +144,27 @@ def test_an_accept_that_somebody_was_faster_with_is_refused(endpoint: Scripted) 
     assert acceptor.accept([Accept(A, BALLOT, "T:x")]) == [Refused(ABSENT)]
 
 
+def promise_made(item: dict[str, Any]) -> dict[str, Any]:
+    return {"Responses": [{"Item": item}]}
+
+
+def item_at(key: ItemKey) -> dict[str, Any]:
+    return {"p": {"S": key.p}, "s": {"S": key.s}, "t": {"S": "T:x"}, "a": {"S": "1"}, "b": {"S": "2"}}
+
+
 def test_a_promise_tells_what_was_there_before(endpoint: Scripted) -> None:
-    before = {"Responses": [{"Item": {"t": {"S": "T:x"}, "a": {"S": "1"}, "b": {"S": "2"}}}]}
-    assert endpoint.says(before).prepare([Prepare(A, BALLOT)]) == [Promised(Stored("T:x", "1", "2"))]
+    acceptor = endpoint.says(promise_made(item_at(A)))
+    assert acceptor.prepare([Prepare(A, BALLOT)]) == [Promised(Stored("T:x", "1", "2"))]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [batch(None), promise_made({}), promise_made(item_at(B)), promise_made({"t": {"S": "T:x"}})],
+    ids=["no item", "an empty one", "another one", "one without its key"],
+)
+def test_a_promise_that_does_not_tell_what_was_there_is_no_reply(endpoint: Scripted, answer: Any) -> None:
+    (reply,) = endpoint.says(answer).prepare([Prepare(A, BALLOT)])
+    assert isinstance(reply, NoReply)
 
 
 def test_of_a_clearing_only_what_failed_its_condition_is_unchanged(endpoint: Scripted) -> None:
