@@ -25,7 +25,7 @@ ServerKind = Literal["dynamodb-local", "dynoxide"]
 HEAP = "512m"
 HEALTH_SECONDS = 2.0
 
-_DATABASES: dict[ServerKind, str] = {
+DATABASES: dict[ServerKind, str] = {  # the file in its folder
     "dynamodb-local": "shared-local-instance.db",  # as DynamoDB Local calls it with -sharedDb
     "dynoxide": "dynoxide.db",
 }
@@ -39,7 +39,7 @@ def server_command(kind: ServerKind, folder: Path, port: int) -> list[str]:
     JavaMissing or DynoxideMissing, with the remedy, if it is not on this machine.
     """
     if kind == "dynoxide":
-        database = str(folder / _DATABASES[kind])
+        database = str(folder / DATABASES[kind])
         return [dynoxide_command(), "--port", str(port), "--db-path", database, "--log", "quiet"]
     jars = dynamodb_local_dir()
     return [
@@ -64,7 +64,7 @@ def use_write_ahead_log(kind: ServerKind, folder: Path) -> None:
     instead of 294 inserts/s, two busy cores.
     """
     if kind == "dynamodb-local":
-        with contextlib.closing(sqlite3.connect(folder / _DATABASES[kind])) as connection:
+        with contextlib.closing(sqlite3.connect(folder / DATABASES[kind])) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
 
 

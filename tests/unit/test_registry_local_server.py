@@ -20,8 +20,9 @@ from photon.pipeline import Datacenter, ForeignLog, Pipeline, PrimaryLog
 from photon.registry import local_server as module
 from photon.registry.init import init_registry
 from photon.registry.interface import Claim, EventKey, Lost, RegistryUnavailable, Won
-from photon.registry.local_server import LocalServer, Running, answers, local_server, running_server
+from photon.registry.local_server import LocalServer, Running, local_server, running_server
 from photon.registry.open import close_registries, open_registry
+from photon.registry.server_process import DATABASES, answers, free_port
 
 HOLD_FOR_EVER = """
 import sys, time
@@ -138,8 +139,8 @@ def test_a_note_cut_short_is_not_believed(tmp_path: Path) -> None:
 def test_a_port_that_was_taken_meanwhile_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with local_server(tmp_path / "one") as url:
         taken = int(url.rsplit(":", 1)[1])
-        ports = iter([taken, module._free_port()])
-        monkeypatch.setattr(module, "_free_port", lambda: next(ports))
+        ports = iter([taken, free_port()])
+        monkeypatch.setattr(module, "free_port", lambda: next(ports))
         (tmp_path / "two").mkdir()
         java = module._start_java(tmp_path / "two")
         assert java is not None
@@ -151,7 +152,7 @@ def test_a_port_that_was_taken_meanwhile_is_not_used(tmp_path: Path, monkeypatch
 
 @pytest.mark.server
 def test_a_damaged_database_is_said_to_be_one(tmp_path: Path) -> None:
-    (tmp_path / module.DATABASE).write_bytes(b"no database" * 1_000)
+    (tmp_path / DATABASES[module.SERVER]).write_bytes(b"no database" * 1_000)
     with pytest.raises(RegistryUnavailable, match="not a database"), local_server(tmp_path):
         pass
 
