@@ -139,5 +139,9 @@ class IdRegistry(Protocol):
         ...
 
     def clear(self, claims: Sequence[Claim]) -> int:
-        """Shrink the value of ids whose row is in the output to the owner's name; how many changed."""
+        """Shrink the value of ids whose row is in the output to the owner's name; how many changed.
+
+        Each token must have a row for good: it holds the id, and nobody releases it, now or later. One that
+        is seen to be released is left alone, but a release beside a clearing would not be seen.
+        """
         ...

@@ -375,22 +375,18 @@ def _amid_register() -> None:
 
 
 def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:
-    values = {
-        slot: r.value for slot, r in enumerate(replies) if isinstance(r, Stored) and r.value is not None
-    }
-    held = {value for value in values.values() if _is_held_by(value, contender.claim.token)}
-    return _Copies(
-        contender, tuple(sorted(held)), {slot for slot, value in values.items() if is_cleared(value)}
-    )
+    """What a majority says. Of a token that was released nothing: another one may hold the id by now."""
+    token = contender.claim.token
+    texts = {slot: r.value for slot, r in enumerate(replies) if isinstance(r, Stored) and r.value is not None}
+    values = {text: decode_value(text) for text in texts.values()}
+    if any(not isinstance(value, Cleared) and token in value.released for value in values.values()):
+        return _Copies(contender, (), set())
+    held = (text for text, value in values.items() if isinstance(value, Held) and value.token == token)
+    return _Copies(contender, tuple(sorted(held)), {slot for slot, text in texts.items() if is_cleared(text)})
 
 
 def _cleared(token: str) -> str:
     return encode_value(Cleared(datacenter_of(token)))
-
-
-def _is_held_by(text: str, token: str) -> bool:
-    value = decode_value(text)
-    return isinstance(value, Held) and value.token == token
 
 
 def _reason(replies: Sequence[object]) -> str:

@@ -229,6 +229,20 @@ def test_a_clearing_that_few_endpoints_could_take_part_in_is_still_known_without
     assert later.lookup([KEY]) == [Joined(Holder("east", None))]
 
 
+def test_a_late_clearing_of_a_token_that_was_released_leaves_the_next_owner_alone() -> None:
+    acceptors = endpoints(3)
+    registry = client(acceptors)
+    registry.commit([Claim(KEY, EAST)])
+    acceptors[2].fail("down")  # and keeps the token
+    registry.release([Claim(KEY, EAST)])
+    registry.commit([Claim(KEY, WEST)])
+    acceptors[2].mend()
+    later = client(acceptors)
+    assert later.clear([Claim(KEY, EAST)]) == 0
+    assert later.lookup([KEY]) == [Joined(Holder("west", WEST))]
+    assert later.commit([Claim(KEY, WEST)]) == [Won()]
+
+
 def test_a_clearing_that_no_majority_could_take_part_in_has_to_be_repeated() -> None:
     acceptors = endpoints(3)
     registry = client(acceptors)
