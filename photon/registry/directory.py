@@ -63,15 +63,21 @@ class Directory:
         self.create(DIRECTORY)
         table = table_name(pipeline, new_incarnation())
         self.create(table)
-        if not self._name(pipeline, table, ConditionExpression="attribute_not_exists(p)"):
+        if not self._name(pipeline, table, **_named_is(None)):
             self.remove(table)  # nobody has heard of ours: the directory names another one
         return self.table_of(pipeline) or table
 
-    def replace_table_of(self, pipeline: str, table: str) -> None:
-        """Make a table and name it for the pipeline, whichever was named before: only a repair does so."""
+    def replace_table_of(self, pipeline: str, old: str | None, new: str) -> bool:
+        """Make a table and name it for the pipeline, if `old` is what is named: only a repair does so.
+
+        If another one is, the new table is removed again.
+        """
         self.create(DIRECTORY)
-        self.create(table)
-        self._name(pipeline, table)
+        self.create(new)
+        is_named = self._name(pipeline, new, **_named_is(old))
+        if not is_named:
+            self.remove(new)
+        return is_named
 
     def has(self, table: str) -> bool:
         """Whether there is such a table."""
@@ -98,7 +104,7 @@ class Directory:
         """Remove a table, if it is there."""
         self._call(lambda c: c.delete_table(TableName=table), settled_by=("ResourceNotFoundException",))
 
-    def _name(self, pipeline: str, table: str, **condition: str) -> bool:
+    def _name(self, pipeline: str, table: str, **condition: Any) -> bool:
         item = {"p": {"S": "pipeline"}, "s": {"S": pipeline}, "t": {"S": table}}
         answer = self._call(
             lambda client: client.put_item(TableName=DIRECTORY, Item=item, **condition),
@@ -121,6 +127,12 @@ class Directory:
             raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
         except BotoCoreError as error:
             raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
+
+
+def _named_is(table: str | None) -> dict[str, Any]:
+    if table is None:
+        return {"ConditionExpression": "attribute_not_exists(p)"}
+    return {"ConditionExpression": "t = :named", "ExpressionAttributeValues": {":named": {"S": table}}}
 
 
 class _TableMissing(RegistryUnavailable):

@@ -42,6 +42,7 @@ Choose = Callable[[Sequence[Stored], int], str | None]  # what to go on with, gi
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
 EXTRA_SECONDS = 10.0  # the same for one that can be done without
 PAGE_ITEMS = 1_000  # settled at once: bounds memory, and the ids that a slow repair holds up for a moment
+SUPERSEDED = "another repair has changed the registry's endpoints meanwhile; run this one again if need be"
 
 
 class RepairSuperseded(Exception):
@@ -89,7 +90,7 @@ def refill(
     fault_point("repair.after_table")
     seats, store = endpoints.seats, endpoints.acceptors[slot]
     if seats.members != members:
-        raise RepairSuperseded(_SUPERSEDED)
+        raise RepairSuperseded(SUPERSEDED)
     copied = _Copying(registry, seats, clock, page_items).copy_to(store)
     fault_point("repair.before_up")
     register.change(lambda now: _up_once(now, members, slot))
@@ -98,9 +99,6 @@ def refill(
     fault_point("repair.after_counted")
     mended = _Copying(registry, endpoints.seats, clock, page_items).compare()
     return Refilled(register.read().members, copied, mended)
-
-
-_SUPERSEDED = "another repair has changed the registry's endpoints meanwhile; run this one again if need be"
 
 
 def _require_others(members: Members, slot: int) -> None:
@@ -136,7 +134,7 @@ def _down_once(register: Register, slot: int, incarnation: str) -> Register:
     if slot in members.down and members.incarnations[slot] == incarnation:
         return register  # it was done, and the answer got lost
     if members.fresh:
-        raise RepairSuperseded(_SUPERSEDED)
+        raise RepairSuperseded(SUPERSEDED)
     _require_others(members, slot)
     return with_slot_down(register, slot, incarnation)
 
@@ -146,7 +144,7 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
         return with_slot_up(register, slot)
     if register.members == with_slot_up(replace(register, members=members), slot).members:
         return register  # it was done, and the answer got lost
-    raise RepairSuperseded(_SUPERSEDED)
+    raise RepairSuperseded(SUPERSEDED)
 
 
 def _recover_or_any(promised: Sequence[Stored], n: int) -> str | None:
@@ -299,7 +297,7 @@ class _Copying:
         if isinstance(register, NoReply):
             return False
         if register.members != self._seats.members or self._endpoints.seats is not self._seats:
-            raise RepairSuperseded(_SUPERSEDED)
+            raise RepairSuperseded(SUPERSEDED)
         self._known = register
         return True
 

@@ -15,7 +15,7 @@ from photon.registry.init import find_registry, what_it_says
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.membership import Silent
 from photon.registry.open import open_registry
-from photon.registry.refill import refill
+from photon.registry.refill import SUPERSEDED, RepairSuperseded, refill
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,24 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
     incarnation = new_incarnation()
     table = table_name(pipeline.name, incarnation)
 
-    def make_store() -> None:
-        _refuse_other_stores(pipeline, address, slot, directory)
-        directory.replace_table_of(pipeline.name, table)
+    registry = open_registry(address)
 
-    filled = refill(open_registry(address), slot, incarnation, make_store, clock)
+    def make_store() -> None:
+        named = directory.table_of(pipeline.name)
+        # After what is named was read: a later repair that names its own cannot be overwritten then.
+        if registry.register.read().members.incarnations[slot] != incarnation:
+            raise RepairSuperseded(SUPERSEDED)
+        _refuse_other_stores(pipeline, address, slot, directory, named)
+        if not directory.replace_table_of(pipeline.name, named, table):
+            raise RepairSuperseded(SUPERSEDED)
+
+    filled = refill(registry, slot, incarnation, make_store, clock)
     directory.remove(address.tables[slot])
     return Repair(url, table, filled.members.version, filled.copied, filled.mended)
 
 
 def _refuse_other_stores(
-    pipeline: Pipeline, address: RegistryAddress, slot: int, directory: Directory
+    pipeline: Pipeline, address: RegistryAddress, slot: int, directory: Directory, named: str | None
 ) -> None:
     """RegistryMismatch if the endpoint has data that is not that of this slot: another one still needs it."""
     endpoint = address.endpoints[slot]
@@ -62,7 +69,6 @@ def _refuse_other_stores(
         raise RegistryMismatch(
             f"{endpoint} is the store of another endpoint of this registry; name one of its own and repair it"
         )
-    named = directory.table_of(pipeline.name)
     if named is None or not directory.has(named):
         return
     said = what_it_says(pipeline, endpoint)

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from photon.clock import SystemClock
+from photon.faults import arm, disarm
 from photon.pipeline import Pipeline, Registry
-from photon.registry.directory import DIRECTORY
+from photon.registry.address import EndpointAddress
+from photon.registry.directory import DIRECTORY, Directory
 from photon.registry.init import RegistryMissing, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
@@ -28,6 +30,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.open import close_registries, open_registry
+from photon.registry.refill import RepairSuperseded
 from photon.registry.repair import repair_endpoint
 from photon.testing.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from tests.contract.registry_checks import token
@@ -225,6 +228,37 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     outcomes = running.commit([Claim(key, WEST) for key in everything])
     assert all(isinstance(outcome, Lost) and outcome.holder.token == EAST for outcome in outcomes)
     assert all(isinstance(found, Joined) for found in running.lookup(everything[:120]))
+
+
+def test_a_repair_that_another_one_has_overtaken_leaves_the_endpoint_to_it(
+    servers: list[StoreServer],
+) -> None:
+    events = over("overtaken", servers)
+    init_registry(events, SystemClock())
+    servers[2].wipe()
+    overtaking: list[str] = []
+    arm(
+        "repair.after_down",
+        crash=lambda: overtaking.append(repair_endpoint(events, servers[2].url, SystemClock()).table),
+    )
+    try:
+        with pytest.raises(RepairSuperseded):
+            repair_endpoint(events, servers[2].url, SystemClock())
+    finally:
+        disarm()
+    assert set(servers[2].client().list_tables()["TableNames"]) == {*overtaking, DIRECTORY}
+    servers[0].kill()
+    registry = open_registry(find_registry(events))
+    assert registry.commit([Claim(EventKey("a"), EAST)]) == [Won()]
+
+
+def test_a_directory_is_not_changed_by_one_who_saw_an_older_one(servers: list[StoreServer]) -> None:
+    directory = Directory(EndpointAddress(servers[0].url, None, "local"), SystemClock())
+    assert directory.replace_table_of("events", None, "photon-events-1")
+    assert directory.replace_table_of("events", "photon-events-1", "photon-events-2")
+    assert not directory.replace_table_of("events", "photon-events-1", "photon-events-3")
+    assert directory.table_of("events") == "photon-events-2"
+    assert not directory.has("photon-events-3")
 
 
 def test_init_needs_every_endpoint_once_and_can_be_repeated(servers: list[StoreServer]) -> None:
