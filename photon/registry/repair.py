@@ -5,6 +5,7 @@ Checks what may be repaired and with which store; how a store is filled is `phot
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from photon.clock import Clock
@@ -16,6 +17,8 @@ from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.membership import Silent
 from photon.registry.open import open_registry
 from photon.registry.refill import SUPERSEDED, RepairSuperseded, refill
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,21 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
             raise RepairSuperseded(SUPERSEDED)
 
     filled = refill(registry, slot, incarnation, make_store, clock)
-    directory.remove(address.tables[slot])
+    _remove_if_possible(directory, address.tables[slot])
     return Repair(url, table, filled.members.version, filled.copied, filled.mended)
+
+
+def _remove_if_possible(directory: Directory, table: str) -> None:
+    """The repair has ended: a table that is protected, or an endpoint that fell since, is only told of."""
+    try:
+        directory.remove(table)
+    except RegistryUnavailable as error:
+        log.warning(
+            "the table %s at %s is not needed any more, and could not be removed (%s); remove it by hand",
+            table,
+            directory.endpoint,
+            error,
+        )
 
 
 def _refuse_other_stores(

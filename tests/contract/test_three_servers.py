@@ -252,6 +252,22 @@ def test_a_repair_that_another_one_has_overtaken_leaves_the_endpoint_to_it(
     assert registry.commit([Claim(EventKey("a"), EAST)]) == [Won()]
 
 
+def test_a_repair_whose_old_table_can_not_be_removed_has_ended_and_names_it(
+    servers: list[StoreServer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = over("protected", servers)
+    old = init_registry(events, SystemClock()).tables[2]
+
+    def is_protected(self: Directory, table: str) -> None:
+        raise RegistryUnavailable("Resource cannot be deleted as it is currently protected")
+
+    monkeypatch.setattr(Directory, "remove", is_protected)
+    with caplog.at_level(logging.WARNING):
+        repair = repair_endpoint(events, servers[2].url, SystemClock())
+    assert f"the table {old} at {servers[2].url} is not needed any more" in caplog.text
+    assert find_registry(events).tables[2] == repair.table
+
+
 def test_a_directory_is_not_changed_by_one_who_saw_an_older_one(servers: list[StoreServer]) -> None:
     directory = Directory(EndpointAddress(servers[0].url, None, "local"), SystemClock())
     assert directory.replace_table_of("events", None, "photon-events-1")
