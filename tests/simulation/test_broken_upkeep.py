@@ -66,11 +66,12 @@ def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monke
 
 
 def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> None:
-    def pages_of_one(self: Any) -> Iterator[Sequence[Any]]:
+    def pages_of_one(self: Any, of_all: bool = False) -> Iterator[Sequence[Any]]:
         source = next(acceptor for acceptor in self._seats.acceptors if acceptor is not None)
-        page = source.scan(None, 100)
-        if isinstance(page, NoReply):
-            raise RegistryUnavailable(page.reason)
+        deadline = self._deadline()
+        while isinstance(page := source.scan(None, 100), NoReply):
+            if not deadline.pause():
+                raise RegistryUnavailable(page.reason)
         yield [item for item in page.items if self._is_kept(item)]
 
     monkeypatch.setattr(refill._Copying, "_pages", pages_of_one)
@@ -78,7 +79,7 @@ def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> 
 
 
 def test_a_repair_that_copies_values_as_they_are_leaves_stores_that_differ(monkeypatch: Patch) -> None:
-    def as_it_is(self: Any, items: Sequence[Any], counters: Any) -> list[Any]:
+    def as_it_is(self: Any, items: Sequence[Any], counters: Any, choose: Any) -> list[Any]:
         return [refill._Settled(i, i.stored.promised, i.stored.value) for i in items]
 
     monkeypatch.setattr(refill._Copying, "_settle_once", as_it_is)
