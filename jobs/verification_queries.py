@@ -22,12 +22,9 @@ from photon.logs.files import Side
 from photon.logs.rereading import Stretch
 from photon.output import ROW_COLUMNS, TableName
 from photon.verification import Fact, class_table
+from photon.verification_columns import COMPARED, FOREIGN_RECORDS, PRIMARY_RECORDS, SETTLED
 from photon.verification_scope import Scope, TableAt
 from photon.verification_tasks import (
-    COMPARED,
-    FOREIGN_RECORDS,
-    PRIMARY_RECORDS,
-    SETTLED,
     TaskScope,
     compare_rows,
     read_foreign,

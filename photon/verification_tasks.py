@@ -29,56 +29,8 @@ from photon.registry.address import RegistryAddress
 from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.verification import EpochStanding, Fact, FreshJoin, Missing, registered, settle
+from photon.verification_columns import COMPARED, FOREIGN_RECORDS, PRIMARY_RECORDS, SETTLED
 
-_PLACE = [("datacenter", pa.string()), ("file", pa.int32()), ("offset", pa.int64())]
-# A row with `lost_path` is no record: bytes that can't be read again.
-_LOST = [("lost_path", pa.string()), ("lost_bytes", pa.int64()), ("lost_reason", pa.string())]
-FOREIGN_RECORDS = pa.schema(
-    [
-        *_PLACE,
-        ("event_id", pa.string()),  # null: the line is no event
-        ("event", pa.string()),  # its identity: the id, with its time before it where that belongs to it
-        ("key", pa.string()),
-        ("time_us", pa.int64()),
-        ("event_us", pa.int64()),  # when its event was, as collection sees it: as its id says, if it does
-        ("around_us", pa.int64()),  # about when its primary was
-        ("facts", pa.int32()),
-        ("raw", pa.binary()),
-        *_LOST,
-    ]
-)
-PRIMARY_RECORDS = pa.schema(
-    [
-        *_PLACE,
-        ("key", pa.string()),
-        ("time_us", pa.int64()),
-        ("path", pa.string()),
-        ("raw", pa.binary()),
-        *_LOST,
-    ]
-)
-COMPARED = pa.schema(
-    [
-        ("datacenter", pa.string()),
-        ("epoch", pa.string()),
-        ("batch", pa.int64()),
-        ("occurrence", pa.string()),
-        ("event_id", pa.string()),
-        ("primary_file", pa.int32()),
-        ("verdict", pa.string()),  # same | differs | no primary
-        ("detail", pa.string()),
-    ]
-)
-SETTLED = pa.schema(
-    [
-        *_PLACE,
-        ("event_id", pa.string()),
-        ("event_us", pa.int64()),
-        ("outcome", pa.string()),  # a class | missing_and_cleared | joinable | unavailable
-        ("facts", pa.int32()),
-        ("detail", pa.string()),
-    ]
-)
 BATCH_ROWS = 2_000
 # A JSON record's optional columns may come out under another name beside other records (`adapters.merge`):
 # rows that seem to differ are joined once more alone. With more of them, it is not that.

@@ -146,6 +146,14 @@ def decide_lookup(stored: Sequence[Stored], n: int) -> Holder | TooFewReplies | 
     return None if len(stored) >= majority(n) else TooFewReplies()
 
 
+def tokens_in(stored: Sequence[Stored], n: int) -> frozenset[str] | TooFewReplies:
+    """The tokens that endpoints have for an id, chosen or not."""
+    if len(stored) < majority(n):
+        return TooFewReplies()
+    values = [decode_value(s.value) for s in stored if s.value is not None]
+    return frozenset(value.token for value in values if isinstance(value, Held))
+
+
 def recover(replies: Sequence[Stored], n: int) -> str | None:
     """The value that a classic round must go on with: the only one that may be chosen already.
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from photon.clock import Clock
 from photon.pipeline import Registry
-from photon.registry.acceptor import Acceptor, NoReply
+from photon.registry.acceptor import Acceptor
 from photon.registry.breaker import Breaker
 from photon.registry.decisions import (
     OtherHolds,
@@ -30,7 +30,6 @@ from photon.registry.interface import (
     CommitOutcome,
     EventKey,
     Free,
-    Holder,
     Joined,
     LookupOutcome,
     Lost,
@@ -45,9 +44,10 @@ from photon.registry.interface import (
 from photon.registry.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.register import Members, Register
 from photon.registry.register_store import RegisterStore
-from photon.registry.rounds import Contender, Rounds
+from photon.registry.rounds import Contender, Reading, Rounds, holders_of, tokens_of
 
 Outcome = TypeVar("Outcome")
+Found = TypeVar("Found")
 
 
 class QuorumRegistry:
@@ -84,7 +84,8 @@ class QuorumRegistry:
             return []
         places = self._places(keys)
         wanted = list(dict.fromkeys(place for place in places if isinstance(place, ItemKey)))
-        holders, register = self._look_up(wanted) if wanted else ({}, None)
+        reading = holders_of(wanted)
+        register = self._until_read(reading) if wanted else None
         outcomes: list[LookupOutcome] = []
         for key, place in zip(keys, places, strict=True):
             if not isinstance(place, ItemKey):
@@ -92,7 +93,7 @@ class QuorumRegistry:
             elif register is not None and is_too_old(key, place, register):
                 outcomes.append(TooOld())
             else:
-                holder = holders[place]
+                holder = reading.found[place]
                 outcomes.append(Free() if holder is None else Joined(holder))
         return outcomes
 
@@ -132,15 +133,11 @@ class QuorumRegistry:
         majority answers for all of them.
         """
         items = self._items(keys)
-        wanted = list(dict.fromkeys(items))
-        deadline = self._deadline()
-        while True:
-            found = self._rounds.tokens(wanted)
-            if not isinstance(found, NoReply):
-                tokens = dict(zip(wanted, found, strict=True))
-                return [tokens[item] for item in items]
-            if not deadline.pause():
-                raise RegistryUnavailable(f"the registry does not answer: {found.reason}")
+        if not items:
+            return []
+        reading = tokens_of(list(dict.fromkeys(items)))
+        self._until_read(reading)
+        return [reading.found[item] for item in items]
 
     def clear(self, claims: Sequence[Claim]) -> int:
         """Shrink the value of ids whose row is in the output to the owner's name; how many changed.
@@ -216,14 +213,18 @@ class QuorumRegistry:
     def _try_release(self, contenders: list[Contender]) -> None:
         self._rounds.classic(contenders, value_to_release, outcome_of_commit)
 
-    def _look_up(self, items: Sequence[ItemKey]) -> tuple[dict[ItemKey, Holder | None], Register]:
-        deadline = self._deadline()
+    def _until_read(self, reading: Reading[Found]) -> Register:
+        """The register that confirms all that was found. RegistryUnavailable if that can't be had."""
+        deadline, known = self._deadline(), 0
         while True:
-            answer = self._rounds.lookup(items)
-            if not isinstance(answer, NoReply):
-                return answer
+            register = self._rounds.read(reading)
+            if register is not None:
+                return register
+            if len(reading.found) > known:
+                deadline = self._deadline()  # it answers: a large call may take longer than the deadline
+            known = len(reading.found)
             if not deadline.pause():
-                raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
+                raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self.settings.deadline.total_seconds(), self.endpoints.chance)

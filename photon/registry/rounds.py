@@ -1,4 +1,4 @@
-"""One attempt at each round of protocol B for many ids at once: fast, classic, lookup, clear.
+"""One attempt at each round of protocol B for many ids at once: fast, classic, reading, clear.
 
 An attempt sends requests, lets `photon.registry.decisions` say what the replies mean and checks the
 register afterwards. Deadlines, pauses and repetition belong in `photon.registry.proposer`.
@@ -7,7 +7,8 @@ register afterwards. Deadlines, pauses and repetition belong in `photon.registry
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from photon.faults import fault_point
 from photon.registry.acceptor import (
@@ -41,6 +42,7 @@ from photon.registry.decisions import (
     next_counter,
     outcome_of_commit,
     recover,
+    tokens_in,
     value_to_clear,
 )
 from photon.registry.endpoints import Endpoints, Seats
@@ -62,6 +64,7 @@ from photon.registry.register_store import RegisterStore
 
 Verdict = TokenWins | OtherHolds | TokenReleased
 Propose = Callable[[str | None, str], Value]
+T = TypeVar("T")
 Judge = Callable[[Value, str], Verdict]
 
 _MEMBERS_MOVED = "the registry's endpoints changed meanwhile"
@@ -82,6 +85,27 @@ class Contender:
     def saw(self, stored: Iterable[Stored]) -> None:
         """Outbid these from now on."""
         self.counter = max(self.counter, next_counter(stored))
+
+
+@dataclass
+class Reading(Generic[T]):
+    """A look at many distinct items on its way. What is known stays known: asked again is what is open."""
+
+    items: Sequence[ItemKey]
+    decide: Callable[[Sequence[Stored], int], T | TooFewReplies]  # from the replies for an item, and N
+    found: dict[ItemKey, T] = field(default_factory=dict)
+    asked: Seats | None = None
+    reason: str = "no endpoint was asked"
+
+
+def holders_of(items: Sequence[ItemKey]) -> Reading[Holder | None]:
+    """Who holds each id; None: nobody."""
+    return Reading(items, decide_lookup)
+
+
+def tokens_of(items: Sequence[ItemKey]) -> Reading[frozenset[str]]:
+    """The tokens that any endpoint has for each id, of those that answer."""
+    return Reading(items, tokens_in)
 
 
 class Rounds:
@@ -187,34 +211,29 @@ class Rounds:
                 recovered[index] = recover(promised, self._endpoints.n)
         return recovered, verdicts
 
-    # -- lookup and clear
+    # -- reading and clearing
 
-    def lookup(self, items: Sequence[ItemKey]) -> tuple[dict[ItemKey, Holder | None], Register] | NoReply:
-        """Who holds each id (None: nobody) and the register that confirmed it; NoReply if one is unknown."""
-        began_with = self._endpoints.seats
-        holders: dict[ItemKey, Holder | None] = {}
-        for item, replies in zip(items, self._read(items), strict=True):
-            stored = [reply for reply in replies if isinstance(reply, Stored)]
-            decided = decide_lookup(stored, self._endpoints.n)
+    def read(self, reading: Reading[T]) -> Register | None:
+        """Ask for what is still open: the register that confirms all; None, with a reason, if not all is."""
+        seats = self._endpoints.seats
+        if reading.asked is not seats:  # replies of other members do not go together with these (B11)
+            reading.found.clear()
+            reading.asked = seats
+        left = [item for item in reading.items if item not in reading.found]
+        for item, replies in zip(left, self._read(left), strict=True):
+            decided = reading.decide([r for r in replies if isinstance(r, Stored)], self._endpoints.n)
             if isinstance(decided, TooFewReplies):
-                self._read_register()
-                return NoReply(_reason(replies))
-            holders[item] = decided
+                reading.reason = _reason(replies)
+            else:
+                reading.found[item] = decided
         register = self._read_register()
         if isinstance(register, NoReply):
+            reading.reason = register.reason
+        elif not self._is_of(register, seats):
+            reading.reason = _MEMBERS_MOVED
+        elif len(reading.found) == len(reading.items):
             return register
-        return (holders, register) if self._is_of(register, began_with) else NoReply(_MEMBERS_MOVED)
-
-    def tokens(self, items: Sequence[ItemKey]) -> list[frozenset[str]] | NoReply:
-        """The tokens that endpoints have, of those that answer; NoReply if too few do for some item."""
-        found: list[frozenset[str]] = []
-        for replies in self._read(items):
-            stored = [reply for reply in replies if isinstance(reply, Stored)]
-            if len(stored) < majority(self._endpoints.n):
-                return NoReply(_reason(replies))
-            values = [decode_value(reply.value) for reply in stored if reply.value is not None]
-            found.append(frozenset(value.token for value in values if isinstance(value, Held)))
-        return found
+        return None
 
     def clear(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
         """Replace tokens by their owner's name: how many changed, and which have to be asked again.

@@ -25,7 +25,7 @@ from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Holder
 from photon.registry.layout import datacenter_of, item_key
 from photon.registry.register_store import RegisterStore
-from photon.registry.rounds import Contender, Rounds
+from photon.registry.rounds import Contender, Rounds, holders_of
 from photon.testing.chosen import Acceptance, chain_problem, chosen, is_held_by, is_released, step_problem
 from photon.testing.exploration_states import (
     CLEARED,
@@ -221,8 +221,8 @@ class _Exploration:
         contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
         verdict: object | None
         if verb == "lookup":
-            answer = rounds.lookup([ITEM])
-            verdict = None if isinstance(answer, NoReply) else answer[0][ITEM] or "free"
+            reading = holders_of([ITEM])
+            verdict = None if rounds.read(reading) is None else reading.found[ITEM] or "free"
         elif verb == "clear":
             verdict = None if rounds.clear([contender])[1] else CLEARED
         else:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from photon.clock import ManualClock
 from photon.pipeline import Registry
 from photon.registry.acceptor import (
     Accept,
@@ -22,6 +24,7 @@ from photon.registry.acceptor import (
     Page,
     Prepare,
     Promised,
+    ReadReply,
     Refused,
     Replace,
     Scanned,
@@ -29,7 +32,7 @@ from photon.registry.acceptor import (
 )
 from photon.registry.decisions import ABSENT, Stored, ballot
 from photon.registry.dynamodb import DynamoAcceptor, wire_client
-from photon.registry.interface import Claim, EventKey, Won
+from photon.registry.interface import Claim, EventKey, Joined, Won
 from photon.registry.layout import ItemKey
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
@@ -262,4 +265,31 @@ def test_a_commit_goes_on_with_what_was_throttled_for_as_long_as_some_get_throug
     registry = memory_registry(Throttling(), settings=Registry(deadline=timedelta(seconds=60), concurrency=1))
     claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
     assert registry.commit(claims) == [Won()] * 60
+    registry.close()
+
+
+class LeavesSomeUnread(MemoryAcceptor):
+    """A store that leaves every twentieth key of all that it is ever asked for unprocessed."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self._asked = itertools.count(1)
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        return [
+            reply if next(self._asked) % 20 else NoReply("left unprocessed") for reply in super().read(batch)
+        ]
+
+
+def test_a_lookup_asks_again_only_for_what_was_left_unprocessed() -> None:
+    store = LeavesSomeUnread()
+    registry = memory_registry(store, settings=Registry(deadline=timedelta(seconds=1), concurrency=1))
+    claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(2_000)]
+    assert registry.commit(claims) == [Won()] * 2_000
+    asked: list[int] = []
+    store.on_request = lambda kind, batch: asked.append(len(batch))
+    keys = [claim.key for claim in claims]
+    assert all(isinstance(outcome, Joined) for outcome in registry.lookup(keys))
+    assert registry.tokens_anywhere(keys) == [frozenset({"east:e:1#p:1:0"})] * 2_000
+    assert sum(asked) < 2 * 2_000 * 1.1
     registry.close()

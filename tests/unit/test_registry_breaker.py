@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.pipeline import Registry
-from photon.registry.acceptor import NoReply
+from photon.registry.acceptor import Insert, InsertReply, NoReply
 from photon.registry.breaker import Breaker
 from photon.registry.endpoints import Endpoints, Threads
 from photon.registry.interface import Claim, EventKey, Unknown, Won
@@ -145,3 +146,25 @@ def test_a_thousand_ids_take_as_many_sequential_rounds_as_one(
     n: int, story: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rounds_for(monkeypatch, n, story, ids) for ids in (1, 1_000)] == [rounds, rounds]
+
+
+class OnlyTogether(MemoryAcceptor):
+    """A store that answers inserts of many ids once all requests of a round are there, at each endpoint."""
+
+    def __init__(self, together: threading.Barrier) -> None:
+        super().__init__(ManualClock())
+        self._together = together
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        if len(batch) > 1:
+            self._together.wait(timeout=60)
+        return super().insert(batch)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_all_requests_for_a_thousand_ids_are_under_way_at_once_unless_settings_say_otherwise(n: int) -> None:
+    requests = 1_000 // MemoryAcceptor.inserts_per_request
+    together = threading.Barrier(n * requests)
+    registry = memory_registry(*(OnlyTogether(together) for _ in range(n)), settings=Registry())
+    assert registry.commit(claims(1_000)) == [Won()] * 1_000
+    registry.close()
