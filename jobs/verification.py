@@ -45,6 +45,8 @@ from photon.verification_tasks import BATCH_ROWS, TaskScope
 
 Progress = Callable[[str], None]
 
+MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
+
 
 def verify(
     pipeline: Pipeline,
@@ -119,7 +121,8 @@ class Verification:
         self._progress("deciding on records that no table has")
         decided = self._keep(settled(session, scope, records, primaries, tasks))
         _require_registry(decided)
-        classes += _counts(decided.where("facts = 0"), "outcome")
+        outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
+        classes += _counts(decided.where("facts = 0").withColumn("outcome", outcome), "outcome")
         self._find_unsettled(decided)
 
         verified_until = self._verified_until(records, decided)
@@ -201,7 +204,8 @@ class Verification:
     def _find_unsettled(self, decided: DataFrame) -> None:
         where = F.format_string("%d:%d", "file", "offset").alias("where")
         cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "facts")
-        self._find("missing", cases.where("outcome = 'missing'"))
+        for kind in MISSING:
+            self._find(kind, cases.where(F.col("outcome") == kind))
         joinable = cases.where("outcome = 'joinable'")
         given_up = F.col("facts").bitwiseAND(F.lit(int(Fact.GIVEN_UP))) != 0
         self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up))

@@ -68,6 +68,11 @@ def limit(now_us: int, keep_days: int | None, reports: Mapping[str, StoredReport
             return Limit(None, f"{name} was never verified, or not by this version: verify it first")
         if not report.ok:
             return Limit(None, f"the last verification of {name} found a promise broken: mend that first")
+        unread = [file["path"] for file in report.report.get("unverified", ()) if file["side"] == "foreign"]
+        if unread:  # what they had registered may have no row, and nobody can tell which ids that are
+            return Limit(
+                None, f"foreign logs of {name} can't be verified, such as {unread[0]}: put them back"
+            )
         verified_us = report.report.get("verified_until_us")
         if verified_us is None:
             return Limit(None, f"the last verification of {name} read no event: verify it again")

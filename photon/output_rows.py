@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from photon.output import FENCE_VERSION, ROW_COLUMNS, OutputTable
+from photon.output import ROW_COLUMNS, OutputTable
 from photon.pipeline import ForeignLog
 from photon.records import event_key
 from photon.registry.interface import EventKey
@@ -45,6 +45,13 @@ class Snapshot:
         """The rows of these batches, with the columns `REGISTERED_AS`, at most so many at a time."""
         batch = ds.field("_batch")
         wanted = (ds.field("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
+        return self._pages(wanted, page_rows)
+
+    def of_events(self, ids: Collection[str]) -> Iterator[pa.RecordBatch]:
+        """All rows with one of these event ids, with the columns `REGISTERED_AS`."""
+        return self._pages(ds.field("_event_id").isin(list(ids)), ROWS_AT_ONCE)
+
+    def _pages(self, wanted: ds.Expression, page_rows: int) -> Iterator[pa.RecordBatch]:
         with self._table.reading():
             # One file after the other, so that memory is bounded by a page and not by the table.
             yield from self._rows.to_batches(
@@ -73,20 +80,21 @@ def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[r
     return found
 
 
-def joined_by(table: OutputTable, epoch: str, ids: Collection[str], log: ForeignLog) -> set[EventKey]:
-    """The events of one epoch's rows that have one of these ids. Reads two columns of all of its rows."""
+def epochs_of_rows(
+    table: OutputTable, ids: Collection[str], log: ForeignLog
+) -> dict[EventKey, frozenset[str]]:
+    """The events with one of these ids that have rows, each with the epochs of them. Reads all rows' ids."""
+    found: dict[EventKey, frozenset[str]] = {}
     if not ids:
-        return set()
-    snapshot = Snapshot(table)
-    wanted = pa.array(list(ids), pa.string())
-    found: set[EventKey] = set()
-    for page in snapshot.pages(epoch, range(1, FENCE_VERSION), ROWS_AT_ONCE):
-        some = page.filter(pc.is_in(page["_event_id"], wanted))
-        if log.time_in_id:
-            some = some.filter(pc.is_valid(some["_event_time"]))
-        times_us = some["_event_time"].cast(pa.int64()).to_pylist()
-        known = zip(some["_event_id"].to_pylist(), times_us, strict=True)
-        found |= {event_key(event_id, time_us, log) for event_id, time_us in known}
+        return found
+    for page in Snapshot(table).of_events(ids):
+        # A row from before there was its time can't be told from others of its id, and is never cleared.
+        rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
+        times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
+        known = zip(rows["_event_id"].to_pylist(), times_us, rows["_epoch"].to_pylist(), strict=True)
+        for event_id, time_us, epoch in known:
+            key = event_key(event_id, time_us, log)
+            found[key] = found.get(key, frozenset()) | {epoch}
     return found
 
 

@@ -44,7 +44,7 @@ class HeldByOwn:
 
 @dataclass(frozen=True, slots=True)
 class ClearedByOwn:
-    """This very datacenter has joined the event and cleared its id: by which record, nobody says any more."""
+    """This very datacenter has joined the event and cleared its id: by which record, only its row may say."""
 
 
 Verdict = Ends | Dies | Waits | HeldByOwn | ClearedByOwn

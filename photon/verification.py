@@ -79,7 +79,9 @@ class EpochStanding:
     table_version: int
 
 
-Standing = Literal["free", "too old", "beyond horizon", "in flight", "held without a row"]
+Standing = Literal[
+    "free", "too old", "beyond horizon", "in flight", "held without a row", "cleared without a row"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def registered(
         case Joined(holder) if holder.token is None and joined_since:
             return Registered("in flight", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder) if holder.token is None:
-            return Registered("held without a row", f"datacenter {holder.datacenter}, cleared")
+            return Registered("cleared without a row", f"datacenter {holder.datacenter}, cleared")
         case Joined(holder):
             return _held(Token.parse(holder.token or ""), epochs)
 
@@ -125,9 +127,13 @@ def _held(token: Token, epochs: Mapping[str, EpochStanding]) -> Registered:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A violation: the event should be joined, and is nowhere. Why, in words."""
+    """A violation: the event should be joined, and is nowhere. Why, in words.
+
+    One whose id is cleared can't be made good by reading it again, for the id can't be released.
+    """
 
     why: str
+    kind: Literal["missing", "missing_and_cleared"] = "missing"
 
 
 def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> OutcomeClass | Missing:
@@ -144,6 +150,9 @@ def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> Out
             return "pending"
         case "held without a row":
             return "pending" if waits_somewhere else Missing(f"registered without a row: {registry.by}")
+        case "cleared without a row":
+            why = f"joined, and its row is gone: {registry.by}"
+            return "pending" if waits_somewhere else Missing(why, "missing_and_cleared")
         case "free" | "beyond horizon" if fresh.outcome == "no primary":
             return "unjoinable"
         case "beyond horizon":

@@ -51,7 +51,7 @@ SETTLED = pa.schema(
         *_PLACE,
         ("event_id", pa.string()),
         ("event_us", pa.int64()),
-        ("outcome", pa.string()),  # a class | missing | joinable | unavailable
+        ("outcome", pa.string()),  # a class | missing_and_cleared | joinable | unavailable
         ("facts", pa.int32()),
         ("detail", pa.string()),
     ]

@@ -13,6 +13,7 @@ from photon.dispatcher.outcomes import OUTCOME_CLASSES
 
 FindingKind = Literal[
     "missing",
+    "missing_and_cleared",
     "duplicate_rows",
     "row_without_event",
     "different_values",
@@ -36,6 +37,12 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "records that should be joined and are in no table",
         "have the dispatcher read them again: stop the join, move the state folder of a datacenter that has "
         "the record away, join again (a new epoch; what is registered is not joined twice)",
+    ),
+    "missing_and_cleared": Meaning(
+        "records that were joined and whose ids were cleared, and whose rows are gone from the table",
+        "if there is a later copy of that datacenter's lake, put it back before anything else is joined; "
+        "without one they stay missing: a cleared id can't be released, so that they are joined again only "
+        "if the pipeline begins anew",
     ),
     "duplicate_rows": Meaning(
         "ids with more than one row over all tables that count",
@@ -115,7 +122,7 @@ class Unverified:
 class DatacenterReport:
     """The equation of one datacenter over its window, and what was found. Counts are of foreign records."""
 
-    classes: Mapping[str, int] = field(default_factory=dict)  # with `missing`
+    classes: Mapping[str, int] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     unverified: Sequence[Unverified] = ()
     rows: int = 0  # of this datacenter, that count
@@ -136,7 +143,7 @@ class DatacenterReport:
 
     def equation(self) -> dict[str, int]:
         """The terms of the equation by name, in its order (design, section 2), `missing` last."""
-        terms = {name: self.classes.get(name, 0) for name in (*OUTCOME_CLASSES, "missing")}
+        terms: dict[str, int] = {name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}
         return {"foreign": self.foreign, **terms}
 
     def as_dict(self) -> dict[str, Any]:

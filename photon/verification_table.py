@@ -26,7 +26,7 @@ TABLE = "verification_reports"
 FORMAT = 1
 FORMAT_PROPERTY = "photon.format"
 MOST_UNVERIFIED_STORED = 100  # log files named in a stored report; after that many, it is the folder
-TERMS = ("foreign", *OUTCOME_CLASSES, "missing")  # of the equation, each a column
+TERMS = ("foreign", *OUTCOME_CLASSES)  # of the equation, each a column
 COLUMNS = pa.schema(
     [
         ("at", pa.timestamp("us", "UTC")),

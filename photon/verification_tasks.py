@@ -328,8 +328,8 @@ def _settled(table: pa.Table, fresh: Sequence[FreshJoin], scope: TaskScope) -> t
         return ["unavailable"] * len(fresh), [str(error)] * len(fresh)
     for row, answer in zip(asked, answers, strict=True):
         match settle(fresh[row], registered(answer, scope.epochs, row in since), waits[row]):
-            case Missing(why):
-                outcomes[row], details[row] = "missing", why
+            case Missing(why, kind):
+                outcomes[row], details[row] = kind, why
             case outcome:
                 outcomes[row] = outcome
     return outcomes, details

@@ -138,7 +138,7 @@ class JoinResult:
     lost_bytes: int
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
-    cleared: tuple[ClearedRecord, ...] = ()  # joined or duplicates: they are in none of `classes` yet
+    cleared: tuple[ClearedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
 
 
 @dataclass(frozen=True)

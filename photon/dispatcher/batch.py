@@ -37,7 +37,7 @@ from photon.output import (
     TableName,
     app_id,
 )
-from photon.output_rows import joined_by
+from photon.output_rows import epochs_of_rows
 from photon.pipeline import Pipeline
 from photon.quantiles import Sample, merge
 from photon.registry.interface import Claim, EventKey, IdRegistry, RegistryUnavailable, Unknown
@@ -60,6 +60,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "unjoined": "unjoinable",
     "too_old": "too_old",
 }
+ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
 class Superseded(Exception):
@@ -260,7 +261,10 @@ class BatchExecution:
         keys = [item.claim.key for item in results.contested] + [item.key for item in results.cleared]
         before = self.state.inherited_among(map(settling.event_name, keys))
         resolved = settling.resolve_contested(results.contested, standing, self.epoch, before)
-        settling.count_cleared(resolved, results.cleared, self._joined_here(results.cleared), before)
+        rows = self._epochs_of_rows(results.cleared)
+        settling.count_cleared(resolved, results.cleared, rows, self.epoch, before)
+        if missing := resolved.counts["missing"]:
+            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         fault_point("release.before")
         self._release([claim for result in results.join for claim in result.to_release])
         released = self._release_contested(results.contested, resolved.release)
@@ -331,12 +335,12 @@ class BatchExecution:
         again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
         self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[again]))
 
-    def _joined_here(self, cleared: Sequence[ClearedRecord]) -> set[EventKey] | None:
-        """Which of these events this epoch has joined; None if there was no other that may have."""
+    def _epochs_of_rows(self, cleared: Sequence[ClearedRecord]) -> dict[EventKey, frozenset[str]] | None:
+        """In which epochs these events have rows; None if there was no epoch but this one."""
         if not self.state.follows_an_epoch:
             return None
         ids = {record.key.id for record in cleared}
-        return joined_by(self.tables["joined_events"], self.epoch, ids, self.pipeline.foreign)
+        return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
     def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:
         tokens = {Token.parse(item.claim.token) for item in contested}

@@ -19,6 +19,7 @@ OutcomeClass = Literal[
     "too_old",
     "dead_letters",
     "pending",
+    "missing",  # joined once, and its row is gone: a promise that is broken
 ]
 OUTCOME_CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
 

@@ -70,19 +70,24 @@ def resolve_contested(
 def count_cleared(
     resolved: Resolved,
     cleared: Iterable[ClearedRecord],
-    joined_here: Collection[EventKey] | None,
+    epochs_of_rows: Mapping[EventKey, Collection[str]] | None,
+    epoch: str,
     inherited_before: Collection[str],
 ) -> None:
     """Add records of events that this datacenter has joined and cleared.
 
-    `joined_here`: those of them that this epoch has joined, by other records than these; None: all, for there
-    was no epoch before it.
+    `epochs_of_rows`: the epochs in which those of them that still have rows have them; None: all in this one,
+    for there was no epoch before it. One without a row was joined by a record that nobody can name, and went
+    with its table; its id can't be released any more, so that nothing but to say so is left.
     """
     for record in sorted(cleared, key=lambda record: record.occurrence):
-        if joined_here is None or record.key in joined_here:
+        epochs = (epoch,) if epochs_of_rows is None else epochs_of_rows.get(record.key, ())
+        if epoch in epochs:
             resolved.counts["duplicates"] += 1
-        else:
+        elif epochs:
             resolved.count_inherited(record.key, inherited_before)
+        else:
+            resolved.counts["missing"] += 1
 
 
 def event_name(key: EventKey) -> str:

@@ -67,7 +67,8 @@ def put_in_force(registry: QuorumRegistry, shards: int) -> Resharded:
     def change(register: Register) -> Register:
         nonlocal before
         changed = with_shards(register, shards)
-        before = register.configs[-1].shards
+        if changed != register:  # called again because an answer got lost, it meets its own change
+            before = register.configs[-1].shards
         return changed
 
     now = registry.register.change(change)

@@ -275,6 +275,24 @@ def test_after_a_lost_state_cleared_events_count_as_joined_once_and_their_repeti
     assert later.adds_up
 
 
+def test_of_an_older_lake_put_back_cleared_events_without_a_row_are_missing_and_none_counts_as_joined(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    join_some(world, "c1")
+    lake, copy = world.pipeline.datacenters["east"].lake, world.folder / "copy"
+    shutil.copytree(lake, copy)
+    join_some(world, "c2", "c3")
+    world.clicks(("c2", "q-c2"))
+    assert clear(world).ids == 3
+    shutil.rmtree(lake)
+    shutil.copytree(copy, lake)
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "foreign", "joined", "missing") == {"foreign": 4, "joined": 1, "missing": 3}
+    assert counts.adds_up
+    assert "3 records of events that were joined, and whose rows are gone" in caplog.text
+
+
 def test_a_crash_does_not_count_inherited_events_twice(world: World) -> None:
     join_some(world, "c1", "c2")
     before = world.join(mode="complete").counts

@@ -8,7 +8,7 @@ from photon.clock import MICROSECONDS, in_utc
 from photon.collection import Limit, limit, that_count
 from photon.registry.register import EpochRecord, EpochState
 from photon.verification import verified_until_us
-from photon.verification_report import DatacenterReport
+from photon.verification_report import DatacenterReport, Unverified
 from photon.verification_table import StoredReport
 
 DAY_US = 86_400 * MICROSECONDS
@@ -16,7 +16,10 @@ NOW_US = 1_000 * DAY_US
 
 
 def verified(until_us: int | None, ok: bool = True) -> StoredReport:
-    report = DatacenterReport(verified_until_us=until_us)
+    return stored(DatacenterReport(verified_until_us=until_us), ok)
+
+
+def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
     return StoredReport(NOW_US, "a run", report.equation(), 0, 0 if ok else 1, ok, 1.0, report.as_dict())
 
 
@@ -47,11 +50,21 @@ def test_nothing_is_collected_while_that_is_not_known(
     assert because in found.because
 
 
+@pytest.mark.parametrize(("side", "is_held"), [("foreign", True), ("primary", False)])
+def test_a_foreign_log_that_could_not_be_verified_holds_the_boundary(side: str, is_held: bool) -> None:
+    gone = Unverified("clicks/a.jsonl", side, bytes=10, reason="the file is not there")
+    report = DatacenterReport(verified_until_us=NOW_US, unverified=(gone,))
+    assert not report.violations, "which is why it has to be looked at"
+    found = limit(NOW_US, 30, {"east": stored(report)})
+    assert (found.boundary_us is None) == is_held
+    assert ("clicks/a.jsonl" in found.because) == is_held
+
+
 def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
     report = verified(NOW_US)
     earlier = {key: value for key, value in report.report.items() if key != "verified_until_us"}
-    stored = StoredReport(NOW_US, "a run", report.equation, 0, 0, True, 1.0, earlier)
-    assert limit(NOW_US, 30, {"east": stored}).boundary_us is None
+    early = StoredReport(NOW_US, "a run", report.equation, 0, 0, True, 1.0, earlier)
+    assert limit(NOW_US, 30, {"east": early}).boundary_us is None
 
 
 def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:

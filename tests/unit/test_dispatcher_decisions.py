@@ -283,22 +283,23 @@ def cleared(event_id: str, offset: int) -> ClearedRecord:
 
 def test_in_a_first_epoch_a_record_of_a_cleared_event_is_a_duplicate() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 5)], None, set())
+    count_cleared(resolved, [cleared("a", 5)], None, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
 def test_the_first_record_of_an_event_that_an_earlier_epoch_cleared_is_joined() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 90), cleared("a", 5), cleared("b", 7)], set(), set())
+    rows = {EventKey("a"): {"then"}, EventKey("b"): {"then"}}
+    count_cleared(resolved, [cleared("a", 90), cleared("a", 5), cleared("b", 7)], rows, "now", set())
     assert resolved.counts == {"joined": 2, "duplicates": 1}
     later = Resolved()
-    count_cleared(later, [cleared("a", 200)], set(), resolved.inherited)
+    count_cleared(later, [cleared("a", 200)], rows, "now", resolved.inherited)
     assert later.counts == {"duplicates": 1}
 
 
 def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 5)], {EventKey("a")}, set())
+    count_cleared(resolved, [cleared("a", 5)], {EventKey("a"): {"then", "now"}}, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
@@ -306,5 +307,12 @@ def test_an_event_that_was_counted_by_its_token_is_not_counted_again_when_it_is_
     item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
     resolved = resolve_contested([item], {token: "row"}, "now", set())
     again = ClearedRecord(item.claim.key, Occurrence(7, 90))
-    count_cleared(resolved, [again], set(), set())
+    count_cleared(resolved, [again], {item.claim.key: {"then"}}, "now", set())
     assert resolved.counts == {"joined": 1, "duplicates": 1}
+
+
+def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> None:
+    resolved = Resolved()
+    count_cleared(resolved, [cleared("a", 5), cleared("a", 9)], {}, "now", set())
+    assert resolved.counts == {"missing": 2}
+    assert resolved.inherited == set()

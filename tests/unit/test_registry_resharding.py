@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from photon.clock import MICROSECONDS, ManualClock, SystemClock
 from photon.pipeline import MOST_SHARDS, ForeignLog, Registry, Resharding
 from photon.records import event_key
+from photon.registry.acceptor import Accept, AcceptReply, NoReply
 from photon.registry.interface import BeyondHorizon, Claim, EventKey, Lost, Won
 from photon.registry.layout import REGISTER_KEY, item_key, shards_of
 from photon.registry.proposer import QuorumRegistry
@@ -31,7 +33,13 @@ from photon.registry.register import (
     with_shard_boundary,
     with_shards,
 )
-from photon.registry.resharding import SETTLED_AFTER_SECONDS, WINDOW_SECONDS, advise, put_in_force
+from photon.registry.resharding import (
+    SETTLED_AFTER_SECONDS,
+    WINDOW_SECONDS,
+    Resharded,
+    advise,
+    put_in_force,
+)
 from photon.registry.shard_policy import Load, proposed_shards
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
@@ -181,6 +189,22 @@ def test_an_event_beyond_the_boundary_of_two_configs_is_committed_once_the_horiz
     assert registry.commit([Claim(key, "east:e:1#p:1:0") for key in keys]) == [Won(), Won()]
     shards = sorted(item.p.split("-")[0] for item in acceptor.items if item != REGISTER_KEY)
     assert shards == ["0", "1"]
+
+
+def test_a_change_whose_first_answer_was_lost_still_tells_the_number_of_before() -> None:
+    clock, acceptor = ManualClock(), MemoryAcceptor()
+    registry = registry_of(clock, acceptor)
+    accept = acceptor.accept
+    calls: list[list[AcceptReply]] = []
+
+    def accept_and_lose_the_first_answer(accepts: Sequence[Accept]) -> list[AcceptReply]:
+        replies = accept(accepts)
+        calls.append(replies)
+        return [NoReply("time-out", "unreachable")] * len(replies) if len(calls) == 1 else replies
+
+    acceptor.accept = accept_and_lose_the_first_answer  # type: ignore[method-assign]
+    assert put_in_force(registry, 9) == Resharded(before=4, shards=9, begins_us=2 * DAY_US)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("endpoints", [1, 3])

@@ -99,7 +99,11 @@ def test_a_holder_of_an_epoch_that_the_registry_does_not_know_is_named():
 
 
 def test_a_cleared_id_without_a_row_has_lost_its_row():
-    assert registered(Joined(Holder("east", None)), EPOCHS).standing == "held without a row"
+    found = registered(Joined(Holder("east", None)), EPOCHS)
+    assert found.standing == "cleared without a row"
+    assert settle(JOINS, found, waits_somewhere=False) == Missing(
+        "joined, and its row is gone: datacenter east, cleared", "missing_and_cleared"
+    )
 
 
 def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight():
