@@ -34,8 +34,11 @@ from photon.testing.registry_outage import measure_outage
 from photon.testing.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from photon.tokens import Occurrence, PlanKey
 
+CONCURRENCY = 16  # requests at once to each endpoint, of one process: 100 ms away each is busy for 100 ms
 # What is measured is how fast answers are, not when a busy machine gives them up.
-PATIENT = Registry(request_timeout=timedelta(seconds=20), deadline=timedelta(seconds=60))
+PATIENT = Registry(
+    concurrency=CONCURRENCY, request_timeout=timedelta(seconds=20), deadline=timedelta(seconds=60)
+)
 MEMORY_SHARDS = 1_000
 MEMORY_LOOKS = 10
 BYTES_IDS = 1_000
