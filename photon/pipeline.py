@@ -157,7 +157,7 @@ class Registry(Strict):
     endpoint_pause: PositiveDuration = timedelta(
         seconds=1
     )  # one that did not answer is left alone for so long
-    # Requests at once to each endpoint, per task. More than a store can answer within request_timeout all time
+    # Requests at once to each endpoint, per task. More than a store answers within request_timeout all time
     # out and are sent again: 40 starved a DynamoDB Local that two datacenters share.
     concurrency: int = Field(default=8, ge=1, le=256)
     horizon_step: PositiveDuration = timedelta(days=1)
