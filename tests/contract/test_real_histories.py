@@ -17,17 +17,18 @@ from photon.testing.store_servers import fastest_kind, store_servers
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 OPERATIONS = 100_000
-FEW = 10_000  # are plenty for a registry that is wrong
+FEW = 10_000  # are plenty for a registry that is wrong, if servers are killed at the right moments
+HISTORIES = 30  # so many such histories, until one shows it: a fast machine has few kills in each
 SEED = 7
 
 
-def history(folder: Path, operations: int, prepare: str = "") -> History:
+def history(folder: Path, operations: int, prepare: str = "", seed: int = SEED) -> History:
     kind = fastest_kind()
     with store_servers(kind, folder / "stores", 3) as servers:
-        made = make_history(servers, folder / "clients", SEED, operations, prepare=prepare)
+        made = make_history(servers, folder / "clients", seed, operations, prepare=prepare)
     answers = Counter(f"{operation.kind}: {operation.answer}" for operation in made.operations)
     print(
-        f"seed {SEED} on {kind}: {len(made.operations)} operations, {made.server_kills} servers killed,"
+        f"seed {seed} on {kind}: {len(made.operations)} operations, {made.server_kills} servers killed,"
         f" {made.server_stalls} stalled, {made.client_kills} clients killed; {dict(answers.most_common())}"
     )
     return made
@@ -42,6 +43,7 @@ def test_a_history_of_100000_operations_under_kills_and_stalls_can_be_true(tmp_p
     assert problems(made.operations) == []
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
@@ -52,5 +54,9 @@ def test_a_history_of_100000_operations_under_kills_and_stalls_can_be_true(tmp_p
 def test_the_history_of_a_registry_that_is_broken_on_purpose_can_not_be_true(
     tmp_path: Path, broken: str, said: str
 ) -> None:
-    made = history(tmp_path, FEW, prepare=f"tests.contract.broken_rounds:{broken}")
-    assert any(said in problem for problem in problems(made.operations))
+    prepare = f"tests.contract.broken_rounds:{broken}"
+    for seed in range(SEED, SEED + HISTORIES):
+        found = problems(history(tmp_path / str(seed), FEW, prepare, seed).operations)
+        if any(said in problem for problem in found):
+            return
+    pytest.fail(f"{broken}: none of {HISTORIES} histories shows that {said}")
