@@ -18,7 +18,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
 from photon.clearing import Clearing
 from photon.clock import MICROSECONDS, Clock, SystemClock
@@ -60,18 +60,14 @@ def clearing_asset(served: Served, clock: Clock | None = None) -> AssetsDefiniti
         # Late: what a code location need not load to be served.
         from photon.clearing import clear_output
         from photon.registry.init import find_registry
-        from photon.registry.open import close_registries, open_registry
+        from photon.registry.open import open_registry
 
         began_us = clock.now_us()
         done: dict[str, Clearing] = {}
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                registry = open_registry(find_registry(pipeline))
-                for name in served.datacenters:
-                    done[name] = clear_output(pipeline, name, registry, config.all_rows, context.log.info)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            registry = open_registry(find_registry(pipeline))
+            for name in served.datacenters:
+                done[name] = clear_output(pipeline, name, registry, config.all_rows, context.log.info)
         seconds = (clock.now_us() - began_us) / MICROSECONDS
         return MaterializeResult(metadata=clearing_metadata(done, seconds))
 

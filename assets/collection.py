@@ -16,7 +16,7 @@ from dagster import (
     asset,
 )
 
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from assets.verification import verification_key
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from resources.environment import Served
@@ -50,15 +50,10 @@ def collection_asset(served: Served, clock: Clock | None = None) -> AssetsDefini
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
         from photon.collection import collect
-        from photon.registry.open import close_registries
 
         began_us = clock.now_us()
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                collected = collect(pipeline, clock)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            collected = collect(pipeline, clock)
         for name, one in collected.endpoints.items():
             if one.problem:
                 context.log.warning(f"{name}: {one.problem}; the next collection takes what is left there")

@@ -18,7 +18,7 @@ from dagster import (
 )
 
 from assets.clearing import clearing_key
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
 from assets.registry_state_metadata import state_metadata
 from photon.clock import Clock, SystemClock
@@ -53,15 +53,10 @@ def registry_state_asset(served: Served, clock: Clock | None = None) -> AssetsDe
     )
     def registry_state(context: AssetExecutionContext, pipelines: PipelineFiles) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
         # Late: what a code location need not load to be served.
-        from photon.registry.open import close_registries
         from photon.registry.state import look_at_registry
 
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                state = look_at_registry(pipeline, clock)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            state = look_at_registry(pipeline, clock)
         return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(key, state)])
 
     return registry_state

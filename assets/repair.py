@@ -15,7 +15,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
@@ -49,16 +49,11 @@ def repair_asset(served: Served, clock: Clock | None = None) -> AssetsDefinition
         context: AssetExecutionContext, config: RepairConfig, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.registry.open import close_registries
         from photon.registry.repair import repair_endpoint
 
         began_us = clock.now_us()
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                done = repair_endpoint(pipeline, config.endpoint, clock)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            done = repair_endpoint(pipeline, config.endpoint, clock)
         return MaterializeResult(
             metadata={
                 "endpoint": MetadataValue.text(done.endpoint),

@@ -17,7 +17,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from photon.clock import Clock, SystemClock, in_utc
 from photon.pipeline import MOST_SHARDS
 from resources.environment import Served
@@ -60,17 +60,12 @@ def resharding_asset(served: Served, clock: Clock | None = None) -> AssetsDefini
         context: AssetExecutionContext, config: ReshardingConfig, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.registry.open import close_registries
         from photon.registry.resharding import follow_policy, reshard
 
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                if config.shards is not None:
-                    return MaterializeResult(metadata=_resharded(reshard(pipeline, config.shards)))
-                advice = follow_policy(pipeline, clock)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            if config.shards is not None:
+                return MaterializeResult(metadata=_resharded(reshard(pipeline, config.shards)))
+            advice = follow_policy(pipeline, clock)
         return MaterializeResult(metadata=advice_metadata(advice))
 
     return shards

@@ -18,7 +18,7 @@ from dagster import (
     asset,
 )
 
-from assets.failures import failures_with_a_message
+from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
 from assets.verification_metadata import CHECKS, Check, check_metadata, check_summary, report_metadata
 from photon.clock import MICROSECONDS, Clock, SystemClock
@@ -54,16 +54,11 @@ def verification_asset(served: Served, clock: Clock | None = None) -> AssetsDefi
     ) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
         # Late: what a code location need not load to be served.
         from jobs.verification import verify
-        from photon.registry.open import close_registries
         from photon.verification_table import append
 
         began_us = clock.now_us()
-        with failures_with_a_message():
-            pipeline = pipelines.load(served.pipeline.name)
-            try:
-                report = verify(pipeline, served.datacenters, context.log.info, spark.spark_session)
-            finally:
-                close_registries()
+        with pipeline_of_run(served, pipelines) as pipeline:
+            report = verify(pipeline, served.datacenters, context.log.info, spark.spark_session)
             at_us = clock.now_us()
             seconds = (at_us - began_us) / MICROSECONDS
             append(pipeline, report, at_us, context.run.run_id, seconds)

@@ -154,9 +154,7 @@ class Registry(Strict):
     keep_days: int | None = Field(default=None, ge=1)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
-    endpoint_pause: PositiveDuration = timedelta(
-        seconds=1
-    )  # one that did not answer is left alone for so long
+    endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long
     # Requests at once to each endpoint, per task. More than a store answers within request_timeout all time
     # out and are sent again: 40 starved a DynamoDB Local that two datacenters share.
     concurrency: int = Field(default=8, ge=1, le=256)
