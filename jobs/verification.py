@@ -146,6 +146,7 @@ class Verification:
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
                 notes=tuple(scope.notes(name)) + _consequences(name, lost),
                 verified_until_us=verified_until[name],
+                epoch=scope.windows[name].epoch,
             )
             for name in scope.selected
         }

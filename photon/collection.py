@@ -54,40 +54,68 @@ class Collected:
         }
 
 
-def limit(now_us: int, keep_days: int | None, reports: Mapping[str, StoredReport | None]) -> Limit:
+def limit(
+    now_us: int,
+    keep_days: int | None,
+    reports: Mapping[str, StoredReport | None],
+    epochs: Mapping[str, EpochRecord],
+) -> Limit:
     """The boundary that `keep_days` and the newest verification of each datacenter that counts allow.
 
     Never past what a datacenter has verified (protocol C2), for until then an id may be registered without a
-    row: it has to be there to be released.
+    row: it has to be there to be released. `reports`: of the datacenters in the pipeline file that count;
+    `epochs`: the register's.
     """
     if keep_days is None:
         return Limit(None, "registry.keep_days is null: ids are kept for ever")
-    allowed = Limit(now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days")
-    for name, report in reports.items():
-        if report is None:
-            return Limit(None, f"{name} was never verified, or not by this version: verify it first")
-        if not report.ok:
-            return Limit(None, f"the last verification of {name} found a promise broken: mend that first")
-        unread = [file["path"] for file in report.report.get("unverified", ()) if file["side"] == "foreign"]
-        if unread:  # what they had registered may have no row, and nobody can tell which ids that are
+    boundary_us = now_us - keep_days * _DAY_US
+    because = f"ids are kept for {keep_days} days"
+    for name in that_count(reports, epochs.values()):
+        if name not in reports:
             return Limit(
-                None, f"foreign logs of {name} can't be verified, such as {unread[0]}: put them back"
+                None,
+                f"{name} is not in the pipeline file, and the registry does not have it as lost for good: put"
+                " it back there and verify it",
             )
-        verified_us = report.report.get("verified_until_us")
-        if verified_us is None:
-            return Limit(None, f"the last verification of {name} read no event: verify it again")
-        assert allowed.boundary_us is not None
-        if verified_us < allowed.boundary_us:
-            allowed = Limit(verified_us, f"{name} is verified up to there")
-    return allowed
+        verified = _verified(name, reports[name], epochs)
+        if verified.boundary_us is None:
+            return verified
+        if verified.boundary_us < boundary_us:
+            boundary_us, because = verified.boundary_us, verified.because
+    return Limit(boundary_us, because)
+
+
+def _verified(name: str, report: StoredReport | None, epochs: Mapping[str, EpochRecord]) -> Limit:
+    """How far the newest verification of one datacenter lets the boundary go."""
+    if report is None or "epoch" not in report.report:
+        return Limit(None, f"{name} was never verified, or not by this version: verify it first")
+    if not report.ok:
+        return Limit(None, f"the last verification of {name} found a promise broken: mend that first")
+    unread = [file["path"] for file in report.report["unverified"] if file["side"] == "foreign"]
+    if unread:  # what they had registered may have no row, and nobody can tell which ids that are
+        return Limit(None, f"foreign logs of {name} can't be verified, such as {unread[0]}: put them back")
+    verified_us = report.report["verified_until_us"]
+    if verified_us is None:
+        return Limit(None, f"the last verification of {name} read no event: verify it again")
+    # An epoch's name is random: a report that came with a copy of another lake, or from before this state was
+    # lost, vouches for nothing that is registered here.
+    epoch = epochs.get(report.report["epoch"])
+    if epoch is None or (epoch.datacenter, epoch.state) != (name, "live"):
+        return Limit(
+            None, f"the last verification of {name} was not of the epoch that it is in now: verify it again"
+        )
+    return Limit(verified_us, f"{name} is verified up to there")
 
 
 def that_count(datacenters: Iterable[str], epochs: Iterable[EpochRecord]) -> list[str]:
-    """The datacenters that have to be verified: one that is lost for good (protocol E2) is not waited for."""
-    states: dict[str, set[str]] = {}
+    """The datacenters that have to be verified: those in the pipeline file, and whoever else is registered.
+
+    One that is lost for good (protocol E2) is not waited for.
+    """
+    states: dict[str, set[str]] = {name: set() for name in datacenters}
     for epoch in epochs:
         states.setdefault(epoch.datacenter, set()).add(epoch.state)
-    return [name for name in datacenters if states.get(name) != {"retired"}]
+    return [name for name, of_epochs in states.items() if of_epochs != {"retired"}]
 
 
 def collect(pipeline: Pipeline, clock: Clock) -> Collected:
@@ -99,9 +127,11 @@ def collect(pipeline: Pipeline, clock: Clock) -> Collected:
     address = find_registry(pipeline)
     registry = open_registry(address)
     register = registry.register.read()
-    names = that_count(pipeline.datacenters, register.epochs.values())
+    counting = that_count(pipeline.datacenters, register.epochs.values())
+    names = [name for name in counting if name in pipeline.datacenters]
     stored = newest(pipeline, names)
-    allowed = limit(clock.now_us(), pipeline.registry.keep_days, {name: stored.get(name) for name in names})
+    reports = {name: stored.get(name) for name in names}
+    allowed = limit(clock.now_us(), pipeline.registry.keep_days, reports, register.epochs)
     before_us = register.boundary_us
     if pipeline.registry.keep_days is None or (allowed.boundary_us is None and before_us is None):
         return Collected(before_us, before_us, allowed.because, {})

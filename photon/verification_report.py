@@ -130,6 +130,7 @@ class DatacenterReport:
     notes: Sequence[str] = ()
     # All events read before this time (microseconds) have a class that is final; None: nothing is known.
     verified_until_us: int | None = None
+    epoch: str | None = None  # whose window this was; None: there was none
 
     @property
     def foreign(self) -> int:
@@ -153,6 +154,7 @@ class DatacenterReport:
             "rows": self.rows,
             "rows_not_compared": self.rows_not_compared,
             "verified_until_us": self.verified_until_us,
+            "epoch": self.epoch,
             "violations": [finding.as_dict() for finding in self.violations],
             "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
             "unverified": [asdict(file) for file in self.unverified],

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.window import read_window
 from photon.output import OutputTable
 from photon.pipeline import Pipeline, load_pipeline
 from photon.registry.init import init_registry
@@ -74,7 +75,9 @@ class World:
 
     def verified(self, until_us: int | None) -> None:
         """Have a verification on record that has seen all events up to then."""
-        report = VerificationReport({"east": DatacenterReport(verified_until_us=until_us)}, rows=0)
+        epoch = read_window(self.pipeline.datacenters["east"].state).epoch
+        east = DatacenterReport(verified_until_us=until_us, epoch=epoch)
+        report = VerificationReport({"east": east}, rows=0)
         append(self.pipeline, report, SystemClock().now_us(), "a run", 1.0)
 
     def rows(self) -> Counter[str]:

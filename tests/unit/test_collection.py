@@ -15,8 +15,15 @@ DAY_US = 86_400 * MICROSECONDS
 NOW_US = 1_000 * DAY_US
 
 
-def verified(until_us: int | None, ok: bool = True) -> StoredReport:
-    return stored(DatacenterReport(verified_until_us=until_us), ok)
+def epoch(datacenter: str, state: EpochState = "live") -> EpochRecord:
+    return EpochRecord(datacenter, state, "table", 1)
+
+
+EPOCHS = {"e1": epoch("east"), "w1": epoch("west")}
+
+
+def verified(until_us: int | None, ok: bool = True, epoch: str | None = "e1") -> StoredReport:
+    return stored(DatacenterReport(verified_until_us=until_us, epoch=epoch), ok)
 
 
 def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
@@ -24,19 +31,20 @@ def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
 
 
 def test_ids_are_kept_so_many_days() -> None:
-    found = limit(NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US)})
+    found = limit(NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US, epoch="w1")}, EPOCHS)
     assert found == Limit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
 def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -> None:
-    reports = {"east": verified(NOW_US - 50 * DAY_US), "west": verified(NOW_US - 70 * DAY_US)}
-    assert limit(NOW_US, 30, reports) == Limit(NOW_US - 70 * DAY_US, "west is verified up to there")
+    west = verified(NOW_US - 70 * DAY_US, epoch="w1")
+    reports = {"east": verified(NOW_US - 50 * DAY_US), "west": west}
+    assert limit(NOW_US, 30, reports, EPOCHS) == Limit(NOW_US - 70 * DAY_US, "west is verified up to there")
 
 
 @pytest.mark.parametrize(
     ("keep_days", "west", "because"),
     [
-        (None, verified(NOW_US), "keep_days is null"),
+        (None, verified(NOW_US, epoch="w1"), "keep_days is null"),
         (30, None, "west was never verified"),
         (30, verified(NOW_US, ok=False), "found a promise broken"),
         (30, verified(None), "read no event"),
@@ -45,7 +53,7 @@ def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -
 def test_nothing_is_collected_while_that_is_not_known(
     keep_days: int | None, west: StoredReport | None, because: str
 ) -> None:
-    found = limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west})
+    found = limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west}, EPOCHS)
     assert found.boundary_us is None
     assert because in found.because
 
@@ -53,26 +61,49 @@ def test_nothing_is_collected_while_that_is_not_known(
 @pytest.mark.parametrize(("side", "is_held"), [("foreign", True), ("primary", False)])
 def test_a_foreign_log_that_could_not_be_verified_holds_the_boundary(side: str, is_held: bool) -> None:
     gone = Unverified("clicks/a.jsonl", side, bytes=10, reason="the file is not there")
-    report = DatacenterReport(verified_until_us=NOW_US, unverified=(gone,))
+    report = DatacenterReport(verified_until_us=NOW_US, epoch="e1", unverified=(gone,))
     assert not report.violations, "which is why it has to be looked at"
-    found = limit(NOW_US, 30, {"east": stored(report)})
+    found = limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
     assert (found.boundary_us is None) == is_held
     assert ("clicks/a.jsonl" in found.because) == is_held
 
 
 def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
     report = verified(NOW_US)
-    earlier = {key: value for key, value in report.report.items() if key != "verified_until_us"}
+    earlier = {key: report.report[key] for key in report.report if key not in ("verified_until_us", "epoch")}
     early = StoredReport(NOW_US, "a run", report.equation, 0, 0, True, 1.0, earlier)
-    assert limit(NOW_US, 30, {"east": early}).boundary_us is None
+    assert limit(NOW_US, 30, {"east": early}, EPOCHS).boundary_us is None
+
+
+@pytest.mark.parametrize(
+    "foreign_epoch",
+    ["of another registry", None, "w1", "e0"],
+    ids=["another registry's", "none", "another datacenter's", "the one before"],
+)
+def test_a_report_of_another_epoch_than_the_one_that_lives_vouches_for_nothing(
+    foreign_epoch: str | None,
+) -> None:
+    epochs = {"e0": epoch("east", "revoked"), **EPOCHS}
+    reports = {"east": verified(NOW_US, epoch=foreign_epoch), "west": verified(NOW_US, epoch="w1")}
+    found = limit(NOW_US, 30, reports, epochs)
+    assert found.boundary_us is None
+    assert "the last verification of east was not of the epoch" in found.because
 
 
 def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:
-    def epoch(datacenter: str, state: EpochState) -> EpochRecord:
-        return EpochRecord(datacenter, state, "table", 1)
-
-    epochs = [epoch("east", "revoked"), epoch("east", "live"), epoch("west", "retired")]
+    epochs = [epoch("east", "revoked"), epoch("east"), epoch("west", "retired")]
     assert that_count(["east", "west", "new"], epochs) == ["east", "new"]
+
+
+@pytest.mark.parametrize("state", ["live", "revoked"])
+def test_a_datacenter_that_the_pipeline_file_does_not_name_counts_until_it_is_lost_for_good(
+    state: EpochState,
+) -> None:
+    epochs = {"e1": epoch("east"), "w1": epoch("west", state)}
+    assert that_count(["east"], epochs.values()) == ["east", "west"]
+    found = limit(NOW_US, 30, {"east": verified(NOW_US)}, epochs)
+    assert found.boundary_us is None
+    assert "west is not in the pipeline file" in found.because
 
 
 # -- what a window has verified
