@@ -7,7 +7,7 @@ in `photon.tasks`; what happens after the task is in `photon.dispatcher`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, Token
-from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdict, Verdicts, Waits
+from photon.verdicts import Dies, Ends, HeldByOwn, JoinedByOwn, Verdict, Verdicts, Waits
 from photon.work import TaskContext
 
 
@@ -90,17 +90,28 @@ class FittingAdapter(Adapter):
         return rows
 
 
+# Which events with one of these ids earlier epochs of the datacenter have joined.
+JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
+
+
 class Joiner:
     """Decides on the records of one unit; every collaborator is handed in."""
 
     def __init__(
-        self, context: TaskContext, registry: IdRegistry, store: EventStore, adapter: Adapter, clock: Clock
+        self,
+        context: TaskContext,
+        registry: IdRegistry,
+        store: EventStore,
+        adapter: Adapter,
+        joined_earlier: JoinedEarlier,
+        clock: Clock,
     ) -> None:
         self.context = context
         self.pipeline = context.pipeline
         self.registry = registry
         self.store = store
         self.adapter = adapter
+        self.joined_earlier = joined_earlier
         self.clock = clock
 
     def join(self, records: Records, headers: Mapping[int, bytes]) -> Verdicts:
@@ -178,6 +189,7 @@ class Joiner:
 
     def _ask_registry(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Event]:
         open_events: list[Event] = []
+        forgotten: list[Event] = []
         answers = self.registry.lookup([event.key for event in events])
         for event, answer in zip(events, answers, strict=True):
             match answer:
@@ -190,10 +202,17 @@ class Joiner:
                     else:
                         self._lose(event, holder, verdicts)
                 case TooOld():
-                    self._judge(event, Ends("too_old"), verdicts)
+                    forgotten.append(event)
                 case BeyondHorizon():
                     self._judge(event, self._beyond_horizon(event, records), verdicts)
+        self._tell_too_old(forgotten, verdicts)
         return open_events
+
+    def _tell_too_old(self, forgotten: list[Event], verdicts: Verdicts) -> None:
+        """Below the boundary the registry knows nobody: a new epoch knows its events by their rows."""
+        joined = self.joined_earlier({event.key.id for event in forgotten}) if forgotten else ()
+        for event in forgotten:
+            self._judge(event, JoinedByOwn() if event.key in joined else Ends("too_old"), verdicts)
 
     def _let_die(self, events: list[Event], verdicts: Verdicts) -> list[Event]:
         """In quarantine, what nobody has joined is a dead letter without being looked at again."""
@@ -283,7 +302,7 @@ class Joiner:
                         self._judge(event, HeldByOwn(holder.token or ""), verdicts)
                 case Lost(holder):
                     self._lose(event, holder, verdicts)
-                case TooOld():
+                case TooOld():  # passed since the lookup found it free: nobody had joined it
                     self._judge(event, Ends("too_old"), verdicts)
                 case BeyondHorizon():
                     self._judge(event, self._beyond_horizon(event, records), verdicts)
@@ -313,7 +332,7 @@ class Joiner:
             verdicts.registered_elsewhere.add(holder.datacenter)
             self._judge(event, Ends("joined_elsewhere"), verdicts)
         elif holder.token is None:  # cleared: only done for ids whose row is in the output
-            self._judge(event, ClearedByOwn(), verdicts)
+            self._judge(event, JoinedByOwn(), verdicts)
         else:
             self._judge(event, HeldByOwn(holder.token), verdicts)
 

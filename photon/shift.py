@@ -232,7 +232,8 @@ def _opened(
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         opened = open_runner(engine, pipeline, datacenter) if runner is None else nullcontext(runner)
         with opened as runner:
-            orders = Orders(pipeline, datacenter, address, joined, runner.workers, crash_task_at)
+            follows = state.follows_an_epoch
+            orders = Orders(pipeline, datacenter, address, joined, runner.workers, follows, crash_task_at)
             execution = BatchExecution(
                 pipeline, datacenter, state, tables, ids, runner, orders, clock, rng, watching
             )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,15 @@ from photon.logs.ranges import RangeGone, read_range
 from photon.output import (
     DEAD_LETTER_COLUMNS,
     LakeUnavailable,
+    OutputTable,
     TableName,
     write_rows,
 )
+from photon.output_rows import epochs_of_rows
 from photon.pipeline import Pipeline
 from photon.quantiles import Sample
 from photon.records import Records, event_key, headers_by_file, primary_time_us, records_of
-from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
+from photon.registry.interface import Claim, EventKey, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.side_tables import (
     letters_of_lines,
@@ -47,13 +50,13 @@ from photon.side_tables import (
     unjoined_rows,
 )
 from photon.spool import SpoolUnavailable, read_spool, write_spool
-from photon.verdicts import ClearedByOwn, Dies, Ends, HeldByOwn, Verdicts, Waits, count_classes
+from photon.verdicts import Dies, Ends, HeldByOwn, JoinedByOwn, Verdicts, Waits, count_classes
 from photon.work import (
-    ClearedRecord,
     Contested,
     Failed,
     IndexResult,
     IndexUnit,
+    JoinedRecord,
     JoinResult,
     JoinUnit,
     OutputFile,
@@ -129,7 +132,17 @@ def event_store_place(context: TaskContext) -> EventStorePlace:
 
 def _joiner(context: TaskContext, store: EventStore, registry: IdRegistry | None, clock: Clock) -> Joiner:
     adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
-    return Joiner(context, registry or open_registry(context.registry), store, adapter, clock)
+    registry = registry or open_registry(context.registry)
+    return Joiner(context, registry, store, adapter, partial(_joined_earlier, context), clock)
+
+
+def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[EventKey]:
+    """Which events with one of these ids have rows of earlier epochs. LakeUnavailable."""
+    if not context.follows_an_epoch:
+        return ()
+    table = OutputTable(context.pipeline.datacenters[context.datacenter].lake, "joined_events")
+    rows = epochs_of_rows(table, ids, context.pipeline.foreign)
+    return {key for key, epochs in rows.items() if epochs != {context.plan.epoch}}
 
 
 # -- index units
@@ -239,7 +252,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         settled_retries=tuple(
             records.occurrences[index]
             for index, verdict in verdicts.of.items()
-            if records.is_retry[index] and isinstance(verdict, Ends | Dies | ClearedByOwn)
+            if records.is_retry[index] and isinstance(verdict, Ends | Dies | JoinedByOwn)
         ),
         waits=waits,
         contested=contested,
@@ -248,7 +261,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         lost_bytes=lost_bytes,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=output,
-        cleared=_cleared(records, verdicts, context),
+        already_joined=_already_joined(records, verdicts, context),
     )
 
 
@@ -327,12 +340,12 @@ def _contested(
     return tuple(contested)
 
 
-def _cleared(records: Records, verdicts: Verdicts, context: TaskContext) -> tuple[ClearedRecord, ...]:
+def _already_joined(records: Records, verdicts: Verdicts, context: TaskContext) -> tuple[JoinedRecord, ...]:
     log = context.pipeline.foreign
     return tuple(
-        ClearedRecord(event_key(records.ids[i], records.times_us[i], log), records.occurrences[i])
+        JoinedRecord(event_key(records.ids[i], records.times_us[i], log), records.occurrences[i])
         for i, verdict in verdicts.of.items()
-        if isinstance(verdict, ClearedByOwn)
+        if isinstance(verdict, JoinedByOwn)
     )
 
 

@@ -43,11 +43,14 @@ class HeldByOwn:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearedByOwn:
-    """This very datacenter has joined the event and cleared its id: by which record, only its row may say."""
+class JoinedByOwn:
+    """This very datacenter has joined the event, by which record only its row may say.
+
+    Its id was cleared, or an earlier epoch joined it and collection has passed it since.
+    """
 
 
-Verdict = Ends | Dies | Waits | HeldByOwn | ClearedByOwn
+Verdict = Ends | Dies | Waits | HeldByOwn | JoinedByOwn
 
 
 @dataclass

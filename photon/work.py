@@ -35,6 +35,7 @@ class TaskContext:
     workers: int  # task processes that share the datacenter's cache memory
     final: bool  # the inputs are declared complete
     take_up_at_once: frozenset[str]  # datacenters whose events are not left to them
+    follows_an_epoch: bool  # an earlier epoch may have joined some of the events
     row_schema: pa.Schema  # of joined_events as the table stands: what new rows must fit
     settled: Mapping[Occurrence, OutcomeClass] = field(
         default_factory=dict
@@ -93,8 +94,8 @@ class Contested:
 
 
 @dataclass(frozen=True)
-class ClearedRecord:
-    """A record of an event that this datacenter has joined and cleared: by it, or by another record."""
+class JoinedRecord:
+    """A record of an event that this datacenter has joined (`verdicts.JoinedByOwn`): by it, or by another."""
 
     key: EventKey
     occurrence: Occurrence
@@ -138,7 +139,7 @@ class JoinResult:
     lost_bytes: int
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
-    cleared: tuple[ClearedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
+    already_joined: tuple[JoinedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
 
 
 @dataclass(frozen=True)

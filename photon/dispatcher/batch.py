@@ -44,8 +44,8 @@ from photon.registry.interface import Claim, EventKey, IdRegistry, RegistryUnava
 from photon.tokens import Occurrence, Token
 from photon.work import (
     BatchRunner,
-    ClearedRecord,
     Contested,
+    JoinedRecord,
     OutputFile,
     WorkerDied,
     WorkOrder,
@@ -258,11 +258,11 @@ class BatchExecution:
     ) -> None:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
         standing = self._standing(results.contested)
-        keys = [item.claim.key for item in results.contested] + [item.key for item in results.cleared]
+        keys = [item.claim.key for item in results.contested] + [item.key for item in results.already_joined]
         before = self.state.inherited_among(map(settling.event_name, keys))
         resolved = settling.resolve_contested(results.contested, standing, self.epoch, before)
-        rows = self._epochs_of_rows(results.cleared)
-        settling.count_cleared(resolved, results.cleared, rows, self.epoch, before)
+        rows = self._epochs_of_rows(results.already_joined)
+        settling.count_already_joined(resolved, results.already_joined, rows, self.epoch, before)
         if missing := resolved.counts["missing"]:
             log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         fault_point("release.before")
@@ -335,11 +335,11 @@ class BatchExecution:
         again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
         self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[again]))
 
-    def _epochs_of_rows(self, cleared: Sequence[ClearedRecord]) -> dict[EventKey, frozenset[str]] | None:
+    def _epochs_of_rows(self, records: Sequence[JoinedRecord]) -> dict[EventKey, frozenset[str]] | None:
         """In which epochs these events have rows; None if there was no epoch but this one."""
         if not self.state.follows_an_epoch:
             return None
-        ids = {record.key.id for record in cleared}
+        ids = {record.key.id for record in records}
         return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
     def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:

@@ -35,6 +35,7 @@ class Orders:
     registry: RegistryAddress
     table: OutputTable
     workers: int
+    follows_an_epoch: bool
     crash_at: str | None = None
 
     @property
@@ -74,6 +75,7 @@ class Orders:
             workers=self.workers,
             final=plan.content.final,
             take_up_at_once=quiet,
+            follows_an_epoch=self.follows_an_epoch,
             row_schema=schema,
             settled=dict(settled),
             quarantine=plan.content.quarantine,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from photon.output import LakeUnavailable, TableName
 from photon.registry.interface import RegistryUnavailable
 from photon.work import (
-    ClearedRecord,
     Contested,
     Failed,
     IndexResult,
+    JoinedRecord,
     JoinResult,
     OutputFile,
     TaskOutcome,
@@ -44,9 +44,9 @@ class Results:
         return [item for result in self.join for item in result.contested]
 
     @property
-    def cleared(self) -> list[ClearedRecord]:
-        """Records of events that an earlier plan joined, and whose ids are cleared."""
-        return [item for result in self.join for item in result.cleared]
+    def already_joined(self) -> list[JoinedRecord]:
+        """Records of events that this datacenter has joined, of which only their rows may say by which."""
+        return [item for result in self.join for item in result.already_joined]
 
 
 def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:

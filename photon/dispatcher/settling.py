@@ -18,7 +18,7 @@ from photon.output import Standing
 from photon.pipeline import Pipeline
 from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, Token
-from photon.work import ClearedRecord, Contested, IndexResult, JoinResult
+from photon.work import Contested, IndexResult, JoinedRecord, JoinResult
 
 
 @dataclass
@@ -67,20 +67,20 @@ def resolve_contested(
     return resolved
 
 
-def count_cleared(
+def count_already_joined(
     resolved: Resolved,
-    cleared: Iterable[ClearedRecord],
+    records: Iterable[JoinedRecord],
     epochs_of_rows: Mapping[EventKey, Collection[str]] | None,
     epoch: str,
     inherited_before: Collection[str],
 ) -> None:
-    """Add records of events that this datacenter has joined and cleared.
+    """Add records of events that this datacenter has joined, of which the registry does not say by which.
 
     `epochs_of_rows`: the epochs in which those of them that still have rows have them; None: all in this one,
     for there was no epoch before it. One without a row was joined by a record that nobody can name, and went
-    with its table; its id can't be released any more, so that nothing but to say so is left.
+    with its table; its id was cleared and can't be released any more, so that nothing but to say so is left.
     """
-    for record in sorted(cleared, key=lambda record: record.occurrence):
+    for record in sorted(records, key=lambda record: record.occurrence):
         epochs = (epoch,) if epochs_of_rows is None else epochs_of_rows.get(record.key, ())
         if epoch in epochs:
             resolved.counts["duplicates"] += 1

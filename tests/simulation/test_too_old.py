@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,81 @@ def test_a_trace_says_that_it_is_too_old(world: World) -> None:
     found = trace(world.pipeline, "late", registry=world.registry)
     assert "too old" in found.verdict
     assert found.registry[0].standing == "too old"
+
+
+# -- a new epoch reads everything again
+
+
+@pytest.fixture
+def lost_state(world: World) -> World:
+    """The state is lost after `late` was answered; `joined` has its row still."""
+    world.join()
+    shutil.rmtree(world.state())
+    world.forget()
+    return world
+
+
+def test_what_an_earlier_epoch_has_joined_is_recognised_by_its_row(lost_state: World) -> None:
+    counts = lost_state.join().counts
+    assert counts_of(counts, "joined", "duplicates", "too_old") == {
+        "joined": 2,
+        "duplicates": 0,
+        "too_old": 2,
+    }
+    assert counts.adds_up
+    assert lost_state.joined_ids() == ["joined", "young"]
+    assert [row["event_id"] for row in lost_state.rows("too_old")] == ["late"] * 4  # of each epoch
+
+
+def test_another_record_of_such_an_event_is_a_duplicate(lost_state: World) -> None:
+    lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
+    counts = lost_state.join().counts
+    assert counts_of(counts, "joined", "duplicates", "too_old") == {
+        "joined": 2,
+        "duplicates": 1,
+        "too_old": 2,
+    }
+    lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
+    assert counts_of(lost_state.join().counts, "joined", "duplicates") == {"joined": 2, "duplicates": 2}
+
+
+def test_what_only_another_datacenter_has_joined_is_too_old(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"])
+    for name in ("east", "west"):
+        world.queries("q0", datacenter=name, at_us=NOON_US - 2 * DAY_US)
+        world.clicks(("joined", "q0"), datacenter=name, at_us=NOON_US - 2 * DAY_US)
+    world.join("east", mode="complete")
+    assert counts_of(world.join("west", mode="complete").counts, "joined_elsewhere") == {
+        "joined_elsewhere": 1
+    }
+    collect(world)
+    shutil.rmtree(world.state("west"))
+    world.forget()
+    counts = world.join("west", mode="complete").counts
+    assert counts_of(counts, "joined_elsewhere", "too_old") == {"joined_elsewhere": 0, "too_old": 1}
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_a_new_epoch_counts_each_once_wherever_the_process_dies(lost_state: World, point: str) -> None:
+    lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
+    lost_state.join_with_a_crash(point)
+    counts = lost_state.join().counts
+    assert counts_of(counts, "joined", "duplicates", "too_old") == {
+        "joined": 2,
+        "duplicates": 1,
+        "too_old": 2,
+    }
+    assert counts.adds_up
+    assert lost_state.joined_ids() == ["joined", "young"]
+
+
+def test_another_record_of_an_event_that_this_very_epoch_joined_is_too_old_like_any_other(
+    world: World,
+) -> None:
+    world.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "duplicates", "too_old") == {
+        "joined": 2,
+        "duplicates": 0,
+        "too_old": 3,
+    }

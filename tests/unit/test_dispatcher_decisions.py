@@ -21,13 +21,13 @@ from photon.dispatcher.plan import (
 )
 from photon.dispatcher.planning import budget, halves, spread
 from photon.dispatcher.retrying import Waiting, backoff_us, home_of, may_be_given_up, quiet_datacenters
-from photon.dispatcher.settling import Resolved, count_cleared, resolve_contested, watermark_us
+from photon.dispatcher.settling import Resolved, count_already_joined, resolve_contested, watermark_us
 from photon.dispatcher.starting import BeginEpoch, GoOn, ReadBack, judge
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline import Home, Limits, Retry
 from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, PlanKey, Token
-from photon.work import ClearedRecord, Contested
+from photon.work import Contested, JoinedRecord
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -277,42 +277,42 @@ def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_nex
 # -- events that are cleared
 
 
-def cleared(event_id: str, offset: int) -> ClearedRecord:
-    return ClearedRecord(EventKey(event_id), Occurrence(1, offset))
+def cleared(event_id: str, offset: int) -> JoinedRecord:
+    return JoinedRecord(EventKey(event_id), Occurrence(1, offset))
 
 
 def test_in_a_first_epoch_a_record_of_a_cleared_event_is_a_duplicate() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 5)], None, "now", set())
+    count_already_joined(resolved, [cleared("a", 5)], None, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
 def test_the_first_record_of_an_event_that_an_earlier_epoch_cleared_is_joined() -> None:
     resolved = Resolved()
     rows = {EventKey("a"): {"then"}, EventKey("b"): {"then"}}
-    count_cleared(resolved, [cleared("a", 90), cleared("a", 5), cleared("b", 7)], rows, "now", set())
+    count_already_joined(resolved, [cleared("a", 90), cleared("a", 5), cleared("b", 7)], rows, "now", set())
     assert resolved.counts == {"joined": 2, "duplicates": 1}
     later = Resolved()
-    count_cleared(later, [cleared("a", 200)], rows, "now", resolved.inherited)
+    count_already_joined(later, [cleared("a", 200)], rows, "now", resolved.inherited)
     assert later.counts == {"duplicates": 1}
 
 
 def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 5)], {EventKey("a"): {"then", "now"}}, "now", set())
+    count_already_joined(resolved, [cleared("a", 5)], {EventKey("a"): {"then", "now"}}, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
 def test_an_event_that_was_counted_by_its_token_is_not_counted_again_when_it_is_cleared() -> None:
     item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
     resolved = resolve_contested([item], {token: "row"}, "now", set())
-    again = ClearedRecord(item.claim.key, Occurrence(7, 90))
-    count_cleared(resolved, [again], {item.claim.key: {"then"}}, "now", set())
+    again = JoinedRecord(item.claim.key, Occurrence(7, 90))
+    count_already_joined(resolved, [again], {item.claim.key: {"then"}}, "now", set())
     assert resolved.counts == {"joined": 1, "duplicates": 1}
 
 
 def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> None:
     resolved = Resolved()
-    count_cleared(resolved, [cleared("a", 5), cleared("a", 9)], {}, "now", set())
+    count_already_joined(resolved, [cleared("a", 5), cleared("a", 9)], {}, "now", set())
     assert resolved.counts == {"missing": 2}
     assert resolved.inherited == set()
