@@ -31,7 +31,7 @@ from jobs.verification_queries import (
 from photon.logs.files import Side
 from photon.pipeline import Pipeline
 from photon.registry.interface import RegistryUnavailable
-from photon.verification import Fact, verified_until_us
+from photon.verification import Fact, open_facts, verified_until_us
 from photon.verification_report import (
     DatacenterReport,
     Example,
@@ -121,8 +121,9 @@ class Verification:
         self._progress("deciding on records that no table has")
         decided = self._keep(settled(session, scope, records, primaries, tasks))
         _require_registry(decided)
+        was_open = F.col("facts").isin(open_facts())
         outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
-        classes += _counts(decided.where("facts = 0").withColumn("outcome", outcome), "outcome")
+        classes += _counts(decided.where(was_open).withColumn("outcome", outcome), "outcome")
         self._find_unsettled(decided)
 
         verified_until = self._verified_until(records, decided)

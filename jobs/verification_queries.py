@@ -35,7 +35,11 @@ from photon.verification_tasks import (
 PLACE = ["datacenter", "file", "offset"]
 ROW = ["datacenter", "epoch", "batch", "occurrence", "event_id"]
 OPEN, LOST = "open", "lost"  # beside the classes: to be settled; bytes that can't be read again
-SIDE_FACTS: dict[TableName, Fact] = {"dead_letters": Fact.DEAD_LETTER, "unjoined": Fact.UNJOINED}
+SIDE_FACTS: dict[TableName, Fact] = {
+    "dead_letters": Fact.DEAD_LETTER,
+    "unjoined": Fact.UNJOINED,
+    "too_old": Fact.TOO_OLD,
+}
 TASKS_PER_CORE = 4  # so that one slow file does not hold up all others
 NO_RECORD = Fact.BAD_LINE | Fact.SKIPPED | Fact.DEAD_LETTER  # what can't be the record of a row
 

@@ -30,6 +30,7 @@ class Fact(IntFlag):
     PENDING = 64  # the dispatcher still has to deal with it
     UNJOINED = 128  # this datacenter's table of unjoined events has it
     GIVEN_UP = 256  # given up when the inputs were declared complete
+    TOO_OLD = 512  # this datacenter's table of what came too late has it
 
 
 FACT_COMBINATIONS = 2 * int(max(Fact))
@@ -38,17 +39,19 @@ FACT_COMBINATIONS = 2 * int(max(Fact))
 def class_of(facts: Fact) -> OutcomeClass | None:
     """The class of a record; None: its primary and the registry decide (`settle`).
 
-    A row counts before what was recorded earlier, and what waits may have been given up once.
+    A row counts before what was recorded earlier, and what waits may have been given up once. Below the
+    boundary the join could not know of other rows, nor look any further: what it recorded then is the class.
     """
+    late: OutcomeClass | None = "too_old" if facts & Fact.TOO_OLD else None
     order: tuple[tuple[Fact, OutcomeClass], ...] = (
         (Fact.BAD_LINE, "dead_letters"),
         (Fact.JOINED, "joined"),
         (Fact.DEAD_LETTER, "dead_letters"),
         (Fact.SKIPPED, "skipped"),
-        (Fact.ROW_HERE, "duplicates"),
-        (Fact.ROW_ELSEWHERE, "joined_elsewhere"),
+        (Fact.ROW_HERE, late or "duplicates"),
+        (Fact.ROW_ELSEWHERE, late or "joined_elsewhere"),
         (Fact.PENDING, "pending"),
-        (Fact.UNJOINED | Fact.GIVEN_UP, "unjoinable"),
+        (Fact.UNJOINED | Fact.GIVEN_UP, late or "unjoinable"),
     )
     return next((outcome for fact, outcome in order if facts & fact), None)
 
@@ -56,6 +59,14 @@ def class_of(facts: Fact) -> OutcomeClass | None:
 def class_table() -> list[OutcomeClass | None]:
     """`class_of` for every combination of facts, so that a query engine can apply it."""
     return [class_of(Fact(bits)) for bits in range(FACT_COMBINATIONS)]
+
+
+def open_facts() -> list[int]:
+    """The combinations of facts that leave the class open: none, or a record of being too old alone.
+
+    Of that one the registry is asked, so that it can't hide what is missing.
+    """
+    return [bits for bits, outcome in enumerate(class_table()) if outcome is None]
 
 
 # What a join made afresh from the raw logs comes to.
@@ -137,12 +148,12 @@ class Missing:
 
 
 def settle(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> OutcomeClass | Missing:
-    """The class of a record of which no table and no waiting list of its datacenter knows.
+    """The class of an open record: its datacenter knows nothing of it, or only that it is too old.
 
     `waits_somewhere`: another datacenter's dispatcher still has to deal with the event.
     """
     if fresh.outcome == "drops":
-        return "filtered"
+        return "too_old" if registry.standing == "too old" else "filtered"
     match registry.standing:
         case "too old":
             return "too_old"

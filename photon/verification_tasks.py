@@ -319,8 +319,10 @@ def _settled(table: pa.Table, fresh: Sequence[FreshJoin], scope: TaskScope) -> t
     words = {"joins": "joinable", "drops": "filtered"}
     outcomes = [words.get(join.outcome, "unjoinable") for join in fresh]
     details = [""] * len(fresh)
-    # What the adapter drops was never registered: there is nothing to ask.
-    asked = [row for row, join in enumerate(fresh) if is_open[row] and join.outcome != "drops"]
+    # What the adapter drops was never registered: there is nothing to ask, unless that was asked first.
+    too_old = [bool(facts & Fact.TOO_OLD) for facts in table["facts"].to_pylist()]
+    drops = [join.outcome == "drops" for join in fresh]
+    asked = [row for row in range(len(fresh)) if is_open[row] and (too_old[row] or not drops[row])]
     try:
         answers = _ask(table, asked, scope)
         since = _joined_since(table, asked, answers, scope)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from photon import verification_tasks
 from photon.faults import FAULT_POINTS
 from photon.registry.sweep import raise_boundary, sweep
 from photon.tracing import trace
+from photon.verification import Fact
+from photon.verification_tasks import TaskScope, settle_records
 from tests.simulation.world import NOON_US, World, counts_of
 
 DAY_US = 86_400_000_000
@@ -146,3 +151,62 @@ def test_another_record_of_an_event_that_this_very_epoch_joined_is_too_old_like_
         "duplicates": 0,
         "too_old": 3,
     }
+
+
+# -- what was given up before
+
+
+def test_an_event_given_up_before_it_was_passed_is_too_old_once_it_is_looked_at_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.clicks(("alone", "q0"), at_us=NOON_US - 2 * DAY_US)
+    assert counts_of(world.join(mode="complete").counts, "unjoinable", "too_old") == {
+        "unjoinable": 1,
+        "too_old": 0,
+    }
+    collect(world)
+    for _ in range(2):
+        counts = world.join(mode="complete").counts
+        assert counts_of(counts, "unjoinable", "too_old") == {"unjoinable": 0, "too_old": 1}
+        assert counts.adds_up
+        assert [row["event_id"] for row in world.rows("too_old")] == ["alone"]
+
+
+# -- what verification makes of such a record
+
+DROPS = """
+import pyarrow as pa
+from photon.adapters import Adapted, Adapter
+
+
+class Drops(Adapter):
+    def combine(self, foreign, primary):
+        return Adapted(foreign.slice(0, 0), pa.array([False] * foreign.num_rows))
+"""
+
+
+@pytest.mark.parametrize(("facts", "outcome"), [(Fact.TOO_OLD, "too_old"), (Fact(0), "filtered")])
+def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: Fact, outcome: str
+) -> None:
+    (tmp_path / "drops.py").write_text(DROPS)
+    world = World(tmp_path, more="adapter: drops:Drops")
+    collect(world)
+    monkeypatch.setattr(verification_tasks, "open_registry", lambda address: world.registry)
+    scope = TaskScope(world.pipeline, world.address, {}, {("east", 1): b"", ("east", 2): b""}, {})
+    old_us = NOON_US - 2 * DAY_US
+    record = {
+        "datacenter": "east",
+        "file": 1,
+        "offset": 0,
+        "event_id": "late",
+        "time_us": old_us,
+        "event_us": old_us,
+        "facts": int(facts),
+        "raw": json.dumps({"click": "late", "query": "q0", "at": old_us}).encode(),
+        "primary_file": 2,
+        "primary_raw": json.dumps({"query": "q0", "at": old_us, "text": "of q0"}).encode(),
+        "waits": False,
+        "open": True,
+    }
+    (settled,) = settle_records([pa.RecordBatch.from_pylist([record])], scope)
+    assert settled["outcome"].to_pylist() == [outcome]

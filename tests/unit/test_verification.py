@@ -10,6 +10,7 @@ from photon.verification import (
     Registered,
     class_of,
     class_table,
+    open_facts,
     registered,
     settle,
 )
@@ -42,6 +43,7 @@ def held_by(datacenter: str, epoch: str, batch: int) -> Joined:
         (Fact.PENDING, "pending"),
         (Fact.UNJOINED, "unjoinable"),
         (Fact.GIVEN_UP, "unjoinable"),
+        (Fact.TOO_OLD, None),  # recorded, but is it so? The registry is asked
         (Fact(0), None),
     ],
 )
@@ -69,9 +71,20 @@ def test_a_dead_letter_of_a_joined_event_is_no_duplicate():
     assert class_of(Fact.DEAD_LETTER | Fact.ROW_HERE) == "dead_letters"
 
 
-def test_only_a_record_without_any_fact_is_left_open():
+@pytest.mark.parametrize("known", [Fact.ROW_HERE, Fact.ROW_ELSEWHERE, Fact.UNJOINED, Fact.GIVEN_UP])
+def test_a_record_that_the_join_answered_as_too_old_stays_so_whatever_became_of_its_event(known):
+    assert class_of(Fact.TOO_OLD | known) == "too_old"
+
+
+@pytest.mark.parametrize(("known", "outcome"), [(Fact.JOINED, "joined"), (Fact.DEAD_LETTER, "dead_letters")])
+def test_a_record_with_a_row_or_a_dead_letter_of_its_own_is_not_too_old(known, outcome):
+    assert class_of(Fact.TOO_OLD | known) == outcome
+
+
+def test_only_a_record_that_is_in_no_other_table_than_that_of_what_is_too_old_is_left_open():
     table = class_table()
-    assert [bits for bits, outcome in enumerate(table) if outcome is None] == [0]
+    assert [bits for bits, outcome in enumerate(table) if outcome is None] == [0, Fact.TOO_OLD]
+    assert open_facts() == [0, Fact.TOO_OLD]
     assert len(table) == 2 * max(Fact)
 
 
@@ -139,6 +152,14 @@ def test_an_event_registered_without_a_row_is_missing_even_without_a_primary_her
 
 def test_a_pair_that_the_adapter_drops_is_filtered_whatever_else():
     assert settle(DROPS, FREE, waits_somewhere=True) == "filtered"
+
+
+def test_a_pair_that_the_adapter_would_drop_is_too_old_where_that_was_asked_first():
+    assert settle(DROPS, Registered("too old"), waits_somewhere=False) == "too_old"
+
+
+def test_an_event_recorded_as_too_old_of_which_the_registry_says_otherwise_is_missing():
+    assert isinstance(settle(JOINS, FREE, waits_somewhere=False), Missing)
 
 
 def test_without_a_primary_anywhere_an_event_is_unjoinable():
