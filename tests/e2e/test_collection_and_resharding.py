@@ -23,7 +23,7 @@ from photon.registry.local_server import local_server
 from photon.registry.open import close_registries
 from photon.shift import run_shift
 from photon.verification_report import DatacenterReport, VerificationReport
-from photon.verification_table import append
+from photon.verification_table import TERMS, append
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -196,9 +196,13 @@ def test_a_verification_on_record_is_what_collection_goes_by(make: MakeWorld) ->
     assert verified["east"]["verified_until_us"] == world.now_us - 60 * MICROSECONDS + YOUNG - 1
     (endpoint,) = told(photon("gc", world.file, "--json"))["endpoints"].values()
     assert endpoint["items_deleted"] == OLD
+    old_us = world.now_us - 40 * DAY_US  # logged a second time, after its id is gone
+    world.write("clicks", "click,query,at", [f"server:7:{old_us},q{old_us},{old_us}"], "b")
+    counted = world.join()
+    assert (counted["joined"], counted["duplicates"], counted["too_old"]) == (OLD + YOUNG, 0, 1)
     after = told(photon("verify", world.file, "--json"))
     assert after["ok"]
-    assert after["east"]["joined"] == OLD + YOUNG
+    assert {term: after["east"][term] for term in TERMS} == {term: counted[term] for term in TERMS}
 
 
 # -- photon reshard
