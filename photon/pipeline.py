@@ -39,6 +39,7 @@ from photon.pipeline_values import (
     Size,
     TimeUnit,
     Url,
+    Whole,
 )
 from photon.yaml_lines import Document, KeyPath, read_document
 
@@ -112,25 +113,25 @@ class Clearing(Strict):
     """How ids whose row is in the output are cleared of their tokens."""
 
     cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
-    page_rows: int = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
+    page_rows: Whole = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
 
 
 class StateReport(Strict):
     """How much of the registry is looked at when its state is reported."""
 
     cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
-    page_items: int = Field(default=1_000, ge=1, le=10_000)
+    page_items: Whole = Field(default=1_000, ge=1, le=10_000)
     # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
-    pages: int = Field(default=2_000, ge=1)
-    pages_of_a_shard: int = Field(default=20, ge=1)
+    pages: Whole = Field(default=2_000, ge=1)
+    pages_of_a_shard: Whole = Field(default=20, ge=1)
 
 
 class Collection(Strict):
     """How ids older than `registry.keep_days` are forgotten."""
 
     cron: Cron = "47 3 * * *"  # when Dagster collects, in UTC: half an hour behind a verification
-    page: int = Field(default=1_000, ge=1, le=10_000)  # items read, then deleted, at a time
-    in_flight: int = Field(default=4, ge=1, le=64)  # requests that delete, at once to one endpoint
+    page: Whole = Field(default=1_000, ge=1, le=10_000)  # items read, then deleted, at a time
+    in_flight: Whole = Field(default=4, ge=1, le=64)  # requests that delete, at once to one endpoint
 
 
 class Resharding(Strict):
@@ -138,11 +139,11 @@ class Resharding(Strict):
 
     policy: Literal["off", "propose", "apply"] = "propose"
     # Half of what DynamoDB serves of one key range: 10 GB, and 1,000 writes/s.
-    ids_per_shard: int = Field(default=25_000_000, ge=1)
+    ids_per_shard: Whole = Field(default=25_000_000, ge=1)
     bytes_per_shard: Size = 4 * 2**30
-    commits_per_second_per_shard: int = Field(default=500, ge=1)
-    sampled_shards: int = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
-    sampled_items: int = Field(default=10_000, ge=1)  # in each of them
+    commits_per_second_per_shard: Whole = Field(default=500, ge=1)
+    sampled_shards: Whole = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
+    sampled_items: Whole = Field(default=10_000, ge=1)  # in each of them
     cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
 
 
@@ -150,14 +151,14 @@ class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
     endpoints: Endpoints = "local"
-    shards: int = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
-    keep_days: int | None = Field(default=None, ge=1)
+    shards: Whole = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
+    keep_days: Whole | None = Field(default=None, ge=1)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
     endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long
     # Requests at once to each endpoint, per task. More than a store answers within request_timeout all time
     # out and are sent again: 40 starved a DynamoDB Local that two datacenters share.
-    concurrency: int = Field(default=8, ge=1, le=256)
+    concurrency: Whole = Field(default=8, ge=1, le=256)
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()
@@ -171,7 +172,7 @@ class Retry(Strict):
     first_delay: PositiveDuration = timedelta(milliseconds=250)
     max_delay: PositiveDuration = timedelta(minutes=1)
     unjoinable_after: Duration = timedelta(hours=24)
-    min_attempts: int = Field(default=8, ge=1)
+    min_attempts: Whole = Field(default=8, ge=1)
     allowed_lateness: Duration = timedelta(minutes=1)
     lookup_window: PositiveDuration = timedelta(minutes=10)
 
@@ -189,12 +190,12 @@ class Limits(Strict):
     line: BatchSize = 2**20  # a longer line is a dead letter
     batch_primary: BatchSize = 64 * 2**20
     batch_foreign: BatchSize = 16 * 2**20
-    batch_events: int = Field(default=200_000, ge=1)  # foreign events and retries of one batch
+    batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     task_bytes: Size = 2**20  # a batch is split over tasks so that each has at least about so much
     file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
-    pending_events: int = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
-    quarantined_in_a_row: int = Field(default=20, ge=1)  # more of them: it is not the events
-    columns: int = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
+    pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
+    quarantined_in_a_row: Whole = Field(default=20, ge=1)  # more of them: it is not the events
+    columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
 
 
 class EventStoreSettings(Strict):
@@ -217,7 +218,7 @@ class Tailing(Strict):
 class Verification(Strict):
     """How the join is verified."""
 
-    examples: int = Field(default=10, ge=1)  # of each kind of finding, in a report
+    examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
     piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
 

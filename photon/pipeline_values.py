@@ -9,7 +9,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LONGEST = timedelta(days=36_500)
@@ -117,6 +117,7 @@ def _is_cron_part(part: str, least: int, most: int) -> bool:
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+Whole = Annotated[int, Field(strict=True)]  # or pydantic takes `true` for 1
 Size = Annotated[int, BeforeValidator(parse_size)]
 BatchSize = Annotated[Size, AfterValidator(_one_batch)]
 Columns = Annotated[

@@ -216,6 +216,32 @@ def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expe
     assert found[0].partition(": ")[2].startswith(expected)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "registry.shards",
+        "registry.keep_days",
+        "registry.concurrency",
+        "registry.collection.page",
+        "registry.clearing.page_rows",
+        "registry.state.pages",
+        "registry.resharding.ids_per_shard",
+        "retry.min_attempts",
+        "limits.batch_events",
+        "verification.examples",
+    ],
+)
+@pytest.mark.parametrize("value", ["true", "yes", "2.0"])
+def test_what_is_no_whole_number_is_taken_for_none(tmp_path, key, value):
+    *parts, name = key.split(".")
+    more = (
+        "".join(f"{'  ' * i}{part}:\n" for i, part in enumerate(parts))
+        + f"{'  ' * len(parts)}{name}: {value}\n"
+    )
+    (found,) = problems(tmp_path, GOOD + more)
+    assert f"{key}: expected a whole number, got" in found
+
+
 def test_one_endpoint_is_accepted(tmp_path):
     text = GOOD + "registry: {endpoints: [{url: 'http://127.0.0.1:8000', region: eu-1}]}\n"
     (endpoint,) = load_pipeline(write(tmp_path, text)).registry.endpoints
