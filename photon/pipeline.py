@@ -27,6 +27,7 @@ from pydantic import (
 
 from photon.pipeline_problems import describe, dotted, unknown_key
 from photon.pipeline_values import (
+    LONGEST,
     AdapterName,
     BatchSize,
     Columns,
@@ -152,7 +153,7 @@ class Registry(Strict):
 
     endpoints: Endpoints = "local"
     shards: Whole = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
-    keep_days: Whole | None = Field(default=None, ge=1)
+    keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
     endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long

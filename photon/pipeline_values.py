@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
+
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = timedelta(days=36_500)
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
@@ -25,8 +27,8 @@ def parse_duration(value: object) -> timedelta:
     if not match:
         raise ValueError("a duration: a number and one of us, ms, s, m, h, d, such as 250ms")
     seconds = float(match[1]) * _DURATION_UNITS[match[2]]
-    if seconds > _LONGEST.total_seconds():
-        raise ValueError(f"a duration of at most {_LONGEST.days}d")
+    if seconds > LONGEST.total_seconds():
+        raise ValueError(f"a duration of at most {LONGEST.days}d")
     return timedelta(seconds=seconds)
 
 
@@ -72,8 +74,15 @@ def _adapter(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
-        raise ValueError("an address such as https://dynamodb.eu-central-1.amazonaws.com")
+    try:
+        parts = urlsplit(value)
+        well_formed = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number up to 65535
+        well_formed = False
+    if not well_formed or re.search(r"\s", value):
+        raise ValueError(
+            "an address such as https://dynamodb.eu-central-1.amazonaws.com or http://127.0.0.1:8000"
+        )
     return value
 
 

@@ -199,6 +199,19 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "registry.endpoints: expected `local`, or 1, 3 or 5",
         ),
         ("registry: {endpoints: [{url: ftp://a}]}", "registry.endpoints.0.url: expected an address such as"),
+        (
+            "registry: {endpoints: [{url: 'http://a:99999'}]}",
+            "registry.endpoints.0.url: expected an address such as",
+        ),
+        (
+            "registry: {endpoints: [{url: 'http://a:abc'}]}",
+            "registry.endpoints.0.url: expected an address such as",
+        ),
+        (
+            "registry: {endpoints: [{url: 'http://:80'}]}",
+            "registry.endpoints.0.url: expected an address such as",
+        ),
+        ("registry: {keep_days: 36501}", "registry.keep_days: expected at most 36500, got 36501"),
         ("registry: {endpoints: [{region: x}]}", "registry.endpoints.0.url: missing"),
         (
             "registry: {endpoints: [{url: http://a, zone: x}]}",
