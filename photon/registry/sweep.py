@@ -47,7 +47,11 @@ _NOTHING = StoreSize(0, 0)
 
 
 def raise_boundary(registry: QuorumRegistry, boundary_us: int) -> Register:
-    """The register with every shard's boundary at least there, at a majority. RegistryUnavailable."""
+    """The register with every shard's boundary at least there, at a majority.
+
+    RegistryUnavailable; ValueError if this is no time that a key can have.
+    """
+    sortable_time(boundary_us)  # before it is in the register, which never goes back
     register = registry.register.read()
     if with_boundary(register, boundary_us) != register:
         register = registry.register.change(lambda now: with_boundary(now, boundary_us))

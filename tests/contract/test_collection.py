@@ -110,6 +110,13 @@ def check_that_old_ids_go_and_young_ones_stay(backend: Backend, make: Making) ->
     assert backend.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
 
 
+def test_a_boundary_that_is_no_time_is_refused_before_it_is_in_the_register(three: Backend) -> None:
+    registry = three.client()
+    with pytest.raises(ValueError, match="not a time of 64 bits"):
+        raise_boundary(registry, -(2**64))
+    assert registry.register.read().boundary_us is None
+
+
 def test_old_ids_go_at_every_endpoint_and_young_ones_stay(timed: Backend) -> None:
     check_that_old_ids_go_and_young_ones_stay(timed, timed_key)
 
