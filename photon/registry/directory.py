@@ -7,14 +7,15 @@ incarnation of the store in it; which incarnation counts is said by the register
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
+from photon.registry.answers import UNREADABLE
 from photon.registry.endpoints import Deadline
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import connection
@@ -28,8 +29,6 @@ TABLE_DEFINITION: dict[str, Any] = {
     "BillingMode": "PAY_PER_REQUEST",
 }
 TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
-
-Answer = TypeVar("Answer")
 
 
 def new_incarnation() -> str:
@@ -49,11 +48,12 @@ class Directory:
         """The table that is named for a pipeline; None if there is none."""
         key = {"p": {"S": "pipeline"}, "s": {"S": pipeline}}
         try:
-            answer = self._call(lambda c: c.get_item(TableName=DIRECTORY, Key=key, ConsistentRead=True))
+            named: str | None = self._call(
+                lambda c: _table_named(c.get_item(TableName=DIRECTORY, Key=key, ConsistentRead=True))
+            )
         except _TableMissing:
             return None
-        item = answer.get("Item")
-        return None if item is None else str(item["t"]["S"])
+        return named
 
     def ensure_table_of(self, pipeline: str) -> str:
         """The pipeline's table, made if there is none; of two who make one at once, that of the first."""
@@ -94,7 +94,7 @@ class Directory:
             settled_by=("ResourceInUseException",),
         )
         deadline = Deadline(self._clock, TABLE_SECONDS)
-        while self._call(lambda c: c.describe_table(TableName=table))["Table"]["TableStatus"] != "ACTIVE":
+        while self._call(lambda c: c.describe_table(TableName=table)["Table"]["TableStatus"]) != "ACTIVE":
             if not deadline.pause():
                 raise RegistryUnavailable(
                     f"the table {table} at {self.endpoint} was not ready within {TABLE_SECONDS:.0f} s"
@@ -113,7 +113,7 @@ class Directory:
         return answer is not None
 
     def _call(self, request: Callable[[Any], Any], settled_by: tuple[str, ...] = ()) -> Any:
-        """The answer; None where an error of these names says that there is nothing to do."""
+        """What `request` makes of the answer; None if an error of these names says that nothing is to do."""
         try:
             if self._client is None:
                 self._client = connection(self.endpoint, ADMIN_TIMEOUT, 1)()
@@ -124,15 +124,30 @@ class Directory:
                 return None
             if code == "ResourceNotFoundException":
                 raise _TableMissing(f"a table is missing at {self.endpoint}: {error}") from error
-            raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
+            raise EndpointSilent(self.endpoint, str(error)) from error
         except BotoCoreError as error:
-            raise RegistryUnavailable(f"{self.endpoint} does not answer: {error}") from error
+            raise EndpointSilent(self.endpoint, str(error)) from error
+        except UNREADABLE as error:
+            raise EndpointSilent(self.endpoint, f"an answer that can't be read: {error!r}") from error
+
+
+def _table_named(answer: Mapping[str, Any]) -> str | None:
+    item = answer.get("Item")
+    return None if item is None else str(item["t"]["S"])
 
 
 def _named_is(table: str | None) -> dict[str, Any]:
     if table is None:
         return {"ConditionExpression": "attribute_not_exists(p)"}
     return {"ConditionExpression": "t = :named", "ExpressionAttributeValues": {":named": {"S": table}}}
+
+
+class EndpointSilent(RegistryUnavailable):
+    """The endpoint gave no answer that says anything; `reason` without the endpoint's name."""
+
+    def __init__(self, endpoint: EndpointAddress, reason: str) -> None:
+        super().__init__(f"{endpoint} does not answer ({reason})")
+        self.reason = reason
 
 
 class _TableMissing(RegistryUnavailable):

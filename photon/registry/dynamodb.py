@@ -1,4 +1,4 @@
-"""One endpoint of a registry: an acceptor over the DynamoDB API, through boto3.
+"""One endpoint of a registry: an acceptor over the DynamoDB API.
 
 The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0. What answers say belongs in
 `photon.registry.answers`, retries and deadlines in `photon.registry.proposer`.
@@ -75,7 +75,7 @@ _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
 
 
 def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
-    """A client that makes one attempt a request, none longer than `timeout`.
+    """A client of boto3, for tests and tools: one attempt a request, none longer than `timeout`.
 
     In the region `local` no credentials are needed.
     """
@@ -98,7 +98,7 @@ def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int)
 
 
 def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> WireClient:
-    """The same for items only, with less work a request."""
+    """The client of the registry: the same with less work a request, and no answer taken on trust."""
     credentials = Credentials(_LOCAL_KEY, _LOCAL_KEY) if region == LOCAL_REGION else None
     return WireClient(url, region, timeout.total_seconds(), connections, credentials)
 
@@ -299,14 +299,12 @@ class DynamoAcceptor:
         except RegistryUnavailable as error:
             return NoReply(str(error), "unreachable")
         try:
-            response = request(client)
+            return read(request(client))
         except ClientError as error:
             return no_reply(error.response)
         except BotoCoreError as error:  # connection refused, closed, timed out
             self._disconnect(client)
             return NoReply(str(error), "unreachable")
-        try:
-            return read(response)
         except UNREADABLE as error:
             return NoReply(f"an answer that can't be read: {error!r}")
 

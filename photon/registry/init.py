@@ -17,7 +17,7 @@ from photon.pipeline import Pipeline, settings_hash
 from photon.registry.acceptor import NoReply
 from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.decisions import Stored
-from photon.registry.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory
+from photon.registry.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory, EndpointSilent
 from photon.registry.dynamodb import DynamoAcceptor
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.layout import REGISTER_KEY, SHARD_HASH
@@ -170,14 +170,16 @@ def mismatch(address: RegistryAddress, register: Register) -> str | None:
 def _ask(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[Said]:
     """What each endpoint says; all are asked at once, each for at most `ADMIN_TIMEOUT` a request."""
     with ThreadPoolExecutor(len(endpoints)) as pool:
-        return list(pool.map(lambda endpoint: what_it_says(pipeline, endpoint), endpoints))
+        return list(pool.map(lambda endpoint: what_it_says(pipeline.name, endpoint), endpoints))
 
 
-def what_it_says(pipeline: Pipeline, endpoint: EndpointAddress) -> Said:
-    """What an endpoint says of this pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
+def what_it_says(pipeline: str, endpoint: EndpointAddress) -> Said:
+    """What an endpoint says of a pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
     try:
-        table = Directory(endpoint, SystemClock()).table_of(pipeline.name)
-    except RegistryUnavailable as error:
+        table = Directory(endpoint, SystemClock()).table_of(pipeline)
+    except EndpointSilent as silent:
+        return Silent(silent.reason)
+    except RegistryUnavailable as error:  # a local one that does not start
         return Silent(str(error))
     if table is None:
         return Answer(None, None)

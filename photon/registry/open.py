@@ -10,11 +10,10 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client, wire_client
+from photon.registry.dynamodb import DynamoAcceptor, wire_client
 from photon.registry.local_server import LocalServer
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register_store import RegisterStore
@@ -51,10 +50,7 @@ def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor
     # All threads of the registry may be busy with the same endpoint: the others are quicker, or down.
     connections = settings.concurrency * len(address.tables)
 
-    def connect() -> WireClient:
-        return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)
-
-    return DynamoAcceptor(table, connect, endpoint.transactions)
+    return DynamoAcceptor(table, connection(endpoint, timeout, connections), endpoint.transactions)
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:
@@ -73,11 +69,11 @@ def close_registries() -> None:
         _servers.clear()
 
 
-def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], Any]:
-    """How to get boto3's client of an endpoint, for its tables."""
+def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], WireClient]:
+    """How to get a client of an endpoint; one that is local is started for it."""
 
-    def connect() -> Any:
-        return dynamodb_client(_url_of(endpoint), endpoint.region, timeout, connections)
+    def connect() -> WireClient:
+        return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)
 
     return connect
 

@@ -87,9 +87,9 @@ def _refuse_other_stores(
         )
     if named is None or not directory.has(named):
         return
-    said = what_it_says(pipeline, endpoint)
+    said = what_it_says(pipeline.name, endpoint)
     if isinstance(said, Silent):
-        raise RegistryUnavailable(f"{endpoint} {said.reason}")
+        raise RegistryUnavailable(f"{endpoint} does not answer ({said.reason})")
     if said.register is not None:
         known = {table_name(pipeline.name, name) for name in said.register.members.incarnations}
         if not known & others:

@@ -2,8 +2,7 @@
 
 boto3 walks through every value of a request and an answer by its model, in Python. Here parameters are the
 JSON that is sent, and the answer is the JSON that comes (docs/adr/0018). Methods are called, and fail, as
-boto3's do. What requests say belongs in `photon.registry.dynamodb`; tables are made through boto3
-(`photon.registry.directory`).
+boto3's do. What requests say belongs in `photon.registry.dynamodb` and, for tables, `.directory`.
 """
 
 from __future__ import annotations
@@ -79,8 +78,24 @@ class WireClient:
         """Puts and deletes without a condition: `{"UnprocessedItems": {...}}`."""
         return self._call("BatchWriteItem", request)
 
+    def get_item(self, **request: Any) -> Mapping[str, Any]:
+        """One item: `{"Item": {...}}`, or without `Item` if there is none."""
+        return self._call("GetItem", request)
+
+    def put_item(self, **request: Any) -> Mapping[str, Any]:
+        """Store an item, under a condition if there is one."""
+        return self._call("PutItem", request)
+
+    def create_table(self, **request: Any) -> Mapping[str, Any]:
+        """Begin to make a table."""
+        return self._call("CreateTable", request)
+
+    def delete_table(self, **request: Any) -> Mapping[str, Any]:
+        """Begin to remove a table."""
+        return self._call("DeleteTable", request)
+
     def describe_table(self, **request: Any) -> Mapping[str, Any]:
-        """What the endpoint says of a table: `{"Table": {"ItemCount": ..., "TableSizeBytes": ...}}`."""
+        """What the endpoint says of a table: `{"Table": {"TableStatus": ..., "ItemCount": ..., ...}}`."""
         return self._call("DescribeTable", request)
 
     def close(self) -> None:

@@ -17,6 +17,14 @@ from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from urllib3.util import connection
 
+from photon.clock import ManualClock
+from photon.registry.acceptor import NoReply
+from photon.registry.address import EndpointAddress
+from photon.registry.directory import Directory, EndpointSilent
+from photon.registry.dynamodb import DynamoAcceptor
+from photon.registry.init import what_it_says
+from photon.registry.layout import ItemKey
+from photon.registry.membership import Silent
 from photon.registry.wire import UNREADABLE, WireClient
 
 CREDENTIALS = Credentials("key", "secret", "session")
@@ -110,6 +118,30 @@ def test_what_is_no_answer_of_the_api_is_an_error(
     endpoint.answer = (200, content, {})
     with pytest.raises(ClientError, match=UNREADABLE):
         client.scan(TableName="table")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"<html>a proxy</html>", b"[]", b'"text"', b"", b'{"Item": []}', b'{"Item": {"t": 5}}', b'{"Item": {}}'],
+)
+def test_one_that_is_no_store_of_a_registry_is_an_endpoint_that_does_not_answer(
+    endpoint: Endpoint, content: bytes
+) -> None:
+    endpoint.answer = (200, content, {})
+    address = EndpointAddress(endpoint.url, None)
+    assert isinstance(what_it_says("clicks", address), Silent)
+    with pytest.raises(EndpointSilent, match=f"^{endpoint.url} does not answer") as raised:
+        Directory(address, ManualClock()).create("table")
+    assert endpoint.url not in raised.value.reason, "it is said once"
+
+
+@pytest.mark.parametrize("checksum", ["", "none"])
+def test_a_checksum_that_is_none_leaves_the_answer_unread(
+    endpoint: Endpoint, client: WireClient, checksum: str
+) -> None:
+    endpoint.answer = (200, b'{"Responses": []}', {"x-amz-crc32": checksum})
+    (reply,) = DynamoAcceptor("table", lambda: client).read([ItemKey("p", "s")])
+    assert isinstance(reply, NoReply)
 
 
 def test_an_answer_that_was_damaged_on_the_way_is_an_error(endpoint: Endpoint, client: WireClient) -> None:
