@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +82,7 @@ def join(
         passed_on += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
         results, status = _join_each(pipeline_file, names, passed_on, signals)
     if child:
-        click.echo(json.dumps({"result": results}))
+        tell_parent({"result": results})
     elif as_json:
         print_json(results)
     else:
@@ -109,13 +111,13 @@ def _join_one(
 
         def on_batch(report: BatchReport) -> None:
             if child:
-                click.echo(json.dumps({"batch": report.counts}))
+                tell_parent({"batch": report.counts})
             else:
                 progress.batch(datacenter, report.counts)
 
         def on_wait(reason: str) -> None:
             if child:
-                click.echo(json.dumps({"waits": reason}))
+                tell_parent({"waits": reason})
             else:
                 progress.waits(datacenter, reason)
 
@@ -124,6 +126,15 @@ def _join_one(
             pipeline, datacenter, mode, engine, watching, crash_task_at=crash_at if in_task else None
         )
     return result.as_dict()
+
+
+def tell_parent(message: Mapping[str, Any]) -> None:
+    """A message to the parent, on standard output. One that is gone needs none: the shift stops for it."""
+    try:
+        click.echo(json.dumps(message))
+    except BrokenPipeError:
+        # What was not written is still there, and would be tried again at the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _join_each(

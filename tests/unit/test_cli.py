@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,16 @@ def test_the_status_of_a_pipeline_that_never_ran_says_how_to_start_it(pipeline: 
     assert set(status) == {"east", "west"}
     assert any("photon join" in problem for problem in status["east"]["problems"])
     assert status["east"]["running_process"] is None
+
+
+def test_a_child_whose_parent_was_killed_says_nothing_and_ends_as_it_would() -> None:
+    script = "from photon.cli.join import tell_parent\nfor _ in range(3): tell_parent({'batch': {}})\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE, timeout=60
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
