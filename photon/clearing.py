@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,4 +179,8 @@ class Progress:
             new.write_text(text)
             new.replace(self._path)  # at no moment half a file
         except OSError as error:
-            raise StateUnavailable(f"cannot write {self._path}: {error}; make it writable") from error
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise StateUnavailable(
+                f"cannot write {self._path}: {error}; make room, or the folder writable"
+            ) from error

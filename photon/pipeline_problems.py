@@ -46,7 +46,7 @@ def describe(error: ValidationError, document: Document, root: type[BaseModel]) 
     """The problems of a file as (line, message), the message with its dotted key."""
     problems = []
     for detail in error.errors():
-        path = _key_path(detail["loc"], document.value)
+        path = _key_path(detail, document.value)
         problems.append((document.line_of(path), f"{dotted(path)}: {_message(detail, path, root)}"))
     return problems
 
@@ -62,15 +62,16 @@ def unknown_key(key: str, known: list[str]) -> str:
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; there are {', '.join(known)}"
 
 
-def _key_path(location: tuple[int | str, ...], value: object) -> KeyPath:
-    """Pydantic's location without what is not in the file: the names of a union's branches."""
+def _key_path(detail: ErrorDetails, value: object) -> KeyPath:
+    """Pydantic's location without what is in no file, as the names of a union's branches."""
     path: list[str | int] = []
+    location = detail["loc"]
     for i, part in enumerate(location):
         inside: Any = value
         is_entry = isinstance(inside, list) and isinstance(part, int) and part < len(inside)
         if is_entry or (isinstance(inside, Mapping) and part in inside):
             value = inside[part]
-        elif not (isinstance(inside, Mapping) and i == len(location) - 1):
+        elif detail["type"] != "missing" or i < len(location) - 1:
             continue
         path.append(part)
     return tuple(path)

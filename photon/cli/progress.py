@@ -55,7 +55,7 @@ class JoinProgress:
         with self._lock:
             self._waits[datacenter] = reason
         if self._live is None:
-            click.echo(f"{datacenter}: waits for {reason}", err=True)
+            click.echo(f"{datacenter}: waits: {reason}", err=True)
 
     def _line(self, name: str) -> str:
         counts = self._counts[name]
@@ -67,7 +67,6 @@ class JoinProgress:
         table = Table("datacenter", "batches", *SHOWN, "", box=None, pad_edge=False)
         for name, batches in self._batches.items():
             cells = (f"{self._counts[name][key]:,}" for key in SHOWN)
-            table.add_row(
-                name, str(batches), *cells, f"waits for {self._waits[name]}" if name in self._waits else ""
-            )
+            waits = f"waits: {self._waits[name]}" if name in self._waits else ""
+            table.add_row(name, str(batches), *cells, waits)
         return table

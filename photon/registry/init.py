@@ -56,7 +56,7 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
         there = _make(pipeline, endpoints, clock)
     elif isinstance(there, TooFewAnswer):
         raise RegistryUnavailable(
-            f"{_listed(endpoints, there.silent)}; to make a registry every endpoint has to answer, once:"
+            f"{_silent(endpoints, there.silent)}; to make a registry every endpoint has to answer, once:"
             f" bring it up, then repeat: photon registry init {pipeline.file}"
         )
     return _checked(pipeline, endpoints, there)
@@ -106,7 +106,9 @@ def _checked(
                 " left: name those that it was made over, or bring back their data"
             )
         case TooFewAnswer(silent):
-            raise RegistryUnavailable(f"the registry does not answer: {_listed(endpoints, silent)}")
+            raise RegistryUnavailable(
+                f"too few endpoints of the registry answer: {_silent(endpoints, silent)}"
+            )
         case NotMade():
             raise RegistryUnavailable("the registry that was just made does not answer; repeat the init")
     assert isinstance(there, Found)
@@ -143,6 +145,10 @@ def _remedy(pipeline: Pipeline) -> str:
 
 def _listed(endpoints: Sequence[EndpointAddress], problems: dict[int, str]) -> str:
     return "; ".join(f"{endpoints[slot]} {problem}" for slot, problem in problems.items())
+
+
+def _silent(endpoints: Sequence[EndpointAddress], reasons: dict[int, str]) -> str:
+    return _listed(endpoints, {slot: f"does not answer ({why})" for slot, why in reasons.items()})
 
 
 def mismatch(address: RegistryAddress, register: Register) -> str | None:

@@ -110,6 +110,10 @@ def _problems(pipeline: str, members: Members, said: Sequence[Said]) -> dict[int
                 problems[slot] = f"is one too many: the registry was made over {len(named)}"
             case _ if slot in (*members.down, *members.fresh):
                 problems[slot] = "is out of use until a repair of it has ended; run it again"
+            case Answer(table) if table == named[slot] and len(said) < len(named):
+                problems[slot] = (
+                    f"is one of {len(named)} that the registry was made over, of which {len(said)} are named"
+                )
             case Answer(table) if table == named[slot] or len(named) == 1:
                 continue
             case Answer(None):

@@ -35,7 +35,7 @@ from photon.registry.sizes import bytes_beside_key, item_bytes
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Health = Literal["up", "does not answer", "being repaired"]
+Health = Literal["up", "does not answer", "out of use"]
 
 
 @dataclass
@@ -196,7 +196,9 @@ def _probed(
     number: int, name: tuple[str, str], acceptor: Acceptor | None, members: Members, clock: Clock
 ) -> EndpointState:
     if acceptor is None or number in members.down:
-        return EndpointState(number + 1, *name, "being repaired", "out of use until its repair has ended")
+        return EndpointState(
+            number + 1, *name, "out of use", "until a repair of it has ended: one runs, or died"
+        )
     began_us = clock.now_us()
     (reply,) = acceptor.read([REGISTER_KEY])
     if isinstance(reply, NoReply):

@@ -61,7 +61,7 @@ def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
         assert process.stderr is not None
         deadline = time.monotonic() + PATIENCE_SECONDS
         said = ""
-        while "waits for" not in said and time.monotonic() < deadline:
+        while "waits:" not in said and time.monotonic() < deadline:
             said = process.stderr.readline()
         assert f"/{what}/east" in said, said
         assert process.poll() is None
@@ -90,7 +90,7 @@ def test_a_lake_that_is_read_only_is_named_and_the_join_resumes_when_it_can_be_w
     with running("join", pipeline, "--until-idle", "--engine", "local") as process:
         assert process.stderr is not None
         said = process.stderr.readline()
-        assert "waits for" in said, said
+        assert "waits:" in said, said
         assert "/lake/east" in said, said
         disks[0].write_protect(False)
         assert process.wait(PATIENCE_SECONDS) == 0

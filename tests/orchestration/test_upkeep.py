@@ -189,8 +189,8 @@ def state(*health: Health) -> RegistryState:
     [
         (["up", "up", "up"], True, None),
         (["up", "does not answer", "up"], False, AssetCheckSeverity.ERROR),
-        (["up", "up", "up", "up", "being repaired"], False, AssetCheckSeverity.WARN),
-        (["up", "up", "up", "does not answer", "being repaired"], False, AssetCheckSeverity.ERROR),
+        (["up", "up", "up", "up", "out of use"], False, AssetCheckSeverity.WARN),
+        (["up", "up", "up", "does not answer", "out of use"], False, AssetCheckSeverity.ERROR),
     ],
 )
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(

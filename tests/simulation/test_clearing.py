@@ -220,6 +220,14 @@ def test_progress_never_goes_back_and_a_lost_file_begins_anew(tmp_path: Path) ->
     assert Progress(tmp_path).cleared_to("e") == 0
 
 
+def test_progress_that_can_not_be_stored_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    (tmp_path / PROGRESS_FILE).mkdir()  # what is new can't take its place
+    with pytest.raises(StateUnavailable, match="make room"):
+        progress.advance("e", 7)
+    assert [path.name for path in tmp_path.iterdir()] == [PROGRESS_FILE]
+
+
 def test_progress_of_a_newer_version_and_a_spoilt_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / PROGRESS_FILE
     path.write_text(json.dumps({"format": 2, "cleared_to": {}}))

@@ -189,6 +189,10 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "registry: {endpoints: locl}",
             "registry.endpoints: expected `local` or a list of {url, region}, got 'locl'",
         ),
+        (
+            "registry: {endpoints: {url: 'http://a'}}",
+            "registry.endpoints: expected `local` or a list of {url, region}, got {'url': 'http://a'}",
+        ),
         ("registry: {endpoints: []}", "registry.endpoints: expected `local`, or 1, 3 or 5 endpoints"),
         (
             "registry: {endpoints: [{url: http://a}, {url: http://b}, {url: http://A/}]}",

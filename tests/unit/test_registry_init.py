@@ -176,10 +176,12 @@ def test_a_table_that_is_gone_is_an_endpoint_that_is_down(url: str, client: Any)
     assert not is_there(client, address)
 
 
-@pytest.mark.server
-def test_an_endpoint_that_refuses_connections_is_unavailable() -> None:
-    with pytest.raises(RegistryUnavailable):
-        find_registry(pipeline("http://127.0.0.1:1"))
+def test_an_endpoint_that_refuses_connections_is_unavailable_and_named_once() -> None:
+    url = "http://127.0.0.1:1"
+    with pytest.raises(RegistryUnavailable) as raised:
+        find_registry(pipeline(url))
+    begin = f"too few endpoints of the registry answer: {url} does not answer (Could not connect"
+    assert str(raised.value).startswith(begin)
 
 
 @pytest.mark.server

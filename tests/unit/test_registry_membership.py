@@ -79,6 +79,15 @@ def test_more_endpoints_than_the_registry_was_made_over_are_refused() -> None:
     assert found.problems[3] == "is one too many: the registry was made over 3"
 
 
+@pytest.mark.parametrize("said", [[A], [A, B]])
+def test_fewer_endpoints_than_the_registry_was_made_over_are_told_how_many_there_are(
+    said: list[Said],
+) -> None:
+    found = find("p", said)
+    assert isinstance(found, NoMajority)
+    assert "is one of 3 that the registry was made over" in found.problems[0]
+
+
 def test_a_store_that_is_met_twice_is_refused() -> None:
     assert find("p", [A, B, A]) == OneStoreTwice((0, 2))
 

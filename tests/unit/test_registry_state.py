@@ -13,7 +13,7 @@ from photon.registry.decisions import Stored, ballot
 from photon.registry.interface import Claim, EventKey
 from photon.registry.layout import ItemKey, fast_value
 from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import with_boundary
+from photon.registry.register import with_boundary, with_slot_down
 from photon.registry.sizes import bytes_beside_key
 from photon.registry.state import RegistryState, kind_of, sampled, state_of
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -133,6 +133,14 @@ def test_an_endpoint_that_does_not_answer_is_named_and_compared_with_nobody(cloc
     assert state.endpoints[1].problem == "connection refused"
     assert [one.behind for one in state.endpoints] == [0, 0, 0]
     assert state.total("held") == 1
+
+
+def test_an_endpoint_that_no_repair_has_put_back_is_out_of_use(clock: ManualClock) -> None:
+    _, registry = three(clock)
+    registry.register.change(lambda now: with_slot_down(now, 1, "new"))
+    state = look(registry, clock)
+    assert [one.health for one in state.endpoints] == ["up", "out of use", "up"]
+    assert state.endpoints[1].problem == "until a repair of it has ended: one runs, or died"
 
 
 def test_an_endpoint_that_goes_down_amid_the_look_does_not_end_it(clock: ManualClock) -> None:
