@@ -45,7 +45,11 @@ def registry_state_asset(served: Served, clock: Clock | None = None) -> AssetsDe
         group_name=served.name,
         deps=[joined_events_key(served), clearing_key(served)],
         kinds={"dynamodb"},
-        check_specs=[AssetCheckSpec(CHECK, asset=key, description="Every endpoint answers and is in use.")],
+        check_specs=[
+            AssetCheckSpec(
+                CHECK, asset=key, description="Every endpoint answers, takes writes and is in use."
+            )
+        ],
         description=(
             "How the registry of joined ids stands: ids, bytes and tokens by shard, boundaries of collection;"
             " how endpoints answer and how far they are behind; epochs of datacenters."
@@ -68,7 +72,8 @@ def endpoints_check(key: AssetKey, state: RegistryState) -> AssetCheckResult:
     unwell = [one for one in state.endpoints if one.health != "up"]
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
     remedy = (
-        "What to do: bring it back with its data; if that is lost, repair it (docs/operations.md). "
+        "What to do: bring it back with its data, or make room there; if its data is lost, repair it"
+        " (docs/operations.md). "
         f"{n - len(unwell) - majority(n)} more may go down."
     )
     return AssetCheckResult(
@@ -76,6 +81,6 @@ def endpoints_check(key: AssetKey, state: RegistryState) -> AssetCheckResult:
         check_name=CHECK,
         passed=not unwell,
         severity=AssetCheckSeverity.ERROR if n - len(unwell) <= majority(n) else AssetCheckSeverity.WARN,
-        description=f"{says}. {remedy}" if unwell else f"All {n} answer.",
+        description=f"{says}. {remedy}" if unwell else f"All {n} answer and take writes.",
         metadata={"unwell": MetadataValue.int(len(unwell))},
     )

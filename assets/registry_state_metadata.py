@@ -37,28 +37,27 @@ Cell = str | int | float
 def state_metadata(state: RegistryState) -> dict[str, MetadataValue]:
     """Metadata of a look at a registry. Of a sample, numbers are those of the sample, which is said."""
     names = ("ids", "key_bytes", "value_bytes", *KINDS)
-    up = [one for one in state.endpoints if one.health == "up"]
     metadata: dict[str, MetadataValue] = {
         **{name: MetadataValue.int(state.total(name)) for name in names},
         "shards": MetadataValue.int(state.shards_in_all),
         "shards_looked_at": MetadataValue.int(len(state.shards)),
         "looked_at": MetadataValue.text(state.looked_at),
-        "endpoints_up": MetadataValue.int(len(up)),
+        "endpoints_up": MetadataValue.int(sum(one.health == "up" for one in state.endpoints)),
         "endpoints": _table(endpoint_rows(state)),
         "epochs": _table(epoch_rows(state.register)),
         "shard_configs": _table(config_rows(state)),
         "shards_by_size": _table(shard_rows(state)),
-        **_by_endpoint(up),
+        **_by_endpoint([one for one in state.endpoints if one.answers]),
     }
     if state.total("ids"):
         metadata["shards_picture"] = MetadataValue.md(shards_picture(state.shards))
     return metadata
 
 
-def _by_endpoint(up: Sequence[EndpointState]) -> dict[str, MetadataValue]:
+def _by_endpoint(answering: Sequence[EndpointState]) -> dict[str, MetadataValue]:
     """Numbers that Dagster plots over time, by the endpoint's number."""
     metadata: dict[str, MetadataValue] = {}
-    for one in up:
+    for one in answering:
         if one.read_ms is not None:
             metadata[f"endpoint_{one.number}_read_ms"] = MetadataValue.float(round(one.read_ms, 2))
         if one.bytes is not None:

@@ -102,11 +102,12 @@ def _state_lines(found: RegistryState) -> list[str]:
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
+        if not one.answers:
             continue
         size = f"{one.items:,} items, {one.bytes:,} bytes, " if one.items is not None else ""
         lines.append(
-            f"  {one.endpoint}: up, a read takes {one.read_ms:.1f} ms, {size}behind at {one.behind:,} ids"
-            f" ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
+            f"  {one.endpoint}: {one.health}, a read takes {one.read_ms:.1f} ms, {size}behind at"
+            f" {one.behind:,} ids ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
         )
     epochs = sorted(found.register.epochs.items(), key=lambda item: item[1].since_us)
     return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]

@@ -1,8 +1,9 @@
 """How a registry stands: its shards and what is in them, its endpoints with health and lag, its epochs.
 
-Looks at stores and counts, within bounds; changes and decides nothing. A registry that is too large to be
-looked at whole is sampled, always by the same shards, so that two reports can be compared. Who shows it is
-`photon.cli.registry` and `assets.registry_state`.
+Looks at stores and counts, within bounds; decides nothing, and changes nothing: what it writes, to see
+whether it may, is there already. A registry that is too large to be looked at whole is sampled, always by the
+same shards, so that two reports can be compared. Who shows it is `photon.cli.registry` and
+`assets.registry_state`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any, Literal, get_args
 
 from photon.clock import Clock
 from photon.pipeline import Pipeline, StateReport
-from photon.registry.acceptor import Acceptor, NoReply, Scanned, StoreSize
+from photon.registry.acceptor import Acceptor, NoReply, Replace, Scanned, StoreSize
 from photon.registry.decisions import Stored
+from photon.registry.endpoints import Deadline
 from photon.registry.init import find_registry
 from photon.registry.layout import (
     REGISTER_KEY,
@@ -35,7 +37,9 @@ from photon.registry.sizes import bytes_beside_key, item_bytes
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Health = Literal["up", "does not answer", "out of use"]
+Health = Literal["up", "takes no writes", "does not answer", "out of use"]
+
+WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
 
 
 @dataclass
@@ -86,6 +90,11 @@ class EndpointState:
     missing: int = 0
     older: int = 0
     uncleared: int = 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can be read, and is compared."""
+        return self.health in ("up", "takes no writes")
 
     @property
     def behind(self) -> int:
@@ -204,10 +213,26 @@ def _probed(
     if isinstance(reply, NoReply):
         return EndpointState(number + 1, *name, "does not answer", reply.reason)
     state = EndpointState(number + 1, *name, "up", read_ms=(clock.now_us() - began_us) / 1_000)
+    refusal = _refused_write(acceptor, reply, clock)
+    if refusal is not None:  # a full disk, a right that is missing: it answers, and gets behind
+        state.health, state.problem = "takes no writes", refusal.reason
     size = acceptor.size()
     if isinstance(size, StoreSize):
         state.items, state.bytes = size.items, size.bytes
     return state
+
+
+def _refused_write(acceptor: Acceptor, register: Stored, clock: Clock) -> NoReply | None:
+    """What it says to its own register being written over itself, if that is not done; None if it is."""
+    if register.value is None:
+        return None
+    deadline = Deadline(clock, WRITE_SECONDS)
+    while True:
+        (reply,) = acceptor.replace([Replace(REGISTER_KEY, register.value, register.value)])
+        if not isinstance(reply, NoReply):  # done, or it was changed meanwhile
+            return None
+        if not deadline.pause():
+            return reply
 
 
 @dataclass
@@ -267,7 +292,7 @@ class _Look:
         readers = [
             _Reader(slot, acceptor, shard, self.settings)
             for slot, acceptor in enumerate(self.acceptors)
-            if acceptor is not None and self.endpoints[slot].health == "up"
+            if acceptor is not None and self.endpoints[slot].answers
         ]
         merged = heapq.merge(*readers, key=lambda found: found[1].key.s)
         for key, group in groupby(merged, key=lambda found: found[1].key.s):

@@ -41,7 +41,7 @@ from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, ShardConfig
 from photon.registry.sizes import item_bytes
 
-Fault = Literal["down", "lost_request", "lost_answer", "unprocessed"]
+Fault = Literal["down", "lost_request", "lost_answer", "unprocessed", "full"]
 Q = TypeVar("Q")
 R = TypeVar("R")
 
@@ -52,9 +52,10 @@ TIMED_OUT = NoReply("timed out", "unreachable")
 class MemoryAcceptor:
     """One endpoint in memory, with faults.
 
-    `down`: nothing is answered or applied, until `mend`. `lost_request`: a batch times out without
-    effect. `lost_answer`: a batch is applied and times out. `unprocessed`: half of the items of a batch are
-    left undone, and said so. `slow_seconds` passes, on the clock, before each batch.
+    `down`: nothing is answered or applied, until `mend`. `full`: nothing is written, and said so, until
+    `mend`. `lost_request`: a batch times out without effect. `lost_answer`: a batch is applied and times out.
+    `unprocessed`: half of the items of a batch are left undone, and said so. `slow_seconds` passes, on the
+    clock, before each batch.
     """
 
     inserts_per_request = 25
@@ -79,7 +80,7 @@ class MemoryAcceptor:
         return other
 
     def fail(self, fault: Fault, batches: int = 1) -> None:
-        """Have the next `batches` requests (for `down`: all until `mend`) meet with this fault."""
+        """Have the next `batches` requests (for `down` and `full`: all until `mend`) meet with this fault."""
         with self._lock:
             self._fault, self._batches = fault, batches
 
@@ -113,7 +114,7 @@ class MemoryAcceptor:
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
         """The next items, by key."""
         self.on_request("scan", [after])
-        if self._next_fault() is not None:
+        if self._next_fault(reads=True) is not None:
             return NoReply("connection refused", "unreachable")
         with self._lock:
             keys = sorted(key for key in self.items if after is None or key > after)[:limit]
@@ -123,7 +124,7 @@ class MemoryAcceptor:
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
         """The next items of a shard, by key."""
         self.on_request("scan_shard", [after])
-        if self._next_fault() is not None:
+        if self._next_fault(reads=True) is not None:
             return NoReply("connection refused", "unreachable")
         with self._lock:
             there = (key for key in self.items if key.p == shard and (not below or key.s < below))
@@ -137,7 +138,7 @@ class MemoryAcceptor:
 
     def size(self) -> StoreSize | NoReply:
         """How much there is."""
-        if self._next_fault() is not None:
+        if self._next_fault(reads=True) is not None:
             return NoReply("connection refused", "unreachable")
         with self._lock:
             items = [Scanned(key, self.times.get(key, ""), self.items[key]) for key in self.items]
@@ -195,9 +196,11 @@ class MemoryAcceptor:
         if self.slow_seconds:
             self._clock.sleep(self.slow_seconds)
         self.on_request(kind, batch)
-        fault = self._next_fault()
+        fault = self._next_fault(reads=kind == "read")
         if fault == "down":
             return [NoReply("connection refused", "unreachable")] * len(batch)
+        if fault == "full":
+            return [NoReply("the disk is full")] * len(batch)
         if fault == "lost_request":
             return [TIMED_OUT] * len(batch)
         with self._lock:
@@ -206,10 +209,12 @@ class MemoryAcceptor:
             replies = [apply(q) for q in batch]
         return [TIMED_OUT] * len(batch) if fault == "lost_answer" else [*replies]
 
-    def _next_fault(self) -> Fault | None:
+    def _next_fault(self, reads: bool) -> Fault | None:
         with self._lock:
             self.requests += 1
             fault = self._fault
+            if fault == "full":
+                return None if reads else fault
             if fault is not None and fault != "down":
                 self._batches -= 1
                 if self._batches == 0:

@@ -189,6 +189,7 @@ def state(*health: Health) -> RegistryState:
     [
         (["up", "up", "up"], True, None),
         (["up", "does not answer", "up"], False, AssetCheckSeverity.ERROR),
+        (["up", "takes no writes", "up"], False, AssetCheckSeverity.ERROR),
         (["up", "up", "up", "up", "out of use"], False, AssetCheckSeverity.WARN),
         (["up", "up", "up", "does not answer", "out of use"], False, AssetCheckSeverity.ERROR),
     ],

@@ -135,6 +135,32 @@ def test_an_endpoint_that_does_not_answer_is_named_and_compared_with_nobody(cloc
     assert state.total("held") == 1
 
 
+def test_an_endpoint_that_takes_no_writes_is_named_and_compared_all_the_same(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    stores[1].fail("full")
+    registry.commit(claims("a"))
+    state = look(registry, clock)
+    assert [one.health for one in state.endpoints] == ["up", "takes no writes", "up"]
+    assert state.endpoints[1].problem == "the disk is full"
+    assert [one.missing for one in state.endpoints] == [0, 1, 0]
+
+
+def test_an_endpoint_that_does_not_take_a_write_for_a_moment_is_up(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a"))
+    stores[1].on_request = lambda kind, batch: stores[1].fail("lost_request") if kind == "replace" else None
+    clock.sleep = lambda seconds: setattr(stores[1], "on_request", lambda kind, batch: None)  # type: ignore[method-assign]
+    assert {one.health for one in look(registry, clock).endpoints} == {"up"}
+
+
+def test_a_look_leaves_every_item_as_it_is(clock: ManualClock) -> None:
+    stores, registry = three(clock)
+    registry.commit(claims("a"))
+    before = [dict(store.items) for store in stores]
+    look(registry, clock)
+    assert [store.items for store in stores] == before
+
+
 def test_an_endpoint_that_no_repair_has_put_back_is_out_of_use(clock: ManualClock) -> None:
     _, registry = three(clock)
     registry.register.change(lambda now: with_slot_down(now, 1, "new"))
@@ -169,7 +195,7 @@ def test_a_large_registry_is_sampled_within_the_pages_and_says_so(clock: ManualC
     assert len(state.shards) == 20
     assert not state.whole
     assert 0 < state.total("ids") < 300
-    assert stores[0].requests - before <= 20 + 3  # the register, a probe and the size
+    assert stores[0].requests - before <= 20 + 4  # the register, a probe, a write and the size
 
 
 def test_a_full_shard_is_looked_at_in_part_and_endpoints_are_compared_as_far_as_all_were_read(
