@@ -6,9 +6,11 @@ incarnation of the store in it; which incarnation counts is said by the register
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -79,6 +81,18 @@ class Directory:
             self.remove(new)
         return is_named
 
+    def tables_of(self, pipeline: str) -> list[str]:
+        """All tables of a pipeline that are there, also those that are named no more."""
+        own = re.compile(re.escape(table_name(pipeline, "")) + "[0-9a-f]{16}")  # and of no pipeline-more
+        names: list[str] = []
+        page: dict[str, Any] = {}
+        while True:
+            found, last = self._call(partial(_page_of_names, page))
+            names += found
+            if last is None:
+                return [name for name in names if own.fullmatch(name)]
+            page = {"ExclusiveStartTableName": last}
+
     def has(self, table: str) -> bool:
         """Whether there is such a table."""
         try:
@@ -134,6 +148,11 @@ class Directory:
 def _table_named(answer: Mapping[str, Any]) -> str | None:
     item = answer.get("Item")
     return None if item is None else str(item["t"]["S"])
+
+
+def _page_of_names(page: Mapping[str, Any], client: Any) -> tuple[list[str], str | None]:
+    answer = client.list_tables(**page)
+    return list(map(str, answer["TableNames"])), answer.get("LastEvaluatedTableName")
 
 
 def _named_is(table: str | None) -> dict[str, Any]:

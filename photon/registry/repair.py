@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from photon.clock import Clock
 from photon.pipeline import Pipeline
 from photon.registry.address import RegistryAddress, table_name
-from photon.registry.directory import Directory, new_incarnation
+from photon.registry.directory import Directory, EndpointSilent, new_incarnation
 from photon.registry.init import find_registry, what_it_says
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.membership import Silent
@@ -47,10 +47,12 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
     table = table_name(pipeline.name, incarnation)
 
     registry = open_registry(address)
+    old: list[str] = []
 
     def make_store() -> None:
         named = directory.table_of(pipeline.name)
-        # After what is named was read: a later repair that names its own cannot be overwritten then.
+        old.extend(_tables_there(directory, pipeline.name, address.tables[slot]))
+        # After these were read: a later repair then keeps the name that it gave, and its table.
         if registry.register.read().members.incarnations[slot] != incarnation:
             raise RepairSuperseded(SUPERSEDED)
         _refuse_other_stores(pipeline, address, slot, directory, named)
@@ -58,8 +60,17 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
             raise RepairSuperseded(SUPERSEDED)
 
     filled = refill(registry, slot, incarnation, make_store, clock)
-    _remove_if_possible(directory, address.tables[slot])
+    for one in old:  # those of repairs that died among them
+        _remove_if_possible(directory, one)
     return Repair(url, table, filled.members.version, filled.copied, filled.mended)
+
+
+def _tables_there(directory: Directory, pipeline: str, known: str) -> list[str]:
+    """All tables of a pipeline at an endpoint; without the right to list them, the one that is known."""
+    try:
+        return directory.tables_of(pipeline)
+    except EndpointSilent:
+        return [known]
 
 
 def _remove_if_possible(directory: Directory, table: str) -> None:

@@ -94,6 +94,10 @@ class WireClient:
         """Begin to remove a table."""
         return self._call("DeleteTable", request)
 
+    def list_tables(self, **request: Any) -> Mapping[str, Any]:
+        """A page of the names of all tables: `{"TableNames": [...], "LastEvaluatedTableName": ...}`."""
+        return self._call("ListTables", request)
+
     def describe_table(self, **request: Any) -> Mapping[str, Any]:
         """What the endpoint says of a table: `{"Table": {"TableStatus": ..., "ItemCount": ..., ...}}`."""
         return self._call("DescribeTable", request)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from photon.clock import SystemClock
-from photon.faults import arm, disarm
+from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline import Pipeline, Registry
 from photon.registry.address import EndpointAddress
 from photon.registry.directory import DIRECTORY, Directory
@@ -250,6 +250,24 @@ def test_a_repair_that_another_one_has_overtaken_leaves_the_endpoint_to_it(
     servers[0].kill()
     registry = open_registry(find_registry(events))
     assert registry.commit([Claim(EventKey("a"), EAST)]) == [Won()]
+
+
+def test_a_repair_removes_what_those_before_it_have_left_and_no_other_table(
+    servers: list[StoreServer],
+) -> None:
+    events, more = over("died", servers), over("died-more", servers)
+    init_registry(events, SystemClock())
+    other = init_registry(more, SystemClock()).tables[2]
+    for point in ("repair.after_table", "repair.before_up"):
+        arm(point, crash=raise_simulated_crash)
+        with pytest.raises(SimulatedCrash):
+            repair_endpoint(events, servers[2].url, SystemClock())
+        disarm()
+    directory = Directory(EndpointAddress(servers[2].url, None), SystemClock())
+    assert len(directory.tables_of("died")) == 3
+    repair = repair_endpoint(events, servers[2].url, SystemClock())
+    assert directory.tables_of("died") == [repair.table]
+    assert directory.has(other)
 
 
 def test_a_repair_whose_old_table_can_not_be_removed_has_ended_and_names_it(

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -20,7 +20,7 @@ from urllib3.util import connection
 from photon.clock import ManualClock
 from photon.registry.acceptor import NoReply
 from photon.registry.address import EndpointAddress
-from photon.registry.directory import Directory, EndpointSilent
+from photon.registry.directory import DIRECTORY, Directory, EndpointSilent
 from photon.registry.dynamodb import DynamoAcceptor
 from photon.registry.init import what_it_says
 from photon.registry.layout import ItemKey
@@ -37,6 +37,7 @@ class Endpoint:
     def __init__(self) -> None:
         self.answer: tuple[int, bytes, dict[str, str]] = (200, b"{}", {})
         self.asked: list[tuple[dict[str, str], bytes]] = []
+        self.on_request: Callable[[], None] = lambda: None
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,6 +46,7 @@ class Endpoint:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 endpoint.asked.append((dict(self.headers), body))
+                endpoint.on_request()
                 status, content, headers = endpoint.answer
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(content))}.items():
@@ -133,6 +135,19 @@ def test_one_that_is_no_store_of_a_registry_is_an_endpoint_that_does_not_answer(
     with pytest.raises(EndpointSilent, match=f"^{endpoint.url} does not answer") as raised:
         Directory(address, ManualClock()).create("table")
     assert endpoint.url not in raised.value.reason, "it is said once"
+
+
+def test_the_tables_of_a_pipeline_are_on_all_pages_and_not_those_of_others(endpoint: Endpoint) -> None:
+    mine, more = ["photon-clicks-" + c * 16 for c in "0a"], "photon-clicks-more-" + "0" * 16
+    pages = iter(
+        [
+            {"TableNames": [mine[0], more], "LastEvaluatedTableName": more},
+            {"TableNames": [mine[1], DIRECTORY]},
+        ]
+    )
+    endpoint.on_request = lambda: setattr(endpoint, "answer", (200, json.dumps(next(pages)).encode(), {}))
+    assert Directory(EndpointAddress(endpoint.url, None), ManualClock()).tables_of("clicks") == mine
+    assert [json.loads(body) for _, body in endpoint.asked] == [{}, {"ExclusiveStartTableName": more}]
 
 
 @pytest.mark.parametrize("checksum", ["", "none"])
