@@ -29,7 +29,8 @@ from photon.registry.sizes import item_bytes
 class Swept:
     """What was deleted at one endpoint; with a `problem`, not all that is to go: the next pass takes it.
 
-    Sizes are as the endpoint counts itself, None if it did not say.
+    Two passes at once may both count an item: stores do not tell a delete of nothing from another. Sizes are
+    as the endpoint counts itself, None if it did not say.
     """
 
     slot: int
