@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from photon.registry.interface import Holder
 from photon.registry.layout import (
@@ -87,14 +88,23 @@ def fast_quorum(n: int) -> int:
 
 
 def ballot(counter: int, proposer: str) -> str:
-    """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4)."""
-    return f"{counter:016d}-{proposer}"
+    """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4).
+
+    Before the counter stands how many digits it has, as a letter: `a7`, then `b10`. An id may keep two
+    ballots for good, so they are short. Those of before had 16 digits, no letter, and are below all others.
+    """
+    digits = str(counter)
+    return f"{chr(ord('a') + len(digits) - 1)}{digits}-{proposer}"
 
 
 def next_counter(stored: Iterable[Stored]) -> int:
     """A counter above every ballot in these replies."""
     ballots = (b for s in stored for b in (s.promised, s.accepted) if b != FAST_BALLOT)
-    return max((int(b.split("-")[0]) for b in ballots), default=0) + 1
+    return max((_counter_of(b) for b in ballots), default=0) + 1
+
+
+def _counter_of(one: str) -> int:
+    return int(one.partition("-")[0].lstrip(ascii_lowercase))
 
 
 def chosen_value(stored: Sequence[Stored], n: int) -> str | None:

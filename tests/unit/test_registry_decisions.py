@@ -56,6 +56,15 @@ def test_a_ballot_sorts_by_its_counter_and_any_ballot_is_above_the_fast_round() 
     assert "" < ballot(9, "f" * 16) < ballot(10, "0" * 16) < ballot(10, "0" * 15 + "1")
 
 
+def test_ballots_sort_as_their_counters_do_and_above_those_of_before() -> None:
+    before = "0000000000000041-" + "f" * 16
+    counters = [1, 9, 10, 11, 99, 100, 999_999_999, 10**12]
+    ballots = [ballot(counter, "0" * 16) for counter in counters]
+    assert [before, *ballots] == sorted([*ballots, before])
+    assert [next_counter([Stored(promised=b)]) for b in ballots] == [counter + 1 for counter in counters]
+    assert next_counter([Stored(promised=before)]) == 42
+
+
 def test_the_next_ballot_is_above_all_that_were_promised_or_accepted() -> None:
     seen = [ABSENT, classic(A, ballot(4, "a" * 16)), Stored(promised=ballot(7, "b" * 16))]
     assert (next_counter(seen), next_counter([])) == (8, 1)

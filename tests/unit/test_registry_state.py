@@ -232,10 +232,15 @@ def test_below_100_bytes_are_stored_of_a_cleared_id_besides_its_key(
     if contested:  # it was won by a ballot
         registry.commit([Claim(key, "west:e:1#p:1:0")])
         registry.release([Claim(key, "west:e:1#p:1:0")])
-    registry.commit([Claim(key, TOKEN)])
-    registry.clear([Claim(key, TOKEN)])
-    ((item, stored),) = [(k, s) for k, s in store.items.items() if k.p != "register"]
-    assert stored.value == "C:east"
+    token = TOKEN.replace("east", "eu-central-1-prod")
+    registry.commit([Claim(key, token)])
+    registry.clear([Claim(key, token)])
+    (item,) = [key for key in store.items if key.p != "register"]
+    store.accept([Accept(item, HIGH, "C:eu-central-1-prod")])  # by a repair, say
+    store.prepare([Prepare(item, HIGHER)])
+    stored = store.items[item]
+    assert stored.value == "C:eu-central-1-prod"
+    assert "" not in (stored.accepted, stored.promised)
     size = bytes_beside_key(Scanned(item, store.times[item], stored))
     assert 0 < size < 100, size
 
