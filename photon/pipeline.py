@@ -157,9 +157,8 @@ class Registry(Strict):
     request_timeout: PositiveDuration = timedelta(seconds=2)
     deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
     endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long
-    # Requests at once to each endpoint, per task. More than a store answers within request_timeout all time
-    # out and are sent again: 40 starved a DynamoDB Local that two datacenters share.
-    concurrency: Whole = Field(default=8, ge=1, le=256)
+    # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
+    concurrency: Whole = Field(default=40, ge=1, le=256)
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()

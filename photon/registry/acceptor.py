@@ -46,16 +46,20 @@ class Refused:
     now: Stored
 
 
+NoReplyKind = Literal["unclear", "unreachable", "not_asked", "not_sent"]
+
+
 @dataclass(frozen=True, slots=True)
 class NoReply:
     """No answer about this item.
 
     `unclear`: throttled, unprocessed, or an error that we can't read. `unreachable`: the endpoint did not
     answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is out of use.
+    `not_sent`: the endpoint did not keep up with what was sent before.
     """
 
     reason: str
-    kind: Literal["unclear", "unreachable", "not_asked"] = "unclear"
+    kind: NoReplyKind = "unclear"
 
 
 @dataclass(frozen=True, slots=True)

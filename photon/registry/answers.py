@@ -7,13 +7,14 @@ Pure. Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 3.2.0. Req
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from photon.registry.acceptor import (
     Done,
     Exists,
     InsertReply,
     NoReply,
+    NoReplyKind,
     Page,
     Promised,
     ReadReply,
@@ -24,19 +25,22 @@ from photon.registry.decisions import ABSENT, FAST_BALLOT, Stored
 from photon.registry.layout import ItemKey
 
 # Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
-_NO_ANSWER: dict[str, Literal["unclear", "unreachable"]] = {
+_NO_ANSWER: dict[str, NoReplyKind] = {
     "unclear": "unclear",
     "unreachable": "unreachable",
+    "not_sent": "not_sent",
 }
 _UNPROCESSED = NoReply("the endpoint left the key unprocessed")
 # What reading an answer raises that is not as the API says: a proxy's page, half an answer.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 CANCELLED = "TransactionCanceledException"
 _CONDITION_FAILED = "ConditionalCheckFailed"
-_DUPLICATE = "DuplicateItem"
+_DUPLICATE = "DuplicateItem"  # so a statement says it; a put says that its condition failed
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
 _DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
+# Of a statement, or a part of a transaction; of a whole request it ends in `Exception`.
 _THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
+_ALL_THROTTLED = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
 # In a batch of statements DynamoDB Local says it without `Exception`.
 _TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
 
@@ -73,7 +77,7 @@ def insert_reply(answer: Mapping[str, Any]) -> InsertReply:
     """What the answer to one insert says."""
     if is_done(answer):
         return Done()
-    return Exists() if error_code(answer) == _DUPLICATE else no_reply(answer)
+    return Exists() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
 
 
 def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:
@@ -106,6 +110,26 @@ def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None
         code = _DUPLICATE
     clear = code in (_DUPLICATE, _CONDITION_FAILED, *_THROTTLED)  # what is throttled waits for a pause
     return {"Error": {"Code": code, "Message": message}} if clear else None
+
+
+def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
+    """The answers to a transaction of so many writes; None for what is to be sent again."""
+    if is_done(response):
+        return [{}] * count
+    reasons = response.get("CancellationReasons", [])
+    if len(reasons) != count:
+        return [response] * count
+    return [answer_when_cancelled(reason) for reason in reasons]
+
+
+def is_throttled(response: Mapping[str, Any]) -> bool:
+    """Whether the endpoint had too little capacity for a request, or for a part of it."""
+    parts = [reason.get("Code") for reason in response.get("CancellationReasons", ())]
+    responses = response.get("Responses", ())
+    if isinstance(responses, list):  # of statements; of a read it is a mapping
+        parts += [error_code(answer) for answer in responses]
+    left = bool(response.get("UnprocessedKeys"))
+    return left or error_code(response) in _ALL_THROTTLED or any(part in _THROTTLED for part in parts)
 
 
 def page_of(response: Mapping[str, Any]) -> Page:

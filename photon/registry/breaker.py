@@ -35,7 +35,10 @@ class Breaker:
 
     def saw(self, slot: int, replies: Sequence[object]) -> None:
         """Take note of the replies to one request."""
-        unreachable = [isinstance(reply, NoReply) and reply.kind == "unreachable" for reply in replies]
+        kinds = [reply.kind if isinstance(reply, NoReply) else None for reply in replies]
+        unreachable = [kind == "unreachable" for kind in kinds if kind != "not_sent"]
+        if not unreachable:
+            return  # nothing was sent, which says nothing
         with self._lock:
             if not any(unreachable):
                 self._probe_at_us[slot] = None

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from photon.clock import MICROSECONDS, Clock
 from photon.registry.acceptor import Acceptor, NoReply
@@ -26,6 +27,7 @@ R = TypeVar("R")
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
+PROBES_AT_ONCE = 5  # as many as a registry has endpoints
 
 MACHINE_CHANCE: random.Random = random.SystemRandom()
 
@@ -51,10 +53,16 @@ class Channel(Protocol):
 
 
 class Threads:
-    """The channel of the product: `concurrency` requests at once, each on a thread."""
+    """The channel of the product: up to `concurrency` requests at once to each store, each on a thread.
+
+    Each store has threads of its own: requests to one that is slow do not hold up those to the others.
+    """
 
     def __init__(self, concurrency: int) -> None:
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="registry")
+        self._concurrency = concurrency
+        self._lock = threading.Lock()
+        self._pools: WeakKeyDictionary[Acceptor, ThreadPoolExecutor] = WeakKeyDictionary()
+        self._aside = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="registry-probe")
 
     def exchange(
         self,
@@ -62,16 +70,26 @@ class Threads:
         requests: Sequence[tuple[Acceptor, Sequence[Q]]],
     ) -> Iterator[tuple[int, list[R]]]:
         """See `Channel`."""
-        futures = {self._pool.submit(send, *request): index for index, request in enumerate(requests)}
+        futures = {
+            self._pool_of(acceptor).submit(send, acceptor, batch): index
+            for index, (acceptor, batch) in enumerate(requests)
+        }
         return ((futures[future], future.result()) for future in as_completed(futures))
 
     def aside(self, work: Callable[[], None]) -> None:
         """See `Channel`."""
-        self._pool.submit(work)
+        self._aside.submit(work)
 
     def close(self) -> None:
         """See `Channel`."""
-        self._pool.shutdown()
+        for pool in (*self._pools.values(), self._aside):
+            pool.shutdown()
+
+    def _pool_of(self, acceptor: Acceptor) -> ThreadPoolExecutor:
+        with self._lock:
+            if acceptor not in self._pools:
+                self._pools[acceptor] = ThreadPoolExecutor(self._concurrency, thread_name_prefix="registry")
+            return self._pools[acceptor]
 
 
 # The acceptor of an incarnation of the store in a slot.

@@ -47,10 +47,8 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
     timeout = settings.request_timeout
-    # All threads of the registry may be busy with the same endpoint: the others are quicker, or down.
-    connections = settings.concurrency * len(address.tables)
-
-    return DynamoAcceptor(table, connection(endpoint, timeout, connections), endpoint.transactions)
+    connect = connection(endpoint, timeout, settings.concurrency)
+    return DynamoAcceptor(table, connect, endpoint.transactions, settings.concurrency)
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:

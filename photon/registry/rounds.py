@@ -309,7 +309,7 @@ class Rounds:
         """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
         silent = [reply for reply in replies if isinstance(reply, NoReply)]
         too_few = len(replies) - len(silent) < majority(self._endpoints.n)
-        return too_few or any(reply.kind == "unclear" for reply in silent)
+        return too_few or any(reply.kind in ("unclear", "not_sent") for reply in silent)
 
     # -- the register: nothing counts that a check, begun afterwards, does not confirm
 

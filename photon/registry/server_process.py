@@ -46,7 +46,6 @@ def server_command(kind: ServerKind, folder: Path, port: int) -> list[str]:
         java_command(),
         f"-Xmx{HEAP}",
         "-XX:+UseSerialGC",  # quicker to start, and small
-        "-XX:TieredStopAtLevel=1",
         f"-Djava.library.path={jars}",
         *("-cp", f"{jars}/*"),
         "com.amazonaws.services.dynamodbv2.local.main.ServerRunner",

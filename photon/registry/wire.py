@@ -62,6 +62,10 @@ class WireClient:
         """Statements, all or none; ClientError has `CancellationReasons` in their order."""
         return self._call("ExecuteTransaction", request)
 
+    def transact_write_items(self, **request: Any) -> Mapping[str, Any]:
+        """Puts under conditions, all or none; it fails as `execute_transaction` does."""
+        return self._call("TransactWriteItems", request)
+
     def batch_get_item(self, **request: Any) -> Mapping[str, Any]:
         """Items by their keys: `{"Responses": {table: [...]}, "UnprocessedKeys": {...}}`."""
         return self._call("BatchGetItem", request)

@@ -153,6 +153,12 @@ class FaultyClient:
             raise _cancelled_for_half(len(TransactStatements))
         return self._serve(lambda: self._client.execute_transaction(TransactStatements=TransactStatements))
 
+    def transact_write_items(self, TransactItems: Sequence[Any]) -> Any:
+        self.requests.append("transact_write_items")
+        if self._fault == "unprocessed" and self._next_fault():
+            raise _cancelled_for_half(len(TransactItems))
+        return self._serve(lambda: self._client.transact_write_items(TransactItems=TransactItems))
+
     def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
         self.requests.append("batch_execute_statement")
         if self._fault == "unprocessed" and self._next_fault():

@@ -55,7 +55,7 @@ def test_a_hundred_ids_are_one_request(backend: Backend) -> None:
     assert isinstance(faults, FaultyClient)
     faults.requests.clear()
     assert registry.commit(claims([f"id-{i}" for i in range(100)], EAST)) == [Won()] * 100
-    assert faults.requests == ["execute_transaction", "batch_get_item"]  # the second is the check
+    assert faults.requests == ["transact_write_items", "batch_get_item"]  # the second is the check
 
 
 def test_a_lost_answer_of_a_transaction_is_unknown_and_its_repeat_wins_with_its_own_token(

@@ -45,6 +45,16 @@ def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
     assert breaker.lets_pass(1)
 
 
+def test_what_was_not_sent_says_nothing_of_an_endpoint() -> None:
+    breaker = Breaker(3, ManualClock(), pause_seconds=1)
+    not_sent = NoReply("it does not keep up", "not_sent")
+    breaker.saw(1, [not_sent])
+    assert breaker.lets_pass(1)
+    breaker.saw(1, [GONE])
+    breaker.saw(1, [not_sent])
+    assert not breaker.lets_pass(1)
+
+
 @pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
 def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
     breaker = Breaker(n, ManualClock(), pause_seconds=1)

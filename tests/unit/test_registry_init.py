@@ -224,9 +224,9 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
     sent: list[int] = []
     transact = DynamoAcceptor._transact
 
-    def count(acceptor: DynamoAcceptor, rows: list[Any]) -> Any:
-        sent.append(len(rows))
-        return transact(acceptor, rows)
+    def count(acceptor: DynamoAcceptor, transaction: Any, writes: int) -> Any:
+        sent.append(writes)
+        return transact(acceptor, transaction, writes)
 
     monkeypatch.setattr(DynamoAcceptor, "_transact", count)
     ids = [Claim(EventKey(f"id-{i}"), EAST) for i in range(30)]

@@ -16,6 +16,7 @@ from photon.registry.layout import ItemKey, stored_time
 
 DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}
 DUPLICATE_AWS = {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}
+THERE_ALREADY = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}  # of a put
 NOT_THE_CAUSE = {"Code": "None"}
 CONFLICT = {"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
 THROTTLED = {"Code": "ThrottlingError", "Message": "slow down"}
@@ -36,12 +37,17 @@ class Scripted:
         self.batches: list[str] = []
         self.times: list[str] = []
 
-    def execute_transaction(self, TransactStatements: Sequence[Any]) -> None:
-        self.transactions.append(keys_of(TransactStatements))
-        self.times += [statement["Parameters"][2]["S"] for statement in TransactStatements]
+    def transact_write_items(self, TransactItems: Sequence[Any]) -> Any:
+        items = [write["Put"]["Item"] for write in TransactItems]
+        self.times += [item["e"]["S"] for item in items]
+        return self._answer("".join(item["s"]["S"] for item in items))
+
+    def _answer(self, keys: str) -> Any:
+        self.transactions.append(keys)
         answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
         if answer is not None:
             raise answer
+        return {}
 
     def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
         self.batches.append(keys_of(Statements))
@@ -56,7 +62,7 @@ def insert(client: Scripted) -> list[Any]:
     return list(DynamoAcceptor("table", lambda: client, transactions=True).insert([A, B, C]))
 
 
-@pytest.mark.parametrize("duplicate", [DUPLICATE_LOCAL, DUPLICATE_AWS])
+@pytest.mark.parametrize("duplicate", [DUPLICATE_LOCAL, DUPLICATE_AWS, THERE_ALREADY])
 def test_what_is_there_already_is_left_out_of_the_next_transaction(duplicate: dict[str, str]) -> None:
     client = Scripted(cancelled(NOT_THE_CAUSE, duplicate, NOT_THE_CAUSE), None)
     assert insert(client) == [Done(), Exists(), Done()]
@@ -140,12 +146,9 @@ class Stateful(Scripted):
         super().__init__(*script)
         self._items = items
 
-    def execute_transaction(self, TransactStatements: Sequence[Any]) -> None:
+    def execute_transaction(self, TransactStatements: Sequence[Any]) -> Any:
         # An update names the key after what it sets.
-        self.transactions.append("".join(s["Parameters"][-2]["S"] for s in TransactStatements))
-        answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-        if answer is not None:
-            raise answer
+        return self._answer("".join(s["Parameters"][-2]["S"] for s in TransactStatements))
 
     def batch_get_item(self, RequestItems: Any) -> Any:
         ((table, wanted),) = RequestItems.items()
