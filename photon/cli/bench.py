@@ -69,7 +69,7 @@ PARTS = ("rates", "bytes", "memory", "outages")
     "--seconds", default=10.0, show_default=True, help="Of each rate; an outage takes three times it."
 )
 @click.option("--processes", default=2, show_default=True, help="Client processes.")
-@click.option("--threads", default=2, show_default=True, help="Calls at once of each process.")
+@click.option("--threads", default=4, show_default=True, help="Calls at once of each process.")
 @click.option("--delay-ms", default=100.0, show_default=True, help="Between client and endpoints, when far.")
 @click.option("--ids", default=200_000, show_default=True, help="Over which the client's memory is watched.")
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="This part, and others named so.")

@@ -5,6 +5,7 @@ Which registry, and what is done to its servers, belongs in `photon.testing.regi
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -33,7 +34,7 @@ class Load:
     """What a measurement asks for. `delay_seconds` goes by before each request to an endpoint."""
 
     processes: int = 2
-    threads: int = 2  # of each process, each with a call of its own
+    threads: int = 4  # of each process, each with a call of its own
     ids_per_call: int = 2_000
     seconds: float = 10.0  # of commits, and again of lookups
     delay_seconds: float = 0.0
@@ -45,6 +46,14 @@ class Rates:
 
     commits_per_second: float
     lookups_per_second: float
+
+
+def mean_rates(rates: Sequence[Rates]) -> Rates:
+    """Of measurements that took the same time."""
+    return Rates(
+        statistics.fmean(one.commits_per_second for one in rates),
+        statistics.fmean(one.lookups_per_second for one in rates),
+    )
 
 
 class Distant:
