@@ -1,14 +1,38 @@
-"""The servers that the contract is tried on."""
+"""The servers that the contract is tried on, and the registries over them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
 import pytest
 
 from photon.dynoxide import DynoxideMissing, dynoxide_command
 from photon.registry.local_server import local_server
 from photon.testing.store_servers import store_servers
+from tests.contract.registry_backends import Backend, dynamodb_backend, memory_backend
+
+BACKENDS = [
+    "memory",
+    "memory-3",
+    "memory-5",
+    "memory-3-one-down",
+    "memory-5-two-down",
+    pytest.param("dynamodb-local", marks=pytest.mark.server),
+    pytest.param("dynamodb-local-batches", marks=pytest.mark.server),
+    pytest.param("dynoxide", marks=pytest.mark.server),
+    pytest.param("dynoxide-batches", marks=pytest.mark.server),
+    pytest.param("dynoxide-3", marks=pytest.mark.server),
+]
+
+
+MEMORY = {  # how many endpoints, and how many of them are down
+    "memory": (1, 0),
+    "memory-3": (3, 0),
+    "memory-5": (5, 0),
+    "memory-3-one-down": (3, 1),
+    "memory-5-two-down": (5, 2),
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +51,28 @@ def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         pytest.skip(str(missing))
     with store_servers("dynoxide", tmp_path_factory.mktemp("dynoxide"), 3) as servers:
         yield [server.url for server in servers]
+
+
+def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
+    if kind.startswith("memory"):
+        return memory_backend(timed, *MEMORY[kind])
+    if kind.startswith("dynoxide"):
+        servers = request.getfixturevalue("dynoxide")[: 3 if kind == "dynoxide-3" else 1]
+    else:
+        servers = [request.getfixturevalue("dynamodb")]
+    return dynamodb_backend(servers, timed, repeat(not kind.endswith("-batches")))
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    made = make_backend(request.param, request, timed=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def timed(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A registry of ids that carry their time."""
+    made = make_backend(request.param, request, timed=True)
+    yield made
+    made.close()

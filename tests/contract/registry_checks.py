@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from photon.registry.interface import Claim, CommitOutcome, EventKey, IdRegistry, Lost, Won
+from photon.registry.interface import Claim, CommitOutcome, EventKey, Holder, IdRegistry, Lost, Won
 from tests.contract.registry_backends import Faults
 
 THREADS = 32
@@ -17,6 +17,10 @@ IDS_PER_CALL = 100
 
 def token(datacenter: str, number: int, batch: int = 1) -> str:
     return f"{datacenter}:epoch:{batch}#plan:{number}:0"
+
+
+EAST, WEST, THIRD = token("east", 1), token("west", 2), token("east", 3, batch=2)
+EAST_HOLDS, WEST_HOLDS = Holder("east", EAST), Holder("west", WEST)
 
 
 def claims(ids: Sequence[str], holder: str) -> list[Claim]:

@@ -31,11 +31,6 @@ from tests.simulation.world import NOON_US, World, counts_of
 CLEARED = Joined(Holder("east", None))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def holder(world: World, event_id: str) -> object:
     (found,) = world.registry.lookup([EventKey(event_id)])
     return found

@@ -16,11 +16,6 @@ from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 @pytest.mark.parametrize("side", ["clicks", "queries"])
 def test_a_log_column_with_the_name_of_one_of_photons_does_not_take_its_place(
     world: World, side: str

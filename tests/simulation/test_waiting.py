@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
 from tests.simulation.world import NOON_US, World, counts_of
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def test_an_event_waits_for_its_primary_and_joins_when_it_comes(world: World) -> None:

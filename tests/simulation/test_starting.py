@@ -1,0 +1,87 @@
+"""What a join finds when it starts: its state, the lake and the registry belong together (protocol A13)."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from photon.dispatcher.lock import AlreadyRunning, DatacenterLock, Lease
+from photon.dispatcher.starting import LakeMismatch
+from tests.simulation.world import World, counts_of
+
+
+@pytest.mark.parametrize("lost", ["deleted", "older copy"])
+def test_a_lost_or_restored_state_begins_a_new_epoch_and_joins_nothing_twice(world: World, lost: str) -> None:
+    world.queries("q1", "q2", "q3")
+    world.clicks(("c1", "q1"), ("c1", "q1"), ("orphan", "never"))
+    world.join(mode="complete")
+    put_back = world.copy_state()
+    first_epoch = world.read_state().epoch
+    world.clicks(("c2", "q2"))
+    world.join(mode="complete")
+    if lost == "deleted":
+        shutil.rmtree(world.state())
+    else:
+        put_back()
+    world.clicks(("c3", "q3"))
+    counts = world.join(mode="complete").counts
+    assert world.read_state().epoch != first_epoch
+    assert world.joined_ids() == ["c1", "c2", "c3"]
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "duplicates", "unjoinable") == {
+        "foreign": 5,
+        "joined": 3,
+        "duplicates": 1,
+        "unjoinable": 1,
+    }
+
+
+def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("commit.before_main")
+    shutil.rmtree(world.state())
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts.of("joined") == 1
+
+
+def test_a_lost_log_file_map_begins_a_new_epoch_rather_than_finding_no_primary(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    for file in world.state().glob("event_store-*"):
+        file.unlink()
+    world.clicks(("c2", "q1"))
+    counts = world.join(mode="complete").counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "joined", "unjoinable") == {"joined": 2, "unjoinable": 0}
+
+
+def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    shutil.rmtree(world.pipeline.datacenters["east"].lake)
+    with pytest.raises(LakeMismatch, match="put the lake folder back"):
+        world.join()
+
+
+def test_a_registry_that_knows_nothing_of_a_written_lake_is_refused(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.use(world.pipeline)
+    with pytest.raises(LakeMismatch, match="joined again"):
+        world.join()
+
+
+def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
+    lock = DatacenterLock(world.state(), "east", Lease.of_this_process("", 0, None))
+    try:
+        with pytest.raises(AlreadyRunning, match="stop that one first"):
+            world.join()
+    finally:
+        lock.release(0)
+    world.join()
