@@ -15,6 +15,7 @@ from photon.clock import Clock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Acceptor
 from photon.registry.breaker import Breaker
+from photon.registry.clear_round import ClearRound
 from photon.registry.decisions import (
     OtherHolds,
     TokenReleased,
@@ -71,6 +72,7 @@ class QuorumRegistry:
         self._clock = clock
         self.register = RegisterStore(self.endpoints, clock, settings.deadline, settings.horizon_step)
         self._rounds = Rounds(self.endpoints, self.register)
+        self._clear_round = ClearRound(self._rounds)
 
     def close(self) -> None:
         """End the threads; the registry can't be used afterwards."""
@@ -155,7 +157,7 @@ class QuorumRegistry:
             left = list(wave.values())
             deadline = self._deadline()
             while left:
-                cleared, left = self._rounds.clear(left)
+                cleared, left = self._clear_round.attempt(left)
                 changed += cleared
                 deadline = self._deadline() if cleared else deadline
                 if left and not deadline.pause():

@@ -20,6 +20,7 @@ from typing import Any
 from photon.clock import ManualClock
 from photon.registry import decisions
 from photon.registry.acceptor import NoReply
+from photon.registry.clear_round import ClearRound
 from photon.registry.decisions import OtherHolds, Stored, TokenReleased, TokenWins
 from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Holder
@@ -224,7 +225,7 @@ class _Exploration:
             reading = holders_of([ITEM])
             verdict = None if rounds.read(reading) is None else reading.found[ITEM] or "free"
         elif verb == "clear":
-            verdict = None if rounds.clear([contender])[1] else CLEARED
+            verdict = None if ClearRound(rounds).attempt([contender])[1] else CLEARED
         else:
             if contender.needs_ballot:
                 propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from photon.clock import ManualClock
-from photon.registry import decisions, proposer, register_store, rounds
+from photon.registry import clear_round, decisions, proposer, register_store, rounds
 from photon.registry.acceptor import Done, Exists, Promised
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
 from photon.registry.endpoints import Endpoints
@@ -106,7 +106,7 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
     right = rounds.Rounds._prepare
 
     def read_then_prepare(self: Any, contenders: Any, ballots: Any) -> list[list[Any]]:
-        there = self._read([contender.item for contender in contenders])
+        there = self.read_items([contender.item for contender in contenders])
         return [
             [
                 Promised(b) if isinstance(a, Promised) and isinstance(b, Stored) else a
@@ -213,12 +213,12 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
 
 
 def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: Patch) -> None:  # B8
-    right = rounds.Rounds._read
+    right = rounds.Rounds.read_items
 
     def absent_if_unprocessed(self: Any, items: Any) -> list[list[Any]]:
         return [[r if isinstance(r, Stored) else ABSENT for r in replies] for replies in right(self, items)]
 
-    monkeypatch.setattr(rounds.Rounds, "_read", absent_if_unprocessed)
+    monkeypatch.setattr(rounds.Rounds, "read_items", absent_if_unprocessed)
     acceptor = MemoryAcceptor(ManualClock())
     registry = memory_registry(acceptor, clock=ManualClock())
     keys = [EventKey(f"id-{number}") for number in range(10)]
@@ -241,21 +241,21 @@ def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: P
 
 
 def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
-    monkeypatch.setattr(rounds._Copies, "are_known_to_few", lambda self, n: False)
+    monkeypatch.setattr(clear_round._Copies, "are_known_to_few", lambda self, n: False)
     caught_by_exploration("clearing while endpoints are down in turn")
 
 
 def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_in_again(
     monkeypatch: Patch,
 ) -> None:  # B6
-    right = rounds._copies_of
+    right = clear_round._copies_of
 
     def all_are_cleared(contender: Any, replies: Sequence[Any]) -> Any:
         copies = right(contender, replies)
         holding = {i for i, r in enumerate(replies) if isinstance(r, Stored) and r.value in copies.held}
         return replace(copies, cleared_at=copies.cleared_at | holding)
 
-    monkeypatch.setattr(rounds, "_copies_of", all_are_cleared)
+    monkeypatch.setattr(clear_round, "_copies_of", all_are_cleared)
     caught_by_exploration("clearing while an endpoint is silent amid it")
 
 

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from photon.clock import SystemClock
 from photon.fetch import JavaMissing
-from photon.pipeline import Datacenter, ForeignLog, Pipeline, PrimaryLog
+from photon.pipeline import Datacenter, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry import local_server as module
 from photon.registry.init import init_registry
 from photon.registry.interface import Claim, EventKey, Lost, RegistryUnavailable, Won
@@ -202,6 +203,7 @@ def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(t
         datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
+        registry=Registry(deadline=timedelta(seconds=60)),  # a busy machine starts a server slowly
     )
     claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
     try:
