@@ -38,9 +38,15 @@ _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"  # so a statement says it; a put says that its condition failed
 # DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
 _DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
-# Of a statement, or a part of a transaction; of a whole request it ends in `Exception`.
-_THROTTLED = ("ThrottlingError", "ProvisionedThroughputExceeded")
-_ALL_THROTTLED = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
+_THROTTLED = (
+    # Of a statement, or of a part of a transaction.
+    "ThrottlingError",
+    "ProvisionedThroughputExceeded",
+    # Of a whole request.
+    "ThrottlingException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+)
 # In a batch of statements DynamoDB Local says it without `Exception`.
 _TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
 
@@ -124,12 +130,15 @@ def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any
 
 def is_throttled(response: Mapping[str, Any]) -> bool:
     """Whether the endpoint had too little capacity for a request, or for a part of it."""
-    parts = [reason.get("Code") for reason in response.get("CancellationReasons", ())]
-    responses = response.get("Responses", ())
-    if isinstance(responses, list):  # of statements; of a read it is a mapping
-        parts += [error_code(answer) for answer in responses]
-    left = bool(response.get("UnprocessedKeys"))
-    return left or error_code(response) in _ALL_THROTTLED or any(part in _THROTTLED for part in parts)
+    try:
+        codes = [reason.get("Code") for reason in response.get("CancellationReasons", ())]
+        responses = response.get("Responses", ())
+        if isinstance(responses, list):  # of statements; of a read it is a mapping
+            codes += [error_code(answer) for answer in responses]
+        codes.append(error_code(response))
+    except UNREADABLE:
+        return False  # whoever reads the answer says what is wrong with it
+    return bool(response.get("UnprocessedKeys")) or any(code in _THROTTLED for code in codes)
 
 
 def page_of(response: Mapping[str, Any]) -> Page:

@@ -327,13 +327,14 @@ class DynamoAcceptor:
                 return NoReply(str(error), "unreachable")
             try:
                 response = request(client)
-                turn.overloaded = is_throttled(response)
+                turn.fate = "throttled" if is_throttled(response) else "answered"
                 return read(response)
             except ClientError as error:
-                turn.overloaded = is_throttled(error.response)
+                turn.fate = "throttled" if is_throttled(error.response) else "answered"
                 return no_reply(error.response)
             except BotoCoreError as error:  # connection refused, closed, timed out
-                turn.overloaded = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
+                if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
+                    turn.fate = "timed_out"
                 self._disconnect(client)
                 return NoReply(str(error), "unreachable")
             except UNREADABLE as error:

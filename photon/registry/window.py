@@ -10,16 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
+
+Fate = Literal["answered", "throttled", "timed_out"]
 
 
 class Turn:
-    """A request that may be sent now. `overloaded`: to be set where the endpoint did not keep up with it."""
+    """A request that may be sent now. `fate`: to be set where the endpoint did not keep up with it."""
 
-    __slots__ = ("overloaded", "sent_after")
+    __slots__ = ("fate", "sent_after")
 
     def __init__(self, sent_after: int) -> None:
         self.sent_after = sent_after  # so many narrowings
-        self.overloaded = False
+        self.fate: Fate = "answered"
 
 
 class Window:
@@ -31,6 +34,7 @@ class Window:
         self._in_flight = 0
         self._waiting = 0
         self._narrowings = 0
+        self._stalls = 0  # narrowings by a time-out
         self._changed = threading.Condition()
 
     @property
@@ -45,9 +49,10 @@ class Window:
 
     @contextmanager
     def turn(self) -> Iterator[Turn | None]:
-        """Wait until a request may be sent; None if others met an overload meanwhile.
+        """Wait until a request may be sent; None if another one timed out meanwhile.
 
-        Or a call of many requests would wait for one time-out after the other while the window narrows.
+        Or a call of many requests would wait for one time-out after the other while the window narrows. To be
+        throttled costs no time: the others go on.
         """
         turn = self._enter()
         try:
@@ -58,22 +63,23 @@ class Window:
 
     def _enter(self) -> Turn | None:
         with self._changed:
-            began = self._narrowings
+            stalls = self._stalls
             self._waiting += 1
-            self._changed.wait_for(lambda: self._in_flight < self.limit or self._narrowings != began)
+            self._changed.wait_for(lambda: self._in_flight < self.limit or self._stalls != stalls)
             self._waiting -= 1
-            if self._narrowings != began:
+            if self._stalls != stalls:
                 return None
             self._in_flight += 1
-            return Turn(began)
+            return Turn(self._narrowings)
 
     def _leave(self, turn: Turn) -> None:
         with self._changed:
-            if turn.overloaded:
+            if turn.fate != "answered":
                 # One step for all that were on their way together: they say the same thing.
                 if turn.sent_after == self._narrowings:
                     self._limit = max(1.0, min(self._limit, self._in_flight) / 2)
                     self._narrowings += 1
+                    self._stalls += turn.fate == "timed_out"
             elif self._in_flight >= self.limit:  # more would have been sent
                 self._limit = min(float(self._most), self._limit + 1 / self._limit)
             self._in_flight -= 1
