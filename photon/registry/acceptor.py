@@ -46,16 +46,16 @@ class Refused:
     now: Stored
 
 
-NoReplyKind = Literal["unclear", "unreachable", "not_asked", "not_sent"]
+NoReplyKind = Literal["unclear", "throttled", "unreachable", "not_asked"]
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
     """No answer about this item.
 
-    `unclear`: throttled, unprocessed, or an error that we can't read. `unreachable`: the endpoint did not
-    answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is out of use.
-    `not_sent`: the endpoint did not keep up with what was sent before.
+    `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
+    it did not answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is
+    out of use, or it has just been silent; this says nothing new of it.
     """
 
     reason: str

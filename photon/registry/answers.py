@@ -27,10 +27,10 @@ from photon.registry.layout import ItemKey
 # Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
 _NO_ANSWER: dict[str, NoReplyKind] = {
     "unclear": "unclear",
+    "throttled": "throttled",
     "unreachable": "unreachable",
-    "not_sent": "not_sent",
 }
-_UNPROCESSED = NoReply("the endpoint left the key unprocessed")
+_UNPROCESSED = NoReply("the endpoint left the key unprocessed", "throttled")
 # What reading an answer raises that is not as the API says: a proxy's page, half an answer.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 CANCELLED = "TransactionCanceledException"
@@ -71,7 +71,7 @@ def no_reply(answer: Mapping[str, Any]) -> NoReply:
         return NoReply(message, _NO_ANSWER[code])
     if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
-    return NoReply(f"{code}: {message}")
+    return NoReply(f"{code}: {message}", "throttled" if code in _THROTTLED else "unclear")
 
 
 def unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
@@ -126,19 +126,6 @@ def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any
     if len(reasons) != count:
         return [response] * count
     return [answer_when_cancelled(reason) for reason in reasons]
-
-
-def is_throttled(response: Mapping[str, Any]) -> bool:
-    """Whether the endpoint had too little capacity for a request, or for a part of it."""
-    try:
-        codes = [reason.get("Code") for reason in response.get("CancellationReasons", ())]
-        responses = response.get("Responses", ())
-        if isinstance(responses, list):  # of statements; of a read it is a mapping
-            codes += [error_code(answer) for answer in responses]
-        codes.append(error_code(response))
-    except UNREADABLE:
-        return False  # whoever reads the answer says what is wrong with it
-    return bool(response.get("UnprocessedKeys")) or any(code in _THROTTLED for code in codes)
 
 
 def page_of(response: Mapping[str, Any]) -> Page:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.acceptor import NoReply
+from photon.registry.acceptor import NoReply, NoReplyKind
 from photon.registry.decisions import majority
 
 
@@ -35,14 +35,12 @@ class Breaker:
 
     def saw(self, slot: int, replies: Sequence[object]) -> None:
         """Take note of the replies to one request."""
-        kinds = [reply.kind if isinstance(reply, NoReply) else None for reply in replies]
-        unreachable = [kind == "unreachable" for kind in kinds if kind != "not_sent"]
-        if not unreachable:
-            return  # nothing was sent, which says nothing
+        if all(_kind(reply) == "not_asked" for reply in replies):
+            return
         with self._lock:
-            if not any(unreachable):
+            if all(_kind(reply) != "unreachable" for reply in replies):
                 self._probe_at_us[slot] = None
-            elif all(unreachable) and self._probe_at_us[slot] is None:
+            elif is_silence(replies) and self._probe_at_us[slot] is None:
                 self._probe_at_us[slot] = self._clock.now_us() + self._pause_us
 
     def take_probe(self, slot: int) -> bool:
@@ -59,3 +57,12 @@ class Breaker:
         """Take an endpoint for one that answers: there is another store in its place."""
         with self._lock:
             self._probe_at_us[slot] = None
+
+
+def is_silence(replies: Sequence[object]) -> bool:
+    """Whether an endpoint said nothing at all to a request."""
+    return all(_kind(reply) == "unreachable" for reply in replies)
+
+
+def _kind(reply: object) -> NoReplyKind | None:
+    return reply.kind if isinstance(reply, NoReply) else None

@@ -105,7 +105,7 @@ class ClearRound:
         """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
         silent = [reply for reply in replies if isinstance(reply, NoReply)]
         too_few = len(replies) - len(silent) < majority(self._endpoints.n)
-        return too_few or any(reply.kind in ("unclear", "not_sent") for reply in silent)
+        return too_few or any(reply.kind in ("unclear", "throttled") for reply in silent)
 
 
 def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:

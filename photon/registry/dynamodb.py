@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.registry.acceptor import (
     Accept,
@@ -42,7 +42,6 @@ from photon.registry.answers import (
     error_code,
     insert_reply,
     is_done,
-    is_throttled,
     items_of,
     no_answer,
     no_reply,
@@ -56,7 +55,6 @@ from photon.registry.answers import (
 from photon.registry.decisions import ABSENT, Stored
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import ABOVE_CLEARED, ItemKey
-from photon.registry.window import Window
 from photon.registry.wire import WireClient
 
 # The limits of DynamoDB for one request.
@@ -71,8 +69,6 @@ Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
 Statement = Mapping[str, Any]
 Put = Mapping[str, Any]
-
-_NOT_SENT = NoReply("the endpoint does not keep up with what it is asked", "not_sent")
 
 
 LOCAL_REGION = "local"
@@ -113,21 +109,17 @@ class DynamoAcceptor:
 
     `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
     it can't. It is called again after a connection failed. `transactions`: write in transactions, which pays
-    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md). `concurrency`: so
-    many requests at once, while the endpoint keeps up with them.
+    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
     """
 
     reads_per_request = KEYS_PER_READ
 
-    def __init__(
-        self, table: str, connect: Callable[[], Any], transactions: bool = False, concurrency: int = 40
-    ) -> None:
+    def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
         self.table = table
         self.writes_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
         self.inserts_per_request = self.writes_per_request
         self._transactions = transactions
         self._connect = connect
-        self.window = Window(concurrency)
         self._client: Any = None
         self._lock = threading.Lock()
 
@@ -318,27 +310,19 @@ class DynamoAcceptor:
 
     def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
         """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
-        with self.window.turn() as turn:
-            if turn is None:
-                return _NOT_SENT
-            try:
-                client = self._connected()
-            except RegistryUnavailable as error:
-                return NoReply(str(error), "unreachable")
-            try:
-                response = request(client)
-                turn.fate = "throttled" if is_throttled(response) else "answered"
-                return read(response)
-            except ClientError as error:
-                turn.fate = "throttled" if is_throttled(error.response) else "answered"
-                return no_reply(error.response)
-            except BotoCoreError as error:  # connection refused, closed, timed out
-                if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
-                    turn.fate = "timed_out"
-                self._disconnect(client)
-                return NoReply(str(error), "unreachable")
-            except UNREADABLE as error:
-                return NoReply(f"an answer that can't be read: {error!r}")
+        try:
+            client = self._connected()
+        except RegistryUnavailable as error:
+            return NoReply(str(error), "unreachable")
+        try:
+            return read(request(client))
+        except ClientError as error:
+            return no_reply(error.response)
+        except BotoCoreError as error:  # connection refused, closed, timed out
+            self._disconnect(client)
+            return NoReply(str(error), "unreachable")
+        except UNREADABLE as error:
+            return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
         with self._lock:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 from photon.clock import MICROSECONDS, Clock
 from photon.registry.acceptor import Acceptor, NoReply
-from photon.registry.breaker import Breaker
+from photon.registry.breaker import Breaker, is_silence
+from photon.registry.channel import Channel
 from photon.registry.layout import REGISTER_KEY
 from photon.registry.register import Members
 
@@ -27,76 +26,15 @@ R = TypeVar("R")
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
-PROBES_AT_ONCE = 5  # as many as a registry has endpoints
 
 MACHINE_CHANCE: random.Random = random.SystemRandom()
-
-
-class Channel(Protocol):
-    """How requests travel: by threads, or in a simulation as its scheduler decides."""
-
-    def exchange(
-        self,
-        send: Callable[[Acceptor, Sequence[Q]], list[R]],
-        requests: Sequence[tuple[Acceptor, Sequence[Q]]],
-    ) -> Iterator[tuple[int, list[R]]]:
-        """Send all requests at once: the index and the replies of each, as they are answered."""
-        ...
-
-    def aside(self, work: Callable[[], None]) -> None:
-        """Have `work` done some time, without waiting for it."""
-        ...
-
-    def close(self) -> None:
-        """Stop, once what was sent is answered."""
-        ...
-
-
-class Threads:
-    """The channel of the product: up to `concurrency` requests at once to each store, each on a thread.
-
-    Each store has threads of its own: requests to one that is slow do not hold up those to the others.
-    """
-
-    def __init__(self, concurrency: int) -> None:
-        self._concurrency = concurrency
-        self._lock = threading.Lock()
-        self._pools: WeakKeyDictionary[Acceptor, ThreadPoolExecutor] = WeakKeyDictionary()
-        self._aside = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="registry-probe")
-
-    def exchange(
-        self,
-        send: Callable[[Acceptor, Sequence[Q]], list[R]],
-        requests: Sequence[tuple[Acceptor, Sequence[Q]]],
-    ) -> Iterator[tuple[int, list[R]]]:
-        """See `Channel`."""
-        futures = {
-            self._pool_of(acceptor).submit(send, acceptor, batch): index
-            for index, (acceptor, batch) in enumerate(requests)
-        }
-        return ((futures[future], future.result()) for future in as_completed(futures))
-
-    def aside(self, work: Callable[[], None]) -> None:
-        """See `Channel`."""
-        self._aside.submit(work)
-
-    def close(self) -> None:
-        """See `Channel`."""
-        for pool in (*self._pools.values(), self._aside):
-            pool.shutdown()
-
-    def _pool_of(self, acceptor: Acceptor) -> ThreadPoolExecutor:
-        with self._lock:
-            if acceptor not in self._pools:
-                self._pools[acceptor] = ThreadPoolExecutor(self._concurrency, thread_name_prefix="registry")
-            return self._pools[acceptor]
 
 
 # The acceptor of an incarnation of the store in a slot.
 Reopen = Callable[[int, str], Acceptor]
 
 _NOT_ASKED = NoReply("the endpoint is out of use: it is being repaired", "not_asked")
-_SPARED = NoReply("the endpoint did not answer lately; it is being probed", "unreachable")
+_SPARED = NoReply("the endpoint did not answer lately; it is being probed", "not_asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +127,17 @@ class Endpoints:
         seats = self._seats
         self._probe(seats)
         slots = {id(acceptor): slot for slot, acceptor in enumerate(seats.acceptors)}
+        silent: set[int] = set()
 
-        def guarded(acceptor: Acceptor, batch: Sequence[Q]) -> list[Any]:
-            return self._guarded(slots[id(acceptor)], lambda: send(acceptor, batch), len(batch))
+        def send_unless_silent(acceptor: Acceptor, batch: Sequence[Q]) -> list[Any]:
+            # Decided on the thread that sends: what waited in line behind a time-out need not meet it too.
+            slot = slots[id(acceptor)]
+            if slot in silent or not self._lets_pass(slot):
+                return [_SPARED] * len(batch)
+            answers = send(acceptor, batch)
+            if is_silence(answers):
+                silent.add(slot)
+            return answers
 
         replies: dict[tuple[int, int], R] = {}
         parts: list[tuple[int, int]] = []
@@ -201,8 +147,10 @@ class Endpoints:
                 if acceptor is not None and slot not in without:
                     parts.append((start, slot))
                     sent.append((acceptor, requests[start : start + per_request]))
-        for index, answers in self._channel.exchange(guarded, sent):
+        for index, answers in self._channel.exchange(send_unless_silent, sent):
             start, slot = parts[index]
+            if self._breaker is not None and self._seats.acceptors[slot] is sent[index][0]:
+                self._breaker.saw(slot, answers)
             for offset, reply in enumerate(answers):
                 replies[start + offset, slot] = reply
             after_each()
@@ -211,15 +159,8 @@ class Endpoints:
             [replies.get((index, slot), nobody) for slot in range(self.n)] for index in range(len(requests))
         ]
 
-    def _guarded(self, slot: int, send: Callable[[], list[Any]], length: int) -> list[Any]:
-        if self._breaker is None:
-            return send()
-        # Decided on the thread that sends: what waited in line behind a time-out need not meet it too.
-        if not self._breaker.lets_pass(slot):
-            return [_SPARED] * length
-        replies = send()
-        self._breaker.saw(slot, replies)
-        return replies
+    def _lets_pass(self, slot: int) -> bool:
+        return self._breaker is None or self._breaker.lets_pass(slot)
 
     def _probe(self, seats: Seats) -> None:
         """See aside whether those who did not answer do again."""

@@ -47,8 +47,7 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
     timeout = settings.request_timeout
-    connect = connection(endpoint, timeout, settings.concurrency)
-    return DynamoAcceptor(table, connect, endpoint.transactions, settings.concurrency)
+    return DynamoAcceptor(table, connection(endpoint, timeout, settings.concurrency), endpoint.transactions)
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:

@@ -15,6 +15,7 @@ from photon.clock import Clock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Acceptor
 from photon.registry.breaker import Breaker
+from photon.registry.channel import Channel, Threads
 from photon.registry.clear_round import ClearRound
 from photon.registry.decisions import (
     OtherHolds,
@@ -24,7 +25,7 @@ from photon.registry.decisions import (
     value_to_commit,
     value_to_release,
 )
-from photon.registry.endpoints import MACHINE_CHANCE, Channel, Deadline, Endpoints, Reopen, Threads
+from photon.registry.endpoints import MACHINE_CHANCE, Deadline, Endpoints, Reopen
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,

@@ -17,8 +17,9 @@ from photon.clock import Clock
 from photon.faults import fault_point
 from photon.pipeline import Collection
 from photon.registry.acceptor import Acceptor, Delete, Done, NoReply, Page, Scanned, StoreSize
+from photon.registry.channel import Channel, Threads
 from photon.registry.decisions import Stored
-from photon.registry.endpoints import Channel, Deadline, Endpoints, Threads
+from photon.registry.endpoints import Deadline, Endpoints
 from photon.registry.layout import REGISTER_KEY, is_collected, is_fixed, shards_to_collect, sortable_time
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Register, decode_register, with_boundary

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from photon.clock import ManualClock
 from photon.pipeline import Registry
-from photon.registry.endpoints import MACHINE_CHANCE, Channel
+from photon.registry.channel import Channel
+from photon.registry.endpoints import MACHINE_CHANCE
 from photon.registry.interface import EventKey
 from photon.registry.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.proposer import QuorumRegistry

@@ -108,9 +108,6 @@ def inserts(*keys: ItemKey) -> list[Insert]:
 @pytest.mark.parametrize(
     "code",
     [
-        "ThrottlingError",
-        "ProvisionedThroughputExceeded",
-        "RequestLimitExceeded",
         "TransactionConflict",
         "InternalServerError",
         "ItemCollectionSizeLimitExceeded",
@@ -124,13 +121,19 @@ def test_of_a_batch_only_the_inserts_that_failed_are_without_a_reply(endpoint: S
     assert replies == [Done(), NoReply(f"{code}: m"), Exists()]
 
 
+@pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"])
+def test_what_was_throttled_of_a_batch_says_so(endpoint: Scripted, code: str) -> None:
+    replies = endpoint.says(batch(None, code, "DuplicateItem")).insert(inserts(A, B, C))
+    assert replies == [Done(), NoReply(f"{code}: m", "throttled"), Exists()]
+
+
 def test_a_condition_that_failed_says_nothing_of_the_item_until_it_is_read(endpoint: Scripted) -> None:
     there = {"p": {"S": "p"}, "s": {"S": "a"}, "t": {"S": "T:x"}, "b": {"S": "9"}}
     found = {"Responses": {TABLE: [there]}, "UnprocessedKeys": {}}
     replies = endpoint.says(batch("ConditionalCheckFailed", "ThrottlingError"), found).prepare(
         [Prepare(A, BALLOT), Prepare(B, BALLOT)]
     )
-    assert replies == [Refused(Stored("T:x", promised="9")), NoReply("ThrottlingError: m")]
+    assert replies == [Refused(Stored("T:x", promised="9")), NoReply("ThrottlingError: m", "throttled")]
 
 
 def test_an_item_that_vanished_into_an_unprocessed_key_is_not_taken_for_absent(endpoint: Scripted) -> None:
@@ -198,9 +201,9 @@ def test_a_scan_goes_on_where_its_page_ended(endpoint: Scripted) -> None:
 # -- the whole request fails
 
 ERRORS = [
-    (400, {"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "m"}, "unclear"),
-    (400, {"__type": "x#ProvisionedThroughputExceededException", "message": "m"}, "unclear"),
-    (400, {"__type": "x#RequestLimitExceeded", "message": "m"}, "unclear"),
+    (400, {"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "m"}, "throttled"),
+    (400, {"__type": "x#ProvisionedThroughputExceededException", "message": "m"}, "throttled"),
+    (400, {"__type": "x#RequestLimitExceeded", "message": "m"}, "throttled"),
     (400, {"__type": "x#ResourceNotFoundException", "message": "m"}, "unreachable"),
     (400, {"__type": "x#AccessDeniedException", "message": "m"}, "unclear"),
     (500, {"__type": "x#InternalServerError", "message": "m"}, "unclear"),

@@ -13,7 +13,8 @@ from photon.clock import ManualClock
 from photon.pipeline import Registry
 from photon.registry.acceptor import Insert, InsertReply, NoReply
 from photon.registry.breaker import Breaker
-from photon.registry.endpoints import Endpoints, Threads
+from photon.registry.channel import Threads
+from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Unknown, Won
 from photon.registry.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -45,13 +46,13 @@ def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
     assert breaker.lets_pass(1)
 
 
-def test_what_was_not_sent_says_nothing_of_an_endpoint() -> None:
+def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
     breaker = Breaker(3, ManualClock(), pause_seconds=1)
-    not_sent = NoReply("it does not keep up", "not_sent")
-    breaker.saw(1, [not_sent])
+    not_asked = NoReply("spared", "not_asked")
+    breaker.saw(1, [not_asked])
     assert breaker.lets_pass(1)
     breaker.saw(1, [GONE])
-    breaker.saw(1, [not_sent])
+    breaker.saw(1, [not_asked])
     assert not breaker.lets_pass(1)
 
 

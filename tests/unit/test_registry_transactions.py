@@ -89,7 +89,7 @@ def test_under_endless_contention_each_insert_goes_for_itself_after_a_few_tries(
 
 def test_a_throttled_insert_is_left_to_a_later_attempt_and_does_not_hold_up_the_others() -> None:
     client = Scripted(cancelled(NOT_THE_CAUSE, THROTTLED, NOT_THE_CAUSE), None)
-    assert insert(client) == [Done(), NoReply("ThrottlingError: slow down"), Done()]
+    assert insert(client) == [Done(), NoReply("ThrottlingError: slow down", "throttled"), Done()]
 
 
 @pytest.mark.parametrize("code", ["ValidationError", "NobodyKnows"])
