@@ -43,8 +43,8 @@ class ClearRound:
         self._rounds = rounds
         self._endpoints = rounds.endpoints
 
-    def attempt(self, contenders: Sequence[Contender]) -> tuple[int, list[Contender]]:
-        """Replace tokens by their owner's name: how many changed, and which have to be asked again."""
+    def attempt(self, contenders: Sequence[Contender]) -> tuple[set[ItemKey], list[Contender]]:
+        """Replace tokens by their owner's name: what changed, and which have to be asked again."""
         began_with = self._endpoints.seats
         changed, answered = self._replace_copies(self._find_copies(contenders))
         known = self._make_known(answered)
@@ -68,8 +68,8 @@ class ClearRound:
                 found.append(_copies_of(contender, replies))
         return found
 
-    def _replace_copies(self, found: Sequence[_Copies]) -> tuple[int, list[_Copies]]:
-        """Replace each copy where it is: how many ids changed, and for which enough endpoints answered."""
+    def _replace_copies(self, found: Sequence[_Copies]) -> tuple[set[ItemKey], list[_Copies]]:
+        """Replace each copy where it is: the items that changed, and for which enough endpoints answered."""
         # Endpoints may have it with different histories, and a request names an item once (B7).
         waves: dict[int, list[tuple[_Copies, str]]] = {}
         for copies in found:
@@ -88,7 +88,7 @@ class ClearRound:
                 if self._is_to_be_repeated(replies):
                     copies.contender.reason = reason_of(replies)
                     unanswered.add(copies.contender.item)
-        return len(changed), [copies for copies in found if copies.contender.item not in unanswered]
+        return changed, [copies for copies in found if copies.contender.item not in unanswered]
 
     def _make_known(self, answered: Sequence[_Copies]) -> set[ItemKey]:
         """Have each owner's name at a majority, or chosen by a classic round; the items where it is so.

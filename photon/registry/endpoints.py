@@ -182,12 +182,17 @@ def _seated(members: Members | None, acceptors: Sequence[Acceptor], changes: int
 
 
 class Deadline:
-    """The time that one call may take, and the pauses between its attempts."""
+    """The time that a call may take without getting on, and the pauses between its attempts."""
 
     def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
         self._clock = clock
         self._chance = chance
-        self._end_us = clock.now_us() + round(seconds * MICROSECONDS)
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: the call gets on, and a large one may take longer than the time for an answer."""
+        self._end_us = self._clock.now_us() + round(self._seconds * MICROSECONDS)
         self._attempts = 0
 
     def pause(self) -> bool:

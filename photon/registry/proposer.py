@@ -152,18 +152,20 @@ class QuorumRegistry:
             index: Contender(claim, item)
             for index, (claim, item) in enumerate(zip(claims, items, strict=True))
         }
-        changed = 0
+        changed: set[ItemKey] = set()  # an id may change at one endpoint after the other
         while waiting:
             wave, waiting = _one_of_each(waiting)
             left = list(wave.values())
             deadline = self._deadline()
             while left:
-                cleared, left = self._clear_round.attempt(left)
-                changed += cleared
-                deadline = self._deadline() if cleared else deadline
+                pending = left
+                cleared, left = self._clear_round.attempt(pending)
+                changed |= cleared
+                if cleared or len(left) < len(pending):
+                    deadline.renew()
                 if left and not deadline.pause():
                     raise RegistryUnavailable(f"{len(left)} ids could not be cleared: {left[0].reason}")
-        return changed
+        return len(changed)
 
     # -- attempts until all is known or the time is up
 
@@ -200,7 +202,7 @@ class QuorumRegistry:
             attempt(pending)
             left = [contender for contender in pending if contender.verdict is None]
             if len(left) < len(pending):
-                deadline = self._deadline()  # it answers: a large call may take longer than the deadline
+                deadline.renew()
             pending = left
             if pending and not deadline.pause():
                 return
@@ -224,7 +226,7 @@ class QuorumRegistry:
             if register is not None:
                 return register
             if len(reading.found) > known:
-                deadline = self._deadline()  # it answers: a large call may take longer than the deadline
+                deadline.renew()
             known = len(reading.found)
             if not deadline.pause():
                 raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")

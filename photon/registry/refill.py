@@ -254,7 +254,8 @@ class _Copying:
             settled += done
             keys = {one.item.key for one in done}
             left = [item for item in left if item.key not in keys]
-            deadline = self._deadline() if done else deadline
+            if done:
+                deadline.renew()
             if left and not deadline.pause():
                 raise RegistryUnavailable(f"no majority answers for {len(left)} ids, such as {left[0].key}")
         return settled

@@ -158,7 +158,8 @@ class _Sweep:
             yield page
             if page.last is None:
                 return
-            after, deadline = page.last, self._deadline()
+            after = page.last
+            deadline.renew()
 
     def _delete(self, items: Sequence[Scanned]) -> None:
         deadline, left = self._deadline(), list(items)
@@ -171,7 +172,8 @@ class _Sweep:
             self._items += len(gone)
             self._bytes += sum(map(item_bytes, gone))
             left = [item for item, reply in answers if isinstance(reply, NoReply)]
-            deadline = self._deadline() if gone else deadline
+            if gone:
+                deadline.renew()
             if left and not deadline.pause():
                 raise _Stopped(next(reply.reason for _, reply in answers if isinstance(reply, NoReply)))
 

@@ -208,6 +208,10 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "registry.endpoints.0.url: expected an address such as",
         ),
         (
+            "registry: {endpoints: [{url: 'http://user:secret@a'}]}",
+            "registry.endpoints.0.url: expected an address such as",
+        ),
+        (
             "registry: {endpoints: [{url: 'http://a:abc'}]}",
             "registry.endpoints.0.url: expected an address such as",
         ),

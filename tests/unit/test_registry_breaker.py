@@ -11,16 +11,18 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.pipeline import Registry
-from photon.registry.acceptor import Insert, InsertReply, NoReply
+from photon.registry.acceptor import Insert, InsertReply, NoReply, ReadReply
 from photon.registry.breaker import Breaker
 from photon.registry.channel import Threads
 from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Unknown, Won
+from photon.registry.layout import ItemKey
 from photon.registry.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(deadline=timedelta(seconds=5), endpoint_pause=timedelta(seconds=1))
+KEY = ItemKey("p", "s")
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
 
 
@@ -76,6 +78,40 @@ def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, do
     for batch in range(5):
         assert registry.commit(claims(100, prefix=f"b{batch}")) == [Won()] * 100
     assert [acceptor.requests for acceptor in acceptors[:down]] == asked
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_an_endpoint_that_falls_silent_amid_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
+    acceptors = [MemoryAcceptor() for _ in range(n)]
+    requests = 500 // MemoryAcceptor.reads_per_request
+    endpoints = Endpoints(acceptors, Threads(concurrency=1))
+    acceptors[0].fail("down")
+    replies = endpoints.ask(
+        lambda acceptor, batch: acceptor.read(batch),
+        [ItemKey("p", str(number)) for number in range(500)],
+        MemoryAcceptor.reads_per_request,
+    )
+    endpoints.close()
+    assert [acceptor.requests for acceptor in acceptors] == [1] + [requests] * (n - 1)
+    assert {reply.kind for reply, *_ in replies if isinstance(reply, NoReply)} == {"unreachable", "not_asked"}
+
+
+def test_a_slow_store_does_not_hold_up_requests_to_another() -> None:
+    others_are_done = threading.Event()
+
+    class Slow(MemoryAcceptor):
+        def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+            assert others_are_done.wait(60)
+            return super().read(batch)
+
+    channel, quick = Threads(concurrency=1), MemoryAcceptor()
+    sent = channel.exchange(
+        lambda acceptor, batch: acceptor.read(batch), [(Slow(), [KEY])] * 3 + [(quick, [KEY])]
+    )
+    assert next(sent)[0] == 3
+    others_are_done.set()
+    assert sorted(index for index, _ in sent) == [0, 1, 2]
+    channel.close()
 
 
 class ProbesAtOnce(Threads):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from photon.clock import ManualClock
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline import Registry
+from photon.registry.acceptor import NoReply, Replace, ReplaceReply
 from photon.registry.interface import (
     Claim,
     CommitOutcome,
@@ -194,6 +196,23 @@ def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_ca
         acceptors[number].items[item] = replace(stored, value=f"T:{WEST}\n{EAST}{before}")
     assert registry.clear([Claim(KEY, WEST)]) == 1
     assert {acceptor.items[item].value for acceptor in acceptors} == {"C:west"}
+
+
+def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once() -> None:
+    class ThrottlesOnce(MemoryAcceptor):
+        throttles = True
+
+        def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+            if self.throttles:
+                self.throttles = False
+                return [NoReply("slow down", "throttled")] * len(batch)
+            return super().replace(batch)
+
+    registry = client(
+        [MemoryAcceptor(ManualClock()), ThrottlesOnce(ManualClock()), MemoryAcceptor(ManualClock())]
+    )
+    registry.commit([Claim(KEY, EAST)])
+    assert registry.clear([Claim(KEY, EAST)]) == 1
 
 
 @pytest.mark.parametrize("n", [1, 3])
