@@ -67,6 +67,7 @@ def report_metadata(report: VerificationReport, seconds: float) -> dict[str, Met
         "violations": MetadataValue.int(sum(finding.count for finding in violations)),
         "rows_not_compared": MetadataValue.int(sum(one.rows_not_compared for one in reports)),
         "unverified_bytes": MetadataValue.int(sum(file.bytes for file in unverified)),
+        "verified_earlier_bytes": MetadataValue.int(sum(one.verified_earlier.bytes for one in reports)),
         "seconds": MetadataValue.float(round(seconds, 1)),
         **terms,
         **({"notes": MetadataValue.md(notes)} if notes else {}),

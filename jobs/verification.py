@@ -7,7 +7,7 @@ examples of what is wrong. Records stay in Spark. What facts mean is decided in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
@@ -42,6 +42,7 @@ from photon.verification_report import (
 )
 from photon.verification_scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification_tasks import BATCH_ROWS, TaskScope
+from photon.verified_files import LostFile, tell_lost, verified_further
 
 Progress = Callable[[str], None]
 
@@ -77,12 +78,11 @@ def verify(
 
 
 @dataclass(frozen=True)
-class LostFile:
-    """A log file that can't be read again, and its number."""
+class FirstUnsettled:
+    """Of a foreign file's records without a final class: where the first begins, when the earliest was."""
 
-    datacenter: str
-    number: int
-    file: Unverified
+    offset_bytes: int
+    event_us: int | None
 
 
 class Verification:
@@ -112,7 +112,7 @@ class Verification:
         rows = self._keep(with_event(rows_that_count(session, scope), read, time_in_id))
         records = self._keep(classified(session, scope, read, rows))
         classes = _counts(records.where(F.col("class") != LOST), "class")
-        lost = _lost_files(records.where(F.col("class") == LOST), "foreign")
+        lost = _passed_over(scope) + _lost_files(records.where(F.col("class") == LOST), "foreign")
 
         self._progress("looking for the primary events of what is joined, unjoinable or open")
         primaries = self._keep(wanted_primaries(primary_records(session, scope, tasks), records))
@@ -126,7 +126,7 @@ class Verification:
         classes += _counts(decided.where(was_open).withColumn("outcome", outcome), "outcome")
         self._find_unsettled(decided)
 
-        verified_until = self._verified_until(records, decided)
+        latest, unsettled = self._latest(records), self._unsettled(records, decided)
 
         self._progress("comparing rows with joins made afresh")
         verdicts = self._keep(compared(session, scope, records, primaries, tasks))
@@ -138,19 +138,27 @@ class Verification:
         by_datacenter = rows.groupBy("datacenter").count().collect()
         row_counts = Counter({row["datacenter"]: row["count"] for row in by_datacenter})
         rows_compared = _sums(_counts(verdicts, "verdict"))
-        reports = {
-            name: DatacenterReport(
+
+        def of_datacenter(name: str) -> DatacenterReport:
+            window, verified = scope.windows[name], scope.verified[name]
+            mine = [item for item in lost if item.datacenter == name]
+            unverified, verified_earlier = tell_lost(mine, window.files, verified)
+            starts = {number: first.offset_bytes for number, first in unsettled[name].items()}
+            gone = {item.number for item in mine}
+            return DatacenterReport(
                 classes={c: n for (where, c), n in classes.items() if where == name and c != OPEN},
                 findings=tuple(self._findings[name]),
-                unverified=tuple(item.file for item in lost if item.datacenter == name),
+                unverified=unverified,
+                verified_earlier=verified_earlier,
                 rows=row_counts[name],
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
-                notes=tuple(scope.notes(name)) + _consequences(name, lost),
-                verified_until_us=verified_until[name],
-                epoch=scope.windows[name].epoch,
+                notes=tuple(scope.notes(name)) + _consequences(mine),
+                verified_until_us=self._verified_until_us(name, latest[name], unsettled[name]),
+                epoch=window.epoch,
+                verified_further=verified_further(window.of("foreign"), starts, gone, verified),
             )
-            for name in scope.selected
-        }
+
+        reports = {name: of_datacenter(name) for name in scope.selected}
         return VerificationReport(reports, rows=row_counts.total())
 
     def _task_scope(self) -> TaskScope:
@@ -171,25 +179,36 @@ class Verification:
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
 
-    def _verified_until(self, records: DataFrame, decided: DataFrame) -> dict[str, int | None]:
+    # -- how far it reaches
+
+    def _latest(self, records: DataFrame) -> dict[str, dict[int, int]]:
+        """The latest event time read from each foreign file, by datacenter and number."""
         by_file = records.where("event_us is not null").groupBy("datacenter", "file")
         latest: dict[str, dict[int, int]] = {name: {} for name in self._scope.windows}
         for row in by_file.agg(F.max("event_us").alias("latest_us")).collect():
             latest[row["datacenter"]][row["file"]] = row["latest_us"]
-        pending = records.where("class = 'pending'").select("datacenter", "event_us")
-        pending = pending.union(decided.where("outcome = 'pending'").select("datacenter", "event_us"))
-        earliest = pending.groupBy("datacenter").agg(F.min("event_us").alias("earliest_us")).collect()
-        waits = {row["datacenter"]: row["earliest_us"] for row in earliest}
+        return latest
 
-        def pending_us(name: str) -> int | None:
-            # What waits is known even where its log is gone.
-            times = (waits.get(name), self._scope.windows[name].earliest_waiting_us)
-            return min((time_us for time_us in times if time_us is not None), default=None)
+    def _unsettled(self, records: DataFrame, decided: DataFrame) -> dict[str, dict[int, FirstUnsettled]]:
+        """The foreign files that have records without a final class, by datacenter and number."""
+        columns = [*PLACE, "event_us"]
+        pending = records.where("class = 'pending'").select(*columns)
+        pending = pending.union(decided.where("outcome = 'pending'").select(*columns))
+        first = pending.groupBy("datacenter", "file").agg(
+            F.min("offset").alias("first"), F.min("event_us").alias("earliest_us")
+        )
+        unsettled: dict[str, dict[int, FirstUnsettled]] = {name: {} for name in self._scope.windows}
+        for row in first.collect():
+            unsettled[row["datacenter"]][row["file"]] = FirstUnsettled(row["first"], row["earliest_us"])
+        return unsettled
 
-        return {
-            name: verified_until_us(latest[name], self._scope.unread(name), pending_us(name))
-            for name in self._scope.selected
-        }
+    def _verified_until_us(
+        self, name: str, latest: Mapping[int, int], unsettled: Mapping[int, FirstUnsettled]
+    ) -> int | None:
+        # What waits is known even where its log is gone.
+        times = [self._scope.windows[name].earliest_waiting_us, *(one.event_us for one in unsettled.values())]
+        pending_us = min((time_us for time_us in times if time_us is not None), default=None)
+        return verified_until_us(latest, self._scope.unread(name), pending_us)
 
     # -- findings
 
@@ -215,11 +234,10 @@ class Verification:
 
     def _find_differences(self, verdicts: DataFrame, lost: Sequence[LostFile]) -> Counter[str]:
         """Report rows that differ; how many could not be compared, because their primary is gone."""
-        gone = [(item.datacenter, item.number) for item in lost]
-        can_not = F.lit(False)
-        for datacenter, number in gone:
-            can_not |= (F.col("datacenter") == datacenter) & (F.col("primary_file") == number)
-        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | can_not)
+        gone = self._files(lost).withColumnRenamed("file", "primary_file").withColumn("gone", F.lit(True))
+        verdicts = verdicts.join(F.broadcast(gone), ["datacenter", "primary_file"], "left")
+        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
+        can_not = F.coalesce(can_not, F.lit(False))
         where = F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
         cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
         self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
@@ -228,15 +246,17 @@ class Verification:
     def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, lost: Sequence[LostFile]) -> None:
         """Report rows at whose place in the raw logs their event is not; where that place can be read."""
         expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
-        for item in lost:
-            expected = expected.where(
-                ~((F.col("datacenter") == item.datacenter) & (F.col("file") == item.number))
-            )
+        expected = expected.join(F.broadcast(self._files(lost)), ["datacenter", "file"], "left_anti")
         present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
         without = expected.join(present, [*PLACE, "event_id"], "left_anti")
         where = F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
         detail = F.lit("no record of this id begins there").alias("detail")
         self._find("row_without_event", without.select("datacenter", "event_id", where, detail))
+
+    def _files(self, lost: Sequence[LostFile]) -> DataFrame:
+        """Lost files as a table: where logs are deleted after a while there may be many thousands."""
+        numbers = sorted({(item.datacenter, item.number) for item in lost})
+        return self._session.createDataFrame(numbers, "datacenter string, file int")
 
     def _find_duplicate_rows(self, rows: DataFrame) -> None:
         """Report events with several rows, each in the first selected datacenter that has one."""
@@ -286,8 +306,17 @@ def _lost_files(lost: DataFrame, side: Side) -> list[LostFile]:
     ]
 
 
-def _consequences(datacenter: str, lost: Sequence[LostFile]) -> tuple[str, ...]:
-    if not any(item.datacenter == datacenter and item.file.side == "primary" for item in lost):
+def _passed_over(scope: Scope) -> list[LostFile]:
+    """What was verified before it went, and is not looked for again."""
+    return [
+        LostFile(name, one.file.number, Unverified(one.file.path, "foreign", one.read_bytes, one.state))
+        for name in scope.to_classify
+        for one in scope.gone_for_good(name)
+    ]
+
+
+def _consequences(lost: Sequence[LostFile]) -> tuple[str, ...]:
+    if not any(item.file.side == "primary" for item in lost):
         return ()
     return ("without some primary logs, records that were filtered may be counted as unjoinable",)
 

@@ -91,9 +91,14 @@ def _verified(name: str, report: StoredReport | None, epochs: Mapping[str, Epoch
         return Limit(None, f"{name} was never verified, or not by this version: verify it first")
     if not report.ok:
         return Limit(None, f"the last verification of {name} found a promise broken: mend that first")
-    unread = [file["path"] for file in report.report["unverified"] if file["side"] == "foreign"]
-    if unread:  # what they had registered may have no row, and nobody can tell which ids that are
-        return Limit(None, f"foreign logs of {name} can't be verified, such as {unread[0]}: put them back")
+    lost = [file for file in report.report["unverified"] if file["side"] == "foreign"]
+    if lost:  # what they had registered may have no row, and nobody can tell which ids that are
+        one = lost[0]
+        return Limit(
+            None,
+            f"foreign logs of {name} can't be read again and were read further than verified, such as "
+            f"{one['path']} ({one['bytes']:,} bytes; {one['reason']}): put them back as they were and verify",
+        )
     verified_us = report.report["verified_until_us"]
     if verified_us is None:
         return Limit(None, f"the last verification of {name} read no event: verify it again")

@@ -58,6 +58,18 @@ COLLECTION_FAULT_POINTS: tuple[str, ...] = (
     "collect.after_endpoint",
 )
 
+# In the process that stores what a verification has found.
+VERIFICATION_FAULT_POINTS: tuple[str, ...] = ("verify.after_files",)
+
+# All of them, by whichever process they are passed.
+ALL_FAULT_POINTS: tuple[str, ...] = (
+    *FAULT_POINTS,
+    *REPAIR_FAULT_POINTS,
+    *CLEARING_FAULT_POINTS,
+    *COLLECTION_FAULT_POINTS,
+    *VERIFICATION_FAULT_POINTS,
+)
+
 
 class SimulatedCrash(BaseException):
     """Stands for the death of the process in tests that stay within one process.
@@ -91,10 +103,8 @@ def raise_simulated_crash() -> None:
 def parse_spec(spec: str) -> tuple[str, int]:
     """`NAME` or `NAME:COUNT` as (name, count); ValueError names what is wrong."""
     name, _, count = spec.partition(":")
-    known = (*FAULT_POINTS, *REPAIR_FAULT_POINTS, *CLEARING_FAULT_POINTS, *COLLECTION_FAULT_POINTS)
-
-    if name not in known:
-        raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(known)}")
+    if name not in ALL_FAULT_POINTS:
+        raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(ALL_FAULT_POINTS)}")
     return name, int(count or 1)
 
 

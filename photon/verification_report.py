@@ -110,12 +110,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A log file that can't be read again, from some byte on: its records can't be verified."""
+    """A log file that can't be read again, from some byte on: its records can't be verified.
+
+    `bytes`: how many. What an earlier verification has seen of a foreign file is not among them.
+    """
 
     path: str
     side: str
     bytes: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedEarlier:
+    """Foreign log files that can't be read again, and that were verified as far as they were read."""
+
+    files: int = 0
+    bytes: int = 0
+    example: str = ""  # path of one of them
 
 
 @dataclass(frozen=True)
@@ -125,12 +137,15 @@ class DatacenterReport:
     classes: Mapping[str, int] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     unverified: Sequence[Unverified] = ()
+    verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
     rows: int = 0  # of this datacenter, that count
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
     # All events read before this time (microseconds) have a class that is final; None: nothing is known.
     verified_until_us: int | None = None
     epoch: str | None = None  # whose window this was; None: there was none
+    # Up to which byte foreign files are verified, by number: those that were never verified as far.
+    verified_further: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def foreign(self) -> int:
@@ -158,6 +173,7 @@ class DatacenterReport:
             "violations": [finding.as_dict() for finding in self.violations],
             "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
             "unverified": [asdict(file) for file in self.unverified],
+            "verified_earlier": asdict(self.verified_earlier),
             "notes": list(self.notes),
         }
 

@@ -24,6 +24,7 @@ from photon.registry.init import find_registry
 from photon.registry.open import open_register
 from photon.registry.register import EpochRecord
 from photon.verification import EpochStanding
+from photon.verified_files import stored, was_verified
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
@@ -54,6 +55,7 @@ class Scope:
     windows: Mapping[str, Window]
     tables: Mapping[tuple[str, TableName], TableAt]  # without those that do not exist
     epochs: Mapping[str, EpochStanding]
+    verified: Mapping[str, Mapping[int, int]]  # up to which byte foreign files were before, by number
 
     @property
     def retired(self) -> list[str]:
@@ -78,7 +80,20 @@ class Scope:
         """What is read again of one log."""
         piece_bytes = self.pipeline.verification.piece
         files = self.windows[datacenter].of(side)
-        return [stretch for tracked in files for stretch in stretches_of(tracked, piece_bytes)]
+        passed = {tracked.file.number for tracked in self.gone_for_good(datacenter)}
+        wanted = [tracked for tracked in files if tracked.file.number not in passed]
+        return [stretch for tracked in wanted for stretch in stretches_of(tracked, piece_bytes)]
+
+    def gone_for_good(self, datacenter: str) -> list[TrackedFile]:
+        """Foreign files that the dispatcher misses and that were verified: nobody looks for them again.
+
+        Where logs are deleted after a while, they become many more than there are.
+        """
+        return [
+            tracked
+            for tracked in self.windows[datacenter].of("foreign")
+            if tracked.state != "open" and was_verified(tracked, self.verified[datacenter])
+        ]
 
     def unread(self, datacenter: str) -> set[int]:
         """The foreign files, by number, that go on behind the window."""
@@ -125,7 +140,8 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
         return EpochStanding(record.datacenter, record.state, version)
 
     standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
-    return Scope(pipeline, tuple(selected), address, windows, tables, standings)
+    verified = {name: stored(pipeline, name, window.epoch or "") for name, window in windows.items()}
+    return Scope(pipeline, tuple(selected), address, windows, tables, standings, verified)
 
 
 def _size_bytes(tracked: TrackedFile, logs: Path) -> int:

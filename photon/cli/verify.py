@@ -119,6 +119,12 @@ def _remarks(name: str, report: DatacenterReport) -> list[str]:
         f"{name}: NOT VERIFIED {file.bytes:,} bytes of the {file.side} log {file.path}: {file.reason}"
         for file in report.unverified
     ]
+    earlier = report.verified_earlier
+    if earlier.files:
+        lines.append(
+            f"{name}: {earlier.files:,} foreign logs ({earlier.bytes:,} bytes) can't be read again and were"
+            f" verified before, such as {earlier.example}"
+        )
     if report.rows_not_compared:
         lines.append(
             f"{name}: {report.rows_not_compared:,} rows not compared: "

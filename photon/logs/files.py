@@ -44,6 +44,11 @@ class TrackedFile:
     max_time_us: int | None  # the largest event time read from it
     state: Literal["open", "gone", "replaced"] = "open"  # gone: unseen; replaced: truncated or reused
 
+    @property
+    def read_bytes(self) -> int:
+        """How much was read of it."""
+        return self.offset_bytes - self.file.header_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:

@@ -205,6 +205,77 @@ def test_a_verification_on_record_is_what_collection_goes_by(make: MakeWorld) ->
     assert {term: after["east"][term] for term in TERMS} == {term: counted[term] for term in TERMS}
 
 
+# -- foreign logs that are deleted after a while
+
+
+def verified_and_rotated(world: World) -> Path:
+    """The log with the old events, joined and verified; another one has a young event."""
+    world.join()
+    told(photon("verify", world.file, "--record", "--json"))
+    young_us = world.now_us - 30 * MICROSECONDS
+    world.write("queries", "query,at", [f"young,{young_us}"], "b")
+    world.write("clicks", "click,query,at", [f"young,young,{young_us}"], "b")
+    world.join()
+    return world.folder / "logs" / "east" / "clicks" / "a.csv"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("noticed", [True, False], ids=["the join has missed it", "nobody has missed it"])
+def test_a_log_that_was_deleted_after_it_was_verified_does_not_hold_the_boundary(
+    make: MakeWorld, noticed: bool
+) -> None:
+    world = make()
+    log = verified_and_rotated(world)
+    read_bytes = log.stat().st_size - len("click,query,at\n")
+    log.unlink()
+    if noticed:
+        world.join()
+    east = told(photon("verify", world.file, "--record", "--json"))["east"]
+    assert (east["unverified"], east["violations"]) == ([], [])
+    assert east["verified_earlier"] == {"files": 1, "bytes": read_bytes, "example": "clicks/a.csv"}
+    assert (east["foreign"], east["joined"]) == (1, 1)  # what can be read again, and it adds up
+    done = told(photon("gc", world.file, "--json"))
+    assert done["because"] == "ids are kept for 30 days"
+    assert [one["items_deleted"] for one in done["endpoints"].values()] == [OLD]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_log_that_was_read_further_than_it_was_verified_holds_it_and_is_named(make: MakeWorld) -> None:
+    world = make()
+    log = verified_and_rotated(world)
+    tail = f"late,young,{world.now_us - 20 * MICROSECONDS}\n"
+    with log.open("a") as open_log:
+        open_log.write(tail)
+    world.join()
+    hidden = log.rename(world.folder / "a.csv")
+    east = told(photon("verify", world.file, "--record", "--json"))["east"]
+    assert [(one["path"], one["bytes"]) for one in east["unverified"]] == [("clicks/a.csv", len(tail))]
+    assert east["verified_earlier"]["files"] == 0
+    done = told(photon("gc", world.file, "--json"))
+    assert (done["boundary"], done["endpoints"]) == (None, {})
+    assert f"such as clicks/a.csv ({len(tail)} bytes; the file is not there)" in done["because"]
+    hidden.rename(log)  # as the message says
+    told(photon("verify", world.file, "--record", "--json"))
+    log.unlink()
+    told(photon("verify", world.file, "--record", "--json"))
+    assert told(photon("gc", world.file, "--json"))["because"] == "ids are kept for 30 days"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_what_another_epoch_has_verified_counts_for_nothing(make: MakeWorld) -> None:
+    world = make()
+    log = verified_and_rotated(world)
+    shutil.move(world.pipeline.datacenters["east"].state, world.folder / "lost")
+    world.join()  # reads all logs again
+    log.unlink()
+    east = told(photon("verify", world.file, "--record", "--json"))["east"]
+    assert [one["path"] for one in east["unverified"]] == ["clicks/a.csv"]
+    assert told(photon("gc", world.file, "--json"))["boundary"] is None
+
+
 # -- photon reshard
 
 

@@ -8,7 +8,7 @@ from photon.clock import MICROSECONDS, in_utc
 from photon.collection import Limit, limit, that_count
 from photon.registry.register import EpochRecord, EpochState
 from photon.verification import verified_until_us
-from photon.verification_report import DatacenterReport, Unverified
+from photon.verification_report import DatacenterReport, Unverified, VerifiedEarlier
 from photon.verification_table import StoredReport
 
 DAY_US = 86_400 * MICROSECONDS
@@ -66,6 +66,14 @@ def test_a_foreign_log_that_could_not_be_verified_holds_the_boundary(side: str, 
     found = limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
     assert (found.boundary_us is None) == is_held
     assert ("clicks/a.jsonl" in found.because) == is_held
+
+
+def test_a_log_that_is_gone_and_was_verified_before_does_not_hold_it() -> None:
+    report = DatacenterReport(
+        verified_until_us=NOW_US, epoch="e1", verified_earlier=VerifiedEarlier(1, 10, "clicks/a.jsonl")
+    )
+    found = limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
+    assert found == Limit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
 def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:

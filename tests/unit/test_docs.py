@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from photon import expected
 from photon.cli.main import COMMANDS
-from photon.faults import CLEARING_FAULT_POINTS, COLLECTION_FAULT_POINTS, FAULT_POINTS, REPAIR_FAULT_POINTS
+from photon.faults import ALL_FAULT_POINTS
 from photon.pipeline import Pipeline, load_pipeline
 from photon.pipeline_values import parse_duration, parse_size
 from photon.verification_report import MEANINGS
@@ -143,8 +143,7 @@ def test_the_readme_shows_every_command_and_every_make_target_that_is_helped() -
 
 def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    points = (*FAULT_POINTS, *REPAIR_FAULT_POINTS, *CLEARING_FAULT_POINTS, *COLLECTION_FAULT_POINTS)
-    assert [point for point in points if f"`{point}`" not in text] == []
+    assert [point for point in ALL_FAULT_POINTS if f"`{point}`" not in text] == []
 
 
 def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:

@@ -22,6 +22,7 @@ from photon.verification_report import (
     FindingKind,
     Unverified,
     VerificationReport,
+    VerifiedEarlier,
 )
 
 BY_NAME = {check.name: check for check in CHECKS}
@@ -82,6 +83,13 @@ def test_bytes_that_could_not_be_read_again_are_told() -> None:
     gone = [Unverified("a.csv", "foreign", 70, "gone"), Unverified("b.csv", "primary", 30, "gone")]
     report = VerificationReport({"east": DatacenterReport(unverified=gone)}, rows=0)
     assert report_metadata(report, 1.0)["unverified_bytes"].value == 100
+
+
+def test_bytes_that_went_after_they_were_verified_are_told_apart() -> None:
+    earlier = DatacenterReport(verified_earlier=VerifiedEarlier(2, 90, "a.csv"))
+    metadata = report_metadata(VerificationReport({"east": earlier, "west": earlier}, rows=0), 1.0)
+    assert metadata["verified_earlier_bytes"].value == 180
+    assert metadata["unverified_bytes"].value == 0
 
 
 def test_what_events_say_can_neither_break_the_table_nor_fill_the_storage() -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from photon import verified_files
+from photon.append_table import FORMAT_PROPERTY, AppendTable, TableTooNew
+from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.output import LakeUnavailable
 from photon.pipeline import Pipeline, load_pipeline
 from photon.verification_report import DatacenterReport, Example, Finding, Unverified, VerificationReport
-from photon.verification_table import (
-    FORMAT_PROPERTY,
-    MOST_UNVERIFIED_STORED,
-    ReportsTooNew,
-    append,
-    folder_of,
-    newest,
-)
+from photon.verification_table import MOST_UNVERIFIED_STORED, TABLE, append, newest
 
 PIPELINE = """
 name: clicks
@@ -89,12 +86,59 @@ def test_a_stored_report_names_no_more_files_than_its_limit(pipeline: Pipeline) 
     assert len(newest(pipeline, ["east"])["east"].report["unverified"]) == MOST_UNVERIFIED_STORED
 
 
-def test_a_table_of_a_newer_format_is_refused_by_name(pipeline: Pipeline) -> None:
-    store(pipeline, east=SOUND)
-    folder = folder_of(pipeline, "east")
+def test_what_a_stored_report_says_of_foreign_logs_does_not_fall_to_that_limit(pipeline: Pipeline) -> None:
+    gone = [Unverified(f"q{n}.csv", "primary", 1, "gone") for n in range(MOST_UNVERIFIED_STORED)]
+    gone.append(Unverified("c.csv", "foreign", 1, "gone"))
+    store(pipeline, east=DatacenterReport(unverified=gone))
+    assert newest(pipeline, ["east"])["east"].report["unverified"][0]["path"] == "c.csv"
+
+
+# -- how far logs were verified
+
+
+def test_with_a_report_that_finds_no_promise_broken_it_is_stored_how_far_logs_were_verified(
+    pipeline: Pipeline,
+) -> None:
+    store(pipeline, east=DatacenterReport(epoch="e1", verified_further={3: 70}))
+    assert verified_files.stored(pipeline, "east", "e1") == {3: 70}
+
+
+def test_where_a_promise_is_broken_no_log_counts_as_verified(pipeline: Pipeline) -> None:
+    broken = replace(BROKEN, epoch="w1", verified_further={3: 70})
+    store(pipeline, east=DatacenterReport(epoch="e1", verified_further={3: 50}), west=broken)
+    assert verified_files.stored(pipeline, "west", "w1") == {}
+    assert verified_files.stored(pipeline, "east", "e1") == {3: 50}
+
+
+def test_one_that_dies_before_its_report_is_stored_has_said_how_far_logs_were_verified(
+    pipeline: Pipeline,
+) -> None:
+    arm("verify.after_files", raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            store(pipeline, east=DatacenterReport(epoch="e1", verified_further={3: 70}))
+    finally:
+        disarm()
+    assert newest(pipeline, ["east"]) == {}
+    assert verified_files.stored(pipeline, "east", "e1") == {3: 70}
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize("table", [TABLE, verified_files.TABLE], ids=lambda table: table.name)
+def test_a_table_of_a_newer_format_is_refused_by_name(pipeline: Pipeline, table: AppendTable) -> None:
+    report = DatacenterReport(epoch="e1", verified_further={3: 70})
+    store(pipeline, east=report)
+    folder = table.folder(pipeline, "east")
     DeltaTable(str(folder)).alter.set_table_properties({FORMAT_PROPERTY: "2"}, raise_if_not_exists=False)
-    for act in (lambda: newest(pipeline, ["east"]), lambda: store(pipeline, east=SOUND)):
-        with pytest.raises(ReportsTooNew, match=r"verification_reports has format 2.*knows 1"):
+
+    def read() -> None:
+        newest(pipeline, ["east"])
+        verified_files.stored(pipeline, "east", "e1")
+
+    for act in (read, lambda: store(pipeline, east=report)):
+        with pytest.raises(TableTooNew, match=rf"{table.name} has format 2.*knows 1"):
             act()
 
 
@@ -102,5 +146,5 @@ def test_a_lake_that_cannot_be_written_is_named(pipeline: Pipeline) -> None:
     lake = pipeline.datacenters["east"].lake
     lake.parent.mkdir(parents=True)
     lake.write_text("no folder")
-    with pytest.raises(LakeUnavailable, match=r"cannot store a report in .*east"):
+    with pytest.raises(LakeUnavailable, match=r"cannot add rows to .*east"):
         store(pipeline, east=SOUND)

@@ -16,6 +16,7 @@ from photon.verification_report import (
     Finding,
     Unverified,
     VerificationReport,
+    VerifiedEarlier,
 )
 from photon.verification_table import newest
 from tests.simulation.world import World
@@ -29,6 +30,7 @@ BROKEN = VerificationReport(
             {"joined": 9, "missing": 2},
             findings=(Finding("missing", 2, (Example("c1", "1:0", "nobody has registered it"),)),),
             unverified=(Unverified("clicks/a.jsonl", "foreign", 77, "the file is not there"),),
+            verified_earlier=VerifiedEarlier(12, 3_456, "clicks/old.jsonl"),
             rows=9,
         ),
         "west": DatacenterReport({"joined_elsewhere": 11}),
@@ -70,6 +72,16 @@ def test_a_violation_ends_with_status_1_and_says_what_to_do(run):
 def test_log_files_that_could_not_be_verified_are_named(run):
     text = run(BROKEN).stdout
     assert "NOT VERIFIED 77 bytes of the foreign log clicks/a.jsonl: the file is not there" in text
+
+
+def test_log_files_that_went_after_they_were_verified_are_counted_apart(run):
+    text = run(BROKEN).stdout
+    assert (
+        "east: 12 foreign logs (3,456 bytes) can't be read again and were verified before, such as"
+        " clicks/old.jsonl" in text
+    )
+    assert text.count("can't be read again") == 1
+    assert json.loads(run(BROKEN, "--json").stdout)["east"]["verified_earlier"]["files"] == 12
 
 
 def test_the_equation_is_printed_side_by_side(run):
