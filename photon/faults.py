@@ -2,7 +2,7 @@
 
 A fault point is a call of `fault_point(name)` in the code it guards. It does nothing
 unless it is armed, in this process, with `arm`. What belongs here is the list of names and the
-switch; what a crash means is for the tests to say. Names are registered in `FAULT_POINTS`,
+switch; what a crash means is for the tests to say. Names are registered here, by process,
 so that a test can go through all of them and a typo cannot pass for a point never reached.
 """
 

@@ -2,96 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.window import read_window
-from photon.output import OutputTable
-from photon.pipeline import Pipeline, load_pipeline
-from photon.registry.init import init_registry
 from photon.registry.local_server import local_server
 from photon.registry.open import close_registries
-from photon.shift import run_shift
-from photon.verification_report import DatacenterReport, VerificationReport
-from photon.verification_table import TERMS, append
+from photon.verification_table import TERMS
+from tests.e2e.collection_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-
-DAY_US = 86_400 * MICROSECONDS
-OLD, YOUNG = 40, 10
-PIPELINE = """
-name: {name}
-datacenters: {{east: {{logs: logs/east}}}}
-primary: {{files: "queries/*.csv", format: csv, id: query, time: at, time_unit: us}}
-foreign: {{files: "clicks/*.csv", format: csv, id: click, key: query, time: at, time_unit: us, {identity}}}
-registry:
-  endpoints: [{{url: {url}}}]
-  keep_days: {keep_days}
-  shards: 4
-  collection: {{page: 7}}
-"""
-IDENTITIES = {
-    "time and id": "time_in_id: true",
-    "id with its time": "id_codec: server_process_timestamp",
-    "id alone": "time_in_id: false",
-}
-
-
-class World:
-    """One datacenter with events of 40 days ago and of today, joined."""
-
-    def __init__(self, folder: Path, url: str, identity: str, keep_days: int | None) -> None:
-        self.folder, self.now_us = folder, SystemClock().now_us()
-        self.file = folder / "pipeline.yaml"
-        days = "null" if keep_days is None else keep_days
-        name = f"clicks-{uuid.uuid4().hex[:8]}"
-        self.file.write_text(PIPELINE.format(name=name, url=url, identity=identity, keep_days=days))
-        self.pipeline: Pipeline = load_pipeline(self.file)
-        old = [self.now_us - 40 * DAY_US + number for number in range(OLD)]
-        young = [self.now_us - 60 * MICROSECONDS + number for number in range(YOUNG)]
-        for side in ("queries", "clicks"):
-            (folder / "logs" / "east" / side).mkdir(parents=True)
-        self.write("queries", "query,at", [f"q{time_us},{time_us - 1}" for time_us in old + young])
-        self.write("clicks", "click,query,at", [f"server:7:{t},q{t},{t}" for t in old + young])
-        init_registry(self.pipeline, SystemClock())
-        close_registries()
-
-    def write(self, side: str, header: str, lines: list[str], name: str = "a") -> None:
-        path = self.folder / "logs" / "east" / side / f"{name}.csv"
-        path.write_text("\n".join([header, *lines, ""]))
-
-    def join(self) -> dict[str, int]:
-        return run_shift(self.pipeline, "east", "complete", "local").counts.as_dict()
-
-    def verified(self, until_us: int | None) -> None:
-        """Have a verification on record that has seen all events up to then."""
-        epoch = read_window(self.pipeline.datacenters["east"].state).epoch
-        east = DatacenterReport(verified_until_us=until_us, epoch=epoch)
-        report = VerificationReport({"east": east}, rows=0)
-        append(self.pipeline, report, SystemClock().now_us(), "a run", 1.0)
-
-    def rows(self) -> Counter[str]:
-        table = OutputTable(self.pipeline.datacenters["east"].lake, "joined_events").load()
-        return Counter(table.to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist())
-
-
-def photon(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def told(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -203,77 +126,6 @@ def test_a_verification_on_record_is_what_collection_goes_by(make: MakeWorld) ->
     after = told(photon("verify", world.file, "--json"))
     assert after["ok"]
     assert {term: after["east"][term] for term in TERMS} == {term: counted[term] for term in TERMS}
-
-
-# -- foreign logs that are deleted after a while
-
-
-def verified_and_rotated(world: World) -> Path:
-    """The log with the old events, joined and verified; another one has a young event."""
-    world.join()
-    told(photon("verify", world.file, "--record", "--json"))
-    young_us = world.now_us - 30 * MICROSECONDS
-    world.write("queries", "query,at", [f"young,{young_us}"], "b")
-    world.write("clicks", "click,query,at", [f"young,young,{young_us}"], "b")
-    world.join()
-    return world.folder / "logs" / "east" / "clicks" / "a.csv"
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("noticed", [True, False], ids=["the join has missed it", "nobody has missed it"])
-def test_a_log_that_was_deleted_after_it_was_verified_does_not_hold_the_boundary(
-    make: MakeWorld, noticed: bool
-) -> None:
-    world = make()
-    log = verified_and_rotated(world)
-    read_bytes = log.stat().st_size - len("click,query,at\n")
-    log.unlink()
-    if noticed:
-        world.join()
-    east = told(photon("verify", world.file, "--record", "--json"))["east"]
-    assert (east["unverified"], east["violations"]) == ([], [])
-    assert east["verified_earlier"] == {"files": 1, "bytes": read_bytes, "example": "clicks/a.csv"}
-    assert (east["foreign"], east["joined"]) == (1, 1)  # what can be read again, and it adds up
-    done = told(photon("gc", world.file, "--json"))
-    assert done["because"] == "ids are kept for 30 days"
-    assert [one["items_deleted"] for one in done["endpoints"].values()] == [OLD]
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_a_log_that_was_read_further_than_it_was_verified_holds_it_and_is_named(make: MakeWorld) -> None:
-    world = make()
-    log = verified_and_rotated(world)
-    tail = f"late,young,{world.now_us - 20 * MICROSECONDS}\n"
-    with log.open("a") as open_log:
-        open_log.write(tail)
-    world.join()
-    hidden = log.rename(world.folder / "a.csv")
-    east = told(photon("verify", world.file, "--record", "--json"))["east"]
-    assert [(one["path"], one["bytes"]) for one in east["unverified"]] == [("clicks/a.csv", len(tail))]
-    assert east["verified_earlier"]["files"] == 0
-    done = told(photon("gc", world.file, "--json"))
-    assert (done["boundary"], done["endpoints"]) == (None, {})
-    assert f"such as clicks/a.csv ({len(tail)} bytes; the file is not there)" in done["because"]
-    hidden.rename(log)  # as the message says
-    told(photon("verify", world.file, "--record", "--json"))
-    log.unlink()
-    told(photon("verify", world.file, "--record", "--json"))
-    assert told(photon("gc", world.file, "--json"))["because"] == "ids are kept for 30 days"
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_what_another_epoch_has_verified_counts_for_nothing(make: MakeWorld) -> None:
-    world = make()
-    log = verified_and_rotated(world)
-    shutil.move(world.pipeline.datacenters["east"].state, world.folder / "lost")
-    world.join()  # reads all logs again
-    log.unlink()
-    east = told(photon("verify", world.file, "--record", "--json"))["east"]
-    assert [one["path"] for one in east["unverified"]] == ["clicks/a.csv"]
-    assert told(photon("gc", world.file, "--json"))["boundary"] is None
 
 
 # -- photon reshard

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.clearing import clear_output
 from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
+from photon.dispatcher.window import Window, read_window
 from photon.output import LakeUnavailable, OutputTable
 from photon.pipeline import Pipeline, load_pipeline
 from photon.registry.init import find_registry
@@ -68,6 +69,9 @@ class World:
             results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
             self.counts = {result.datacenter: result.counts for result in results}
 
+    def windows(self) -> dict[str, Window]:
+        return {name: read_window(place.state) for name, place in self.pipeline.datacenters.items()}
+
     def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
         return OutputTable(self.pipeline.datacenters[datacenter].lake, name).load()
 
@@ -110,7 +114,12 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def while_waiting(world: World) -> VerificationReport:
+def windows_while_waiting(world: World) -> dict[str, Window]:
+    return world.windows()
+
+
+@pytest.fixture(scope="module")
+def while_waiting(world: World, windows_while_waiting: dict[str, Window]) -> VerificationReport:
     return world.verify()
 
 
@@ -213,6 +222,27 @@ def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
     assert all(report.classes["pending"] == 3 for report in while_waiting.datacenters.values())
 
 
+def test_a_log_is_verified_up_to_the_first_record_that_waits(
+    windows_while_waiting: dict[str, Window], while_waiting: VerificationReport
+) -> None:
+    for name, window in windows_while_waiting.items():
+        places = zip(window.waiting["file"].to_pylist(), window.waiting["offset"].to_pylist(), strict=True)
+        first: dict[int, int] = {}
+        for number, offset in sorted(places, reverse=True):
+            first[number] = offset
+        assert first, "nothing waits, so that this shows nothing"
+        ends = {number: first.get(number, end) for number, end in window.foreign_end_bytes.items()}
+        begun = {number: end for number, end in ends.items() if end > window.files[number].file.header_bytes}
+        assert while_waiting.datacenters[name].verified_further == begun
+
+
+def test_when_all_has_ended_every_log_is_verified_as_far_as_it_was_read(
+    world: World, after_a_lost_state: VerificationReport
+) -> None:
+    for name, window in world.windows().items():
+        assert after_a_lost_state.datacenters[name].verified_further == window.foreign_end_bytes
+
+
 def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
     world: World, after_a_lost_state: VerificationReport
 ) -> None:
@@ -307,6 +337,15 @@ def test_log_files_that_are_gone_are_named_and_break_no_promise(
     assert report.rows_not_compared > 0
     assert not report.violations, report.as_dict()
     assert without_some_files.datacenters["east"].unverified == ()
+
+
+def test_a_log_that_is_gone_is_not_verified_by_that(
+    world: World, without_some_files: VerificationReport
+) -> None:
+    report, window = without_some_files.datacenters["west"], world.windows()["west"]
+    gone = {file.path for file in report.unverified}
+    left = {tracked.file.number for tracked in window.of("foreign") if tracked.file.path not in gone}
+    assert set(report.verified_further) == left
 
 
 TIMED = """
