@@ -35,8 +35,6 @@ COLUMNS = pa.schema(
         ("report", pa.string()),  # as JSON, with the first of its unverified files
     ]
 )
-
-
 TABLE = AppendTable("verification_reports", COLUMNS)
 
 

@@ -62,7 +62,8 @@ def verified_further(
 
 def was_verified(tracked: TrackedFile, verified: Mapping[int, int]) -> bool:
     """Whether all that was read of a file was verified; `verified`: up to which byte, by number."""
-    return tracked.offset_bytes <= verified.get(tracked.file.number, -1)
+    number = tracked.file.number
+    return number in verified and tracked.offset_bytes <= verified[number]
 
 
 def tell_lost(
