@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.window import Window
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline import Pipeline, load_pipeline
+from photon.registry.address import RegistryAddress
 from photon.verification_report import Unverified, VerifiedEarlier
+from photon.verification_scope import Scope
 from photon.verified_files import LostFile, store, stored, tell_lost, verified_further, was_verified
 
 PIPELINE = """
@@ -23,6 +27,10 @@ HEADER_BYTES = 10
 def file(number: int, read_up_to: int) -> TrackedFile:
     log_file = LogFile(number, "foreign", f"c{number}.csv", 7, False, b"id,key,at", HEADER_BYTES, 20, b"hash")
     return TrackedFile(log_file, read_up_to, b"tail", False, read_up_to, 0, None)
+
+
+def gone(tracked: TrackedFile) -> TrackedFile:
+    return replace(tracked, state="gone")
 
 
 def lost(number: int, size_bytes: int) -> LostFile:
@@ -87,6 +95,19 @@ def test_of_lost_files_those_that_were_read_further_are_told_with_the_bytes_that
 def test_a_file_that_is_lost_from_some_byte_on_is_told_with_those_bytes() -> None:
     unverified, _ = tell_lost([lost(1, 30)], {1: file(1, 100)}, verified={})
     assert [one.bytes for one in unverified] == [30]
+
+
+def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misses_and_that_were_verified(
+    pipeline: Pipeline,
+) -> None:
+    there, missed, read_further = file(1, 100), gone(file(2, 100)), gone(file(3, 100))
+    window = Window("e1", files={one.file.number: one for one in (there, missed, read_further)})
+    address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
+    verified = {"east": {1: 100, 2: 100, 3: 99}}
+    scope = Scope(pipeline, ["east"], address, {"east": window}, tables={}, epochs={}, verified=verified)
+    looked_for = {stretch.tracked.file.number for stretch in scope.stretches("east", "foreign")}
+    assert looked_for == {1, 3}
+    assert scope.gone_for_good("east") == [missed]
 
 
 # -- what is remembered
