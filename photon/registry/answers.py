@@ -119,8 +119,14 @@ def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None
 
 
 def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
-    """The answers to a transaction of so many writes; None for what is to be sent again."""
+    """The answers to a transaction of so many writes; None for what is to be sent again.
+
+    One that was done is told from the answer of a proxy or a half-broken server by what it consumed. Taken
+    for done, what was not would be held by two.
+    """
     if is_done(response):
+        if not any(isinstance(response.get(part), list) for part in ("ConsumedCapacity", "Responses")):
+            raise ValueError("it does not say that a transaction was done")
         return [{}] * count
     reasons = response.get("CancellationReasons", [])
     if len(reasons) != count:

@@ -62,6 +62,8 @@ STATEMENTS_PER_REQUEST = 25
 STATEMENTS_PER_TRANSACTION = 100
 KEYS_PER_READ = 100
 
+_CONSUMED = "TOTAL"  # by this an answer is known for one to a transaction
+
 # Then each for itself: callers that cancel each other's transactions must get on.
 TRANSACTION_TRIES = 3
 
@@ -353,8 +355,10 @@ def _put_if_absent(table: str, row: Row) -> Put:
 
 
 def _transaction_of_statements(statements: Sequence[Statement]) -> Callable[[Any], Any]:
-    return lambda client: client.execute_transaction(TransactStatements=statements)
+    return lambda client: client.execute_transaction(
+        TransactStatements=statements, ReturnConsumedCapacity=_CONSUMED
+    )
 
 
 def _transaction_of_puts(puts: Sequence[Put]) -> Callable[[Any], Any]:
-    return lambda client: client.transact_write_items(TransactItems=puts)
+    return lambda client: client.transact_write_items(TransactItems=puts, ReturnConsumedCapacity=_CONSUMED)

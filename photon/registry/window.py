@@ -15,6 +15,10 @@ from photon.registry.acceptor import NoReply
 
 R = TypeVar("R")
 
+# An answer widens a window by this part of it at the most. One at a time is all that some servers bear, and
+# trying two after each answer would cost such a one every other answer.
+MOST_GROWTH = 0.02
+
 
 class Window:
     """The requests on their way to one endpoint: at most `most`, at least one. Thread-safe."""
@@ -53,7 +57,8 @@ class Window:
         """A request has ended that entered then. `kept_up`: whether the endpoint kept up with it."""
         with self._changed:
             if kept_up and self._in_flight >= self.limit:  # more would have been sent
-                self._limit = min(float(self._most), self._limit + 1 / self._limit)
+                step = min(1 / self._limit, MOST_GROWTH * self._limit)
+                self._limit = min(float(self._most), self._limit + step)
             # One step for all that were on their way together: they say the same thing.
             if not kept_up and sent_after == self._narrowings:
                 self._limit = max(1.0, min(self._limit, self._in_flight) / 2)

@@ -147,17 +147,19 @@ class FaultyClient:
         with self._lock:
             self._fault = None
 
-    def execute_transaction(self, TransactStatements: Sequence[Any]) -> Any:
+    def execute_transaction(self, TransactStatements: Sequence[Any], **more: Any) -> Any:
         self.requests.append("execute_transaction")
         if self._fault == "unprocessed" and self._next_fault():
             raise _cancelled_for_half(len(TransactStatements))
-        return self._serve(lambda: self._client.execute_transaction(TransactStatements=TransactStatements))
+        return self._serve(
+            lambda: self._client.execute_transaction(TransactStatements=TransactStatements, **more)
+        )
 
-    def transact_write_items(self, TransactItems: Sequence[Any]) -> Any:
+    def transact_write_items(self, TransactItems: Sequence[Any], **more: Any) -> Any:
         self.requests.append("transact_write_items")
         if self._fault == "unprocessed" and self._next_fault():
             raise _cancelled_for_half(len(TransactItems))
-        return self._serve(lambda: self._client.transact_write_items(TransactItems=TransactItems))
+        return self._serve(lambda: self._client.transact_write_items(TransactItems=TransactItems, **more))
 
     def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
         self.requests.append("batch_execute_statement")

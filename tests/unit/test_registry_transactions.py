@@ -20,6 +20,7 @@ THERE_ALREADY = {"Code": "ConditionalCheckFailed", "Message": "The conditional r
 NOT_THE_CAUSE = {"Code": "None"}
 CONFLICT = {"Code": "TransactionConflict", "Message": "Transaction is ongoing for the item"}
 THROTTLED = {"Code": "ThrottlingError", "Message": "slow down"}
+DONE = {"ConsumedCapacity": [{"TableName": "table", "CapacityUnits": 2.0}]}
 A, B, C = (Insert(ItemKey("p", s), "T:east:e:1#p:1:0") for s in "abc")
 
 
@@ -31,13 +32,13 @@ def cancelled(*reasons: dict[str, str]) -> ClientError:
 class Scripted:
     """Answers transactions from the script, then with the last answer again; None: done."""
 
-    def __init__(self, *script: Exception | None) -> None:
+    def __init__(self, *script: Exception | dict[str, Any] | None) -> None:
         self._script = list(script)
         self.transactions: list[str] = []  # the keys of each
         self.batches: list[str] = []
         self.times: list[str] = []
 
-    def transact_write_items(self, TransactItems: Sequence[Any]) -> Any:
+    def transact_write_items(self, TransactItems: Sequence[Any], **_: Any) -> Any:
         items = [write["Put"]["Item"] for write in TransactItems]
         self.times += [item["e"]["S"] for item in items]
         return self._answer("".join(item["s"]["S"] for item in items))
@@ -45,9 +46,9 @@ class Scripted:
     def _answer(self, keys: str) -> Any:
         self.transactions.append(keys)
         answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-        if answer is not None:
+        if isinstance(answer, Exception):
             raise answer
-        return {}
+        return DONE if answer is None else answer
 
     def batch_execute_statement(self, Statements: Sequence[Any]) -> Any:
         self.batches.append(keys_of(Statements))
@@ -100,6 +101,15 @@ def test_a_reason_that_is_not_understood_is_no_duplicate_and_the_batch_says_what
     assert client.batches == ["abc"]
 
 
+@pytest.mark.parametrize("answer", [{}, {"status": "ok"}, {"Responses": None}, {"ConsumedCapacity": "2"}])
+def test_an_answer_that_is_not_one_to_a_transaction_does_not_say_that_it_was_done(
+    answer: dict[str, Any],
+) -> None:
+    client = Scripted(answer)
+    assert [type(reply) for reply in insert(client)] == [NoReply] * 3
+    assert [type(reply) for reply in prepare(Stateful(answer))] == [NoReply] * 2
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -146,7 +156,7 @@ class Stateful(Scripted):
         super().__init__(*script)
         self._items = items
 
-    def execute_transaction(self, TransactStatements: Sequence[Any]) -> Any:
+    def execute_transaction(self, TransactStatements: Sequence[Any], **_: Any) -> Any:
         # An update names the key after what it sets.
         return self._answer("".join(s["Parameters"][-2]["S"] for s in TransactStatements))
 

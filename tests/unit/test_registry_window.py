@@ -43,13 +43,25 @@ def test_one_request_at_a_time_is_always_sent() -> None:
 
 
 def test_answers_while_it_is_full_widen_it_little_by_little_up_to_the_most() -> None:
-    window = Window(4)
-    send_together(window, 4, kept_up=False)
-    widths = []
-    for _ in range(10):
-        widths.append(window.limit)
+    window = Window(40)
+    send_together(window, 40, kept_up=False)
+    answers = {}
+    for sent in range(1_000):
+        answers.setdefault(window.limit, sent)
         send_together(window, window.limit, kept_up=True)
-    assert widths == [2, 2, 2, 3, 3, 3, 4, 4, 4, 4]
+    assert sorted(answers) == list(range(20, 41))
+    assert answers[21] == 21  # by one after about as many answers as were on their way
+
+
+def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() -> None:
+    window = Window(40)
+    for _ in range(6):
+        send_together(window, window.limit, kept_up=False)
+    answers = 0
+    while window.limit == 1:
+        send_together(window, 1, kept_up=True)
+        answers += 1
+    assert 30 < answers < 60
 
 
 def test_answers_to_few_requests_say_nothing_about_many() -> None:
