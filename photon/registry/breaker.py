@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
 from photon.registry.acceptor import NoReply, NoReplyKind
 from photon.registry.decisions import majority
+
+News = Literal["fell_silent", "is_back"]
 
 
 class Breaker:
@@ -33,15 +36,19 @@ class Breaker:
             answering = sum(at_us is None for at_us in self._probe_at_us)
             return self._probe_at_us[slot] is None or answering < majority(len(self._probe_at_us))
 
-    def saw(self, slot: int, replies: Sequence[object]) -> None:
-        """Take note of the replies to one request."""
+    def saw(self, slot: int, replies: Sequence[object]) -> News | None:
+        """Take note of the replies to one request; what is new, if anything."""
         if all(_kind(reply) == "not_asked" for reply in replies):
-            return
+            return None
         with self._lock:
+            was_silent = self._probe_at_us[slot] is not None
             if all(_kind(reply) != "unreachable" for reply in replies):
                 self._probe_at_us[slot] = None
-            elif is_silence(replies) and self._probe_at_us[slot] is None:
+                return "is_back" if was_silent else None
+            if is_silence(replies) and not was_silent:
                 self._probe_at_us[slot] = self._clock.now_us() + self._pause_us
+                return "fell_silent"
+            return None
 
     def take_probe(self, slot: int) -> bool:
         """Whether an endpoint that is left alone is to be probed now: at most once a pause."""

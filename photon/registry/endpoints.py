@@ -7,6 +7,7 @@ Which store is in which slot follows the register's members; an endpoint that do
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +27,8 @@ R = TypeVar("R")
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
 
 MACHINE_CHANCE: random.Random = random.SystemRandom()
 
@@ -149,8 +152,8 @@ class Endpoints:
                     sent.append((acceptor, requests[start : start + per_request]))
         for index, answers in self._channel.exchange(send_unless_silent, sent):
             start, slot = parts[index]
-            if self._breaker is not None and self._seats.acceptors[slot] is sent[index][0]:
-                self._breaker.saw(slot, answers)
+            if self._seats.acceptors[slot] is sent[index][0]:
+                self._hear(slot, answers)
             for offset, reply in enumerate(answers):
                 replies[start + offset, slot] = reply
             after_each()
@@ -168,11 +171,17 @@ class Endpoints:
             return
         for slot, acceptor in enumerate(seats.acceptors):
             if acceptor is not None and self._breaker.take_probe(slot):
-                self._channel.aside(partial(self._look, self._breaker, slot, acceptor))
+                self._channel.aside(partial(self._look, slot, acceptor))
 
-    @staticmethod
-    def _look(breaker: Breaker, slot: int, acceptor: Acceptor) -> None:
-        breaker.saw(slot, acceptor.read([REGISTER_KEY]))
+    def _look(self, slot: int, acceptor: Acceptor) -> None:
+        self._hear(slot, acceptor.read([REGISTER_KEY]))
+
+    def _hear(self, slot: int, answers: Sequence[Any]) -> None:
+        news = None if self._breaker is None else self._breaker.saw(slot, answers)
+        if news == "fell_silent":
+            log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
+        elif news == "is_back":
+            log.warning("endpoint %d of the registry answers again", slot + 1)
 
 
 def _seated(members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0) -> Seats:

@@ -39,6 +39,7 @@ Write = TypeVar("Write")
 Reply = TypeVar("Reply")
 Choose = Callable[[Sequence[Stored], int], str | None]  # what to go on with, given what was promised
 
+_BEING_REPAIRED = "the endpoint that is being repaired"
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
 EXTRA_SECONDS = 10.0  # the same for one that can be done without
 PAGE_ITEMS = 1_000  # settled at once: bounds memory, and the ids that a slow repair holds up for a moment
@@ -168,6 +169,10 @@ class _Scan:
         if isinstance(page, Page):
             self.after, self.is_complete = page.last, page.last is None
         return page
+
+
+def _first_reason(replies: Sequence[object]) -> str:
+    return next(reply.reason for reply in replies if isinstance(reply, NoReply))
 
 
 class _Copying:
@@ -312,7 +317,7 @@ class _Copying:
             if len(stored) == len(replies):
                 return stored
             if not deadline.pause():
-                raise RegistryUnavailable("the endpoint that is being repaired does not answer")
+                raise RegistryUnavailable(f"{_BEING_REPAIRED} does not answer: {_first_reason(replies)}")
 
     def _until_stored(
         self,
@@ -327,7 +332,8 @@ class _Copying:
             # Refused: it has our own promise already, whose answer got lost.
             left = [w for w, (reply,) in zip(left, replies, strict=True) if isinstance(reply, NoReply)]
             if left and not deadline.pause():
-                raise RegistryUnavailable("the endpoint that is being repaired does not answer")
+                reason = _first_reason([reply for (reply,) in replies])
+                raise RegistryUnavailable(f"{_BEING_REPAIRED} does not take what it is sent: {reason}")
 
     def _deadline(self, seconds: float = PATIENCE_SECONDS) -> Deadline:
         return Deadline(self._clock, seconds, self._endpoints.chance)

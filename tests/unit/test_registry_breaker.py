@@ -121,6 +121,24 @@ class ProbesAtOnce(Threads):
         work()
 
 
+def test_an_endpoint_that_falls_silent_and_is_back_is_said_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
+    registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
+    acceptors[1].fail("down")
+    for batch in range(3):
+        registry.commit(claims(2, prefix=f"b{batch}"))
+    acceptors[1].mend()
+    clock.advance(1)
+    registry.commit(claims(2, prefix="back"))
+    registry.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "endpoint 2 of the registry does not answer: connection refused",
+        "endpoint 2 of the registry answers again",
+    ]
+
+
 def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
     clock = ManualClock()
     acceptors = [MemoryAcceptor(clock) for _ in range(3)]
