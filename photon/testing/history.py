@@ -24,7 +24,18 @@ from photon.registry.interface import (
 )
 
 Kind = Literal["commit", "release", "lookup", "clear"]
-Answer = Literal["won", "lost", "released", "not held", "joined", "free", "cleared", "too old", "unknown"]
+Answer = Literal[
+    "won",
+    "lost",
+    "released",
+    "not held",
+    "joined",
+    "free",
+    "cleared",
+    "too old",
+    "beyond the horizon",
+    "unknown",
+]
 
 _NAMES_A_HOLDER = ("lost", "not held", "joined")
 
@@ -35,7 +46,8 @@ class Operation:
 
     `answer` is "unknown" and `end` infinite where the caller got none. `holder` is the token that a "lost",
     "not held" or "joined" names, or, after clearing, only its datacenter followed by a colon.
-    `undisturbed`: no request of the call was lost, late or refused for want of an endpoint.
+    `undisturbed`: no request of the call was lost, late or refused for want of an endpoint. `may_be_refused`:
+    by its end a boundary above the event had been raised, or at its begin no horizon was.
     """
 
     kind: Kind
@@ -46,6 +58,7 @@ class Operation:
     answer: Answer
     holder: str = ""
     undisturbed: bool = False
+    may_be_refused: bool = False
 
     def __str__(self) -> str:
         named = f" ({self.holder})" if self.holder else ""
@@ -67,8 +80,10 @@ def in_words(outcome: object) -> tuple[Answer, str]:
             return "released", ""
         case Free():
             return "free", ""
-        case TooOld() | BeyondHorizon():
+        case TooOld():
             return "too old", ""
+        case BeyondHorizon():
+            return "beyond the horizon", ""
         case "cleared":
             return "cleared", ""
     return "unknown", ""
@@ -95,6 +110,7 @@ def problems(operations: Iterable[Operation]) -> list[str]:
         _released_is_for_ever,
         _cleared_is_for_ever,
         _a_winner_is_seen,
+        _nothing_is_refused_without_cause,
     )
     return [problem for history in by_id.values() for rule in rules for problem in rule(history)]
 
@@ -158,6 +174,13 @@ def _a_winner_is_seen(history: Sequence[Operation]) -> Iterator[str]:
         for win in before:
             if win.answer == "won" and _first_release(release_begins, win.token) > lookup.end:
                 yield f"an id that somebody held was called free: <{win}> and <{lookup}>"
+
+
+def _nothing_is_refused_without_cause(history: Sequence[Operation]) -> Iterator[str]:
+    """Who refuses an event loses it: nobody joins what is too old, or beyond the horizon for good."""
+    for operation in history:
+        if operation.answer in ("too old", "beyond the horizon") and not operation.may_be_refused:
+            yield f"an event was refused without cause: <{operation}>"
 
 
 def _holdings(history: Sequence[Operation]) -> Iterator[_Held]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from photon.registry.interface import (
+    BeyondHorizon,
     Claim,
     EventKey,
     Joined,
@@ -17,6 +18,7 @@ from photon.registry.interface import (
     NotHeld,
     RegistryUnavailable,
     Released,
+    TooOld,
     Unknown,
     Won,
 )
@@ -35,6 +37,23 @@ class Fate:
     token: str
     key: EventKey
     has_row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Began:
+    """What was so when a call began: virtual time, its client's clock, the horizon."""
+
+    seconds: float
+    clock_us: int
+    horizon_us: int | None
+
+    def is_placed(self, key: EventKey) -> bool:
+        """Whether it was settled where the id is: below the horizon, or it carries no time."""
+        return key.time_us is None or _is_below(key, self.horizon_us)
+
+    def may_be_beyond(self, key: EventKey) -> bool:
+        """Whether the event may be beyond the horizon: for what has been, a client moves that on."""
+        return not self.is_placed(key) and not _is_below(key, self.clock_us)
 
 
 class Calls:
@@ -94,28 +113,44 @@ class Calls:
     def _call(
         self, kind: Kind, client: Client, fates: Sequence[Fate], call: Callable[[], Sequence[object]]
     ) -> None:
-        begin, horizon_us = self._network.now_seconds, self._observer.register.horizon_us
+        began = _Began(self._network.now_seconds, client.now_us(), self._observer.register.horizon_us)
         self._network.disturbed.discard(client)
         first = len(self.operations)
         # Noted before it begins: a client may be killed amid its call.
-        self.operations += [Operation(kind, f.key.id, f.token, begin, NO_END, "unknown") for f in fates]
+        self.operations += [
+            Operation(kind, f.key.id, f.token, began.seconds, NO_END, "unknown") for f in fates
+        ]
         try:
             outcomes = call()
         except RegistryUnavailable:
             outcomes = [Unknown("unavailable")] * len(fates)
         calm = self._is_whole and client not in self._network.disturbed and not self._network.weather.repeated
         for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
-            if kind == "release" and fate.key.time_us is not None and not _is_below(fate.key, horizon_us):
+            if (
+                kind == "release"
+                and fate.key.time_us is not None
+                and not _is_below(fate.key, began.horizon_us)
+            ):
                 continue  # where the id will be is not settled yet: nothing follows
             answer, holder = in_words(outcome)
             end = NO_END if answer == "unknown" else self._network.now_seconds
             self.operations[place] = replace(
-                self.operations[place], end=end, answer=answer, holder=holder, undisturbed=calm
+                self.operations[place],
+                end=end,
+                answer=answer,
+                holder=holder,
+                undisturbed=calm,
+                may_be_refused=self._is_too_old(fate.key) or began.may_be_beyond(fate.key),
             )
             if not self._only_history:
-                self._judge(fate, outcome, begin)
+                self._judge(fate, outcome, began)
 
-    def _judge(self, fate: Fate, outcome: object, begin: float) -> None:
+    def _is_too_old(self, key: EventKey) -> bool:
+        """Whether a boundary above the event was ever raised."""
+        shard = item_key(key, self._observer.register.configs).p
+        return _is_below(key, self._observer.boundary_us(shard, self._network.now_seconds))
+
+    def _judge(self, fate: Fate, outcome: object, began: _Began) -> None:
         register = self._observer.register
         item = item_key(fate.key, register.configs)
         held = self._observer.first_held(item, fate.token)
@@ -123,10 +158,14 @@ class Calls:
         match outcome:
             case Won() if held > self._network.now_seconds:
                 raise RuleBroken(f"F3: {fate} won, but is not chosen")
-            case Won() if _is_below(fate.key, self._observer.boundary_us(item.p, max(begin, held))):
+            case Won() if _is_below(fate.key, self._observer.boundary_us(item.p, max(began.seconds, held))):
                 raise RuleBroken(f"F5: {fate} won below the boundary")
             case Won() if fate.key.time_us is not None and not _is_below(fate.key, register.horizon_us):
                 raise RuleBroken(f"C3: {fate} won beyond the horizon {register.horizon_us}")
+            case TooOld() if not self._is_too_old(fate.key):
+                raise RuleBroken(f"F5: {fate} was told that it is too old, and no boundary is above it")
+            case BeyondHorizon() if not began.may_be_beyond(fate.key):
+                raise RuleBroken(f"C3: {fate} was told that it is beyond the horizon, {began.horizon_us}")
             case Lost(holder) | Joined(holder) | NotHeld(holder):
                 if not is_forgotten and not is_held_by(values, holder):
                     raise RuleBroken(f"F4: {fate} was told {outcome}, never chosen")
