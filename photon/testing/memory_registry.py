@@ -47,6 +47,7 @@ R = TypeVar("R")
 
 # As `photon.registry.dynamodb` reports it; also of the endpoints of simulation and exploration.
 TIMED_OUT = NoReply("timed out", "unreachable")
+UNPROCESSED = NoReply("unprocessed", "throttled")
 
 
 class MemoryAcceptor:
@@ -205,7 +206,9 @@ class MemoryAcceptor:
             return [TIMED_OUT] * len(batch)
         with self._lock:
             if fault == "unprocessed":
-                return [apply(q) if i % 2 else NoReply("unprocessed") for i, q in enumerate(batch)]
+                return [
+                    apply(q) if i % 2 else NoReply("unprocessed", "throttled") for i, q in enumerate(batch)
+                ]
             replies = [apply(q) for q in batch]
         return [TIMED_OUT] * len(batch) if fault == "lost_answer" else [*replies]
 

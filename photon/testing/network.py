@@ -16,7 +16,7 @@ from typing import Any
 from photon.clock import MICROSECONDS
 from photon.faults import SimulatedCrash
 from photon.registry.acceptor import NoReply
-from photon.testing.memory_registry import TIMED_OUT
+from photon.testing.memory_registry import TIMED_OUT, UNPROCESSED
 
 REQUEST_TIMEOUT_SECONDS = 2.0
 
@@ -28,7 +28,13 @@ class Weather:
     lost: float = 0.0
     late: float = 0.0  # beyond the time-out
     repeated: float = 0.0
-    in_part: float = 0.0  # some of a batch's items are left unprocessed
+    in_part: float = 0.0  # for one item of a batch: it is left unprocessed
+    throttled: float = 0.0  # nothing of a batch is done, and the endpoint says so
+    unreadable: float = 0.0  # it is done, and what the endpoint says of it can't be read
+
+
+_THROTTLED = NoReply("too many requests", "throttled")
+_UNREADABLE = NoReply("half an answer", "unclear")
 
 
 class Network:
@@ -38,7 +44,9 @@ class Network:
         self.chance = chance
         self.weather = weather
         self.now_seconds = 0.0
-        self.disturbed: set[Client] = set()  # clients that missed an answer in their present call
+        # Clients by what they met in their present call.
+        self.disturbed: set[Client] = set()  # no answer about some item
+        self.unheard: set[Client] = set()  # no answer at all from some endpoint
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -140,8 +148,11 @@ class Client:
         if self._interruption is not None and self._interruption[0] == self._exchanges:
             self.network.after(_moment(self.network.chance), self._interruption[1])
         self._wait()
-        if any(isinstance(reply, NoReply) for replies in answers.values() for reply in replies):
+        silences = [r for replies in answers.values() for r in replies if isinstance(r, NoReply)]
+        if silences:
             self.network.disturbed.add(self)
+        if any(silence.kind in ("unreachable", "not_asked") for silence in silences):
+            self.network.unheard.add(self)
         return iter(answers.items())
 
     def aside(self, work: Callable[[], None]) -> None:
@@ -168,12 +179,19 @@ class Client:
                 if len(answers) == wanted:
                     self._resume()
 
-        def arrive() -> None:
-            # Who is not there refuses all of it.
-            done = [chance.random() >= weather.in_part or not endpoint.answers for _ in batch]
+        def serve() -> list[Any]:
+            if not endpoint.answers:
+                return send(endpoint, batch)  # who is not there refuses all of it
+            if chance.random() < weather.throttled:
+                return [_THROTTLED] * len(batch)
+            done = [chance.random() >= weather.in_part for _ in batch]
             processed = [query for query, is_done in zip(batch, done, strict=True) if is_done]
             replies = iter(send(endpoint, processed) if processed else ())
-            answer = [next(replies) if is_done else NoReply("unprocessed") for is_done in done]
+            answer = [next(replies) if is_done else UNPROCESSED for is_done in done]
+            return [_UNREADABLE] * len(batch) if chance.random() < weather.unreadable else answer
+
+        def arrive() -> None:
+            answer = serve()
             if chance.random() >= weather.lost:
                 network.after(_moment(chance), lambda: answered(answer))
 

@@ -46,9 +46,9 @@ CALLS = 5  # of each client
 LAST_INTERRUPTION = 20  # most clients have as many exchanges
 WEATHERS = (
     Weather(),
-    Weather(repeated=0.1, in_part=0.05),
-    Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05),
-    Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1),
+    Weather(repeated=0.1, in_part=0.05, throttled=0.05),
+    Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05, throttled=0.03, unreadable=0.02),
+    Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1, throttled=0.1, unreadable=0.05),
 )
 BATCH_OF_SEEDS = 2_000  # of the command, between two lines of what it has done
 UPKEEP: dict[Upkeep, float] = {"collection": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
@@ -77,7 +77,8 @@ class Simulation:
         self.observer = Observer(self.n, lambda: self.network.now_seconds, event_us, only_history)
         self.stores = Stores(self.observer, self._first_register())
         self._only_history = only_history
-        self.calls = Calls(self.network, self.observer, self.keys, only_history, "repair" not in self.upkeep)
+        is_whole = "repair" not in self.upkeep
+        self.calls = Calls(self.network, self.observer, self.stores, self.keys, only_history, is_whole)
         self.operators = Operators(
             self.network, self.stores, self.chance, [*event_us.values()], self._process
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from photon.registry.decisions import ABSENT, Stored
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -22,12 +23,13 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.registry.layout import item_key
+from photon.registry.layout import ItemKey, fast_value, item_key
 from photon.registry.proposer import QuorumRegistry
 from photon.testing.chosen import is_held_by, is_released
 from photon.testing.history import Kind, Operation, in_words
 from photon.testing.network import Client, Network
 from photon.testing.registry_observer import NO_END, Observer, RuleBroken
+from photon.testing.simulated_stores import Store, Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Calls:
         self,
         network: Network,
         observer: Observer,
+        stores: Stores,
         keys: Sequence[EventKey],
         only_history: bool,
         is_whole: bool,
@@ -73,6 +76,7 @@ class Calls:
         self.operations: list[Operation] = []
         self._network = network
         self._observer = observer
+        self._stores = stores
         self._keys = keys
         self._only_history = only_history
         self._is_whole = is_whole
@@ -94,7 +98,10 @@ class Calls:
         """Clear these tokens."""
 
         def clear() -> Sequence[object]:
+            copies = self._copies_of(fates)
             registry.clear(_claims(fates))
+            if self._is_whole and client not in self._network.unheard:
+                self._must_be_gone(copies)
             return ["cleared"] * len(fates)
 
         self._call("clear", client, fates, clear)
@@ -115,6 +122,7 @@ class Calls:
     ) -> None:
         began = _Began(self._network.now_seconds, client.now_us(), self._observer.register.horizon_us)
         self._network.disturbed.discard(client)
+        self._network.unheard.discard(client)
         first = len(self.operations)
         # Noted before it begins: a client may be killed amid its call.
         self.operations += [
@@ -171,6 +179,21 @@ class Calls:
                     raise RuleBroken(f"F4: {fate} was told {outcome}, never chosen")
             case Released() if not is_forgotten and not is_released(values, fate.token):
                 raise RuleBroken(f"F3: {fate} was told {outcome}, which it is not")
+
+    def _copies_of(self, fates: Sequence[Fate]) -> list[tuple[Store, ItemKey, Stored]]:
+        """Where tokens are stored now."""
+        copies = []
+        for fate in fates:
+            item = item_key(fate.key, self._observer.register.configs)
+            there = [(store, item, store.items.get(item, ABSENT)) for store in self._stores.in_use()]
+            copies += [copy for copy in there if copy[2].value == fast_value(fate.token)]
+        return copies
+
+    def _must_be_gone(self, copies: Sequence[tuple[Store, ItemKey, Stored]]) -> None:
+        """A clearing that every endpoint answered leaves no copy that was there when it began."""
+        for store, item, there in copies:
+            if store.items.get(item) == there and not self._only_history:
+                raise RuleBroken(f"B6: {there} was cleared, and is still in slot {store.slot}, which answers")
 
     def _may_be_forgotten(self, event_id: str) -> bool:
         configs = self._observer.register.configs

@@ -1,23 +1,62 @@
-"""How registries that are broken on purpose are caught: each way prints by what, and fails if it was not."""
+"""How registries that are broken on purpose are caught: each way prints by what, and fails if it was not.
+
+A way to be caught is told by words that the finding must have (`because`): a broken registry may also be in
+its own way, and that is no proof that the rule is looked after.
+"""
 
 from __future__ import annotations
 
-from photon.testing.registry_simulation import first_failure
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from photon.testing.exploration_cases import CASES
+from photon.testing.registry_simulation import simulate
 from photon.testing.simulated_operators import Upkeep
 
 SEEDS = range(400)
+WORDS_TOLD = 60  # characters of a finding that was of another kind
+
+# What several broken registries are caught by.
+ANOTHER_CHOSEN = "was chosen after"
+TWO_HELD = "two held the id without a release between"
+HELD_AFTER_RELEASE = "a token held the id after it was released"
 
 
-def caught_by_simulation(*upkeep: Upkeep) -> str:
-    ran, seed, problem = first_failure(SEEDS, upkeep=upkeep)
-    print(f"caught by simulation (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
+def caught_by_exploration(case: str, because: str) -> None:
+    """By the first finding of all, on a shortest way."""
+    explored = CASES[case].explore()
+    print(f"caught by exploration ({case}, {explored.states} states): {explored.problem}")
+    assert explored.problem is not None
+    assert because in explored.problem
 
 
-def caught_by_the_checker_of_histories(*upkeep: Upkeep) -> str:
+def caught_by_simulation(*upkeep: Upkeep, because: str) -> None:
+    """By the rules, in one of the first seeds."""
+    _search(upkeep, because, only_history=False)
+
+
+def caught_by_the_checker_of_histories(*upkeep: Upkeep, because: str) -> None:
     """By what clients were told alone, as it is with real servers."""
-    ran, seed, problem = first_failure(SEEDS, only_history=True, upkeep=upkeep)
-    print(f"caught by the checker (seed {seed}, the {ran}th): {problem}")
-    assert problem is not None
-    return problem
+    _search(upkeep, f"history: {because}", only_history=True)
+
+
+def caught_by_story(story: Callable[[], None], because: str) -> None:
+    """By a story that is told step by step: simulations come upon it too seldom."""
+    with pytest.raises(AssertionError, match=because) as caught:
+        story()
+    print(f"caught by {story.__name__}: {caught.value}")
+
+
+def _search(upkeep: tuple[Upkeep, ...], because: str, only_history: bool) -> None:
+    others: Counter[str] = Counter()
+    by = "the checker of histories" if only_history else "simulation"
+    for seed in SEEDS:
+        problem = simulate(seed, only_history, upkeep)
+        if problem is not None and because in problem:
+            print(f"caught by {by} (seed {seed}, the {seed + 1}th): {problem}; before it {dict(others)}")
+            return
+        if problem is not None:
+            others[problem[:WORDS_TOLD]] += 1
+    pytest.fail(f"none of {len(SEEDS)} seeds finds that {because!r} by {by}; but {dict(others)}")

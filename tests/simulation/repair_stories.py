@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from photon.faults import arm, disarm
+from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.registry.acceptor import Accept, Prepare
 from photon.registry.decisions import ballot
 from photon.registry.interface import Claim, EventKey, Holder, Lost, Won
@@ -156,6 +156,22 @@ def a_repair_that_goes_on_while_another_one_has_taken_its_place() -> None:
     the_winner_must_be(site, WEST)
 
 
+def a_winner_of_whom_one_endpoint_that_is_left_knows() -> None:
+    site = Site(3)
+    commit_without(site, 0)
+    site.wipe(2)
+    # Before it compares the endpoints, which mends what the new store lacks.
+    arm("repair.after_counted", crash=raise_simulated_crash)
+    try:
+        site.repair(2)
+    except SimulatedCrash:
+        pass
+    finally:
+        disarm()
+    site.in_use()[1].fail("down")
+    the_winner_must_be(site, WEST)
+
+
 def the_winner_must_be(site: Site, token: str) -> None:
     outcome = site.client().commit([Claim(KEY, LATER)])
     assert outcome == [Lost(Holder(token[:4], token))], (
@@ -177,4 +193,5 @@ ALL = (
     a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair,
     a_promise_whose_accept_arrives_after_the_repair,
     a_repair_that_goes_on_while_another_one_has_taken_its_place,
+    a_winner_of_whom_one_endpoint_that_is_left_knows,
 )

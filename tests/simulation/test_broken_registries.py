@@ -13,7 +13,7 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.registry import clear_round, decisions, proposer, register_store, rounds
-from photon.registry.acceptor import Done, Exists, Promised
+from photon.registry.acceptor import Done, Exists, NoReply, Promised
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
 from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Free, Lost, Released, Unknown, Won
@@ -26,18 +26,17 @@ from photon.registry.layout import (
     encode_value,
     holder_of,
 )
-from photon.testing.exploration_cases import CASES
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
-from tests.simulation.catching import caught_by_simulation, caught_by_the_checker_of_histories
+from tests.simulation.catching import (
+    ANOTHER_CHOSEN,
+    HELD_AFTER_RELEASE,
+    TWO_HELD,
+    caught_by_exploration,
+    caught_by_simulation,
+    caught_by_the_checker_of_histories,
+)
 
 Patch = pytest.MonkeyPatch
-
-
-def caught_by_exploration(case: str) -> str:
-    explored = CASES[case].explore()
-    print(f"caught by exploration ({case}, {explored.states} states): {explored.problem}")
-    assert explored.problem is not None
-    return explored.problem
 
 
 def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Patch) -> None:  # B1
@@ -48,9 +47,9 @@ def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Pat
         return Done()
 
     monkeypatch.setattr(MemoryAcceptor, "_insert", if_not_exists)
-    caught_by_exploration("two proposers, one endpoint")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers, one endpoint", because="it won, but did not hold the id")
+    caught_by_simulation(because="won, but is not chosen")
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None:  # B3
@@ -64,9 +63,9 @@ def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None: 
         return right(token, replies, n)
 
     monkeypatch.setattr(rounds, "decide_fast", lose_on_sight)
-    caught_by_exploration("two proposers")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers", because="who did not hold the id meanwhile")
+    caught_by_simulation(because="never chosen")
+    caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
 
 
 def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # B3
@@ -75,16 +74,18 @@ def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # 
         return next((holder_of(value) for value in values if not isinstance(value, Tombstone)), None)
 
     monkeypatch.setattr(rounds, "decide_lookup", joined_on_sight)
-    caught_by_exploration("a lookup before a commit")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("a lookup before a commit", because="who did not hold the id meanwhile")
+    caught_by_simulation(because="never chosen")
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_a_fast_quorum_of_a_majority_gives_two_winners(monkeypatch: Patch) -> None:  # B, f
     monkeypatch.setattr(decisions, "fast_quorum", decisions.majority)
-    caught_by_exploration("two proposers and a message that is lost or late")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration(
+        "two proposers and a message that is lost or late", because="it won, but did not hold the id"
+    )
+    caught_by_simulation(because="won, but is not chosen")
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_a_recovery_that_counts_over_all_endpoints_misses_the_winner(monkeypatch: Patch) -> None:  # B4
@@ -97,9 +98,9 @@ def test_a_recovery_that_counts_over_all_endpoints_misses_the_winner(monkeypatch
         return value if sum(s.value == value for s in replies) >= decisions.fast_quorum(n) else None
 
     monkeypatch.setattr(rounds, "recover", count_over_all)
-    caught_by_exploration("a commit beside another one's release")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("a commit beside another one's release", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -> None:  # B4
@@ -116,17 +117,17 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
         ]
 
     monkeypatch.setattr(rounds.Rounds, "_prepare", read_then_prepare)
-    caught_by_exploration("two proposers")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> None:  # B4
     monkeypatch.setattr(Endpoints, "new_proposer", lambda self: "0" * 16)
     monkeypatch.setattr(MemoryAcceptor, "_prepare", _prepare_again)
-    caught_by_exploration("two proposers")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
@@ -146,9 +147,9 @@ def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise(monkeypatc
         return Done()
 
     monkeypatch.setattr(MemoryAcceptor, "_accept", accept_all)
-    caught_by_exploration("two proposers")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch) -> None:  # B4
@@ -158,7 +159,7 @@ def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch)
         return Promised(now)
 
     monkeypatch.setattr(MemoryAcceptor, "_prepare", promise_all)
-    assert "a promise fell" in caught_by_exploration("two proposers")
+    caught_by_exploration("two proposers", because="a promise fell")
 
 
 def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  # B5
@@ -171,9 +172,9 @@ def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  
         return reply
 
     monkeypatch.setattr(MemoryAcceptor, "_accept", delete)
-    caught_by_exploration("a release before another commit")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("a release before another commit", because="a promise fell")
+    caught_by_simulation(because="which it is not")
+    caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
 
 
 def test_a_tombstone_that_forgets_its_token_lets_it_win_again(monkeypatch: Patch) -> None:  # B5
@@ -183,9 +184,9 @@ def test_a_tombstone_that_forgets_its_token_lets_it_win_again(monkeypatch: Patch
 
     for module in (proposer, decisions):
         monkeypatch.setattr(module, "value_to_commit", commit_anyway)
-    caught_by_exploration("a commit beside its release")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("a commit beside its release", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
 
 
 def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch) -> None:  # B2
@@ -197,9 +198,9 @@ def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch)
         return right(token, replies, n)
 
     monkeypatch.setattr(rounds, "decide_fast", duplicate_is_lost)
-    assert "lost to itself" in caught_by_exploration("two proposers, one endpoint")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers, one endpoint", because="lost to itself")
+    caught_by_simulation(because="never chosen")
+    caught_by_the_checker_of_histories(because="a token lost to itself")
 
 
 def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) -> None:  # B8
@@ -207,9 +208,9 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
         return [there[i] if isinstance(r, Exists) else Inserted() for i, r in enumerate(inserted)]
 
     monkeypatch.setattr(rounds, "fast_replies", silence_is_consent)
-    caught_by_exploration("two proposers, one endpoint")
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_exploration("two proposers, one endpoint", because="it won, but did not hold the id")
+    caught_by_simulation(because="won, but is not chosen")
+    caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: Patch) -> None:  # B8
@@ -236,13 +237,15 @@ def test_an_id_twice_in_one_request_is_refused_as_a_whole(monkeypatch: Patch) ->
 
 def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: Patch) -> None:  # B6
     monkeypatch.setattr(decisions, "is_cleared", lambda text: False)
-    assert "was chosen after" in caught_by_exploration("clearing")
-    assert "stays undecided" in caught_by_simulation()
+    caught_by_exploration("clearing", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because="with all endpoints up an id stays undecided")
 
 
 def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
     monkeypatch.setattr(clear_round._Copies, "are_known_to_few", lambda self, n: False)
-    caught_by_exploration("clearing while endpoints are down in turn")
+    caught_by_exploration(
+        "clearing while endpoints are down in turn", because="won again after it was cleared"
+    )
 
 
 def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_in_again(
@@ -256,7 +259,18 @@ def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_
         return replace(copies, cleared_at=copies.cleared_at | holding)
 
     monkeypatch.setattr(clear_round, "_copies_of", all_are_cleared)
-    caught_by_exploration("clearing while an endpoint is silent amid it")
+    caught_by_exploration(
+        "clearing while an endpoint is silent amid it", because="won again after it was cleared"
+    )
+
+
+def test_a_clearing_that_takes_throttling_for_silence_leaves_tokens(monkeypatch: Patch) -> None:  # B6
+    def unless_too_few(self: Any, replies: Sequence[Any]) -> bool:
+        answers = [reply for reply in replies if not isinstance(reply, NoReply)]
+        return len(answers) < decisions.majority(len(replies))
+
+    monkeypatch.setattr(clear_round.ClearRound, "_is_to_be_repeated", unless_too_few)
+    caught_by_simulation(because="B6")
 
 
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
@@ -269,8 +283,8 @@ def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> No
         return outcome
 
     monkeypatch.setattr(rounds, "decide_fast", own_datacenter_wins)
-    caught_by_simulation()
-    caught_by_the_checker_of_histories()
+    caught_by_simulation(because="won, but is not chosen")
+    caught_by_the_checker_of_histories(because="an id that was cleared was let in")
 
 
 def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1
@@ -283,8 +297,8 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
         return Released() if contender.verdict is not None else Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
-    assert "F5" in caught_by_simulation("collection")
-    caught_by_the_checker_of_histories("collection")
+    caught_by_simulation("collection", because="won below the boundary")
+    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
@@ -293,8 +307,8 @@ def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Pat
             contenders[index].verdict, contenders[index].confirmed_by = verdict, self.known
 
     monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
-    assert "F5" in caught_by_simulation("collection")
-    caught_by_the_checker_of_histories("collection")
+    caught_by_simulation("collection", because="won below the boundary")
+    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
 
 
 def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3
@@ -306,7 +320,7 @@ def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # 
         )
 
     monkeypatch.setattr(register_store, "with_horizon", by_the_clock)
-    assert "F9" in caught_by_simulation()
+    caught_by_simulation(because="F9: the horizon went back")
 
 
 def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch) -> None:  # B6
@@ -318,5 +332,5 @@ def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch
         return Done()
 
     monkeypatch.setattr(MemoryAcceptor, "_accept", overwrite)
-    caught_by_exploration("clearing beside a zombie")
-    caught_by_simulation()
+    caught_by_exploration("clearing beside a zombie", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)

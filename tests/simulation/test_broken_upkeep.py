@@ -6,30 +6,31 @@ without anybody looking after the registry are in `test_broken_registries`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from photon.registry import proposer, refill, rounds, sweep
-from photon.registry.acceptor import NoReply
-from photon.registry.interface import RegistryUnavailable
+from photon.registry import proposer, refill, register_store, rounds, sweep
+from photon.registry.interface import BeyondHorizon, EventKey
 from photon.registry.layout import item_key
 from photon.registry.register import Members, Register, ShardConfig
 from photon.testing import simulated_operators
 from photon.testing.simulated_stores import Store
 from tests.simulation import repair_stories
-from tests.simulation.catching import caught_by_simulation, caught_by_the_checker_of_histories
+from tests.simulation.catching import (
+    ANOTHER_CHOSEN,
+    TWO_HELD,
+    caught_by_simulation,
+    caught_by_story,
+    caught_by_the_checker_of_histories,
+)
 
 Patch = pytest.MonkeyPatch
-
-
-def caught_by(story: Callable[[], None]) -> None:
-    """By a story that is told step by step: simulations come upon it too seldom."""
-    with pytest.raises(AssertionError) as caught:
-        story()
-    print(f"caught by {story.__name__}: {caught.value}")
+REFUSED = "an event was refused without cause"
+LATER_ONE_TOLD_OTHERWISE = "one who came later was told"
 
 
 # -- repair
@@ -41,8 +42,8 @@ def test_a_wiped_endpoint_that_goes_on_gives_two_winners(monkeypatch: Patch) -> 
         self.times.clear()
 
     monkeypatch.setattr(Store, "lose", lose_and_go_on)
-    caught_by_simulation("repair")
-    caught_by_the_checker_of_histories("repair")
+    caught_by_simulation("repair", because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories("repair", because=TWO_HELD)
 
 
 def test_a_repair_of_a_slot_that_is_in_use_meanwhile_gives_two_winners(
@@ -54,28 +55,40 @@ def test_a_repair_of_a_slot_that_is_in_use_meanwhile_gives_two_winners(
         return replace(register, members=Members(old.version + 1, incarnations, old.down))
 
     monkeypatch.setattr(refill, "with_slot_down", without_marking_down)
-    caught_by_simulation("repair")
-    caught_by_the_checker_of_histories("repair")
+    caught_by_simulation("repair", because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories("repair", because=TWO_HELD)
 
 
 def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monkeypatch: Patch) -> None:  # B11
     monkeypatch.setattr(rounds.Rounds, "_is_of", lambda self, register, began_with: True)
-    caught_by(repair_stories.inserts_at_a_store_that_is_gone_and_at_others_after_its_repair)
-    caught_by(repair_stories.a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair)
-    caught_by(repair_stories.promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair)
+    caught_by_story(
+        repair_stories.inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
+    caught_by_story(
+        repair_stories.a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair,
+        because="was cleared, and was told",
+    )
+    caught_by_story(
+        repair_stories.promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
 
 
 def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> None:
+    right = refill._Copying._pages
+
     def pages_of_one(self: Any, of_all: bool = False) -> Iterator[Sequence[Any]]:
-        source = next(acceptor for acceptor in self._seats.acceptors if acceptor is not None)
-        deadline = self._deadline()
-        while isinstance(page := source.scan(None, 100), NoReply):
-            if not deadline.pause():
-                raise RegistryUnavailable(page.reason)
-        yield [item for item in page.items if self._is_kept(item)]
+        one = next(acceptor for acceptor in self._seats.acceptors if acceptor is not None)
+        copying = copy.copy(self)
+        if not of_all:
+            copying._seats = replace(self._seats, acceptors=(one,))
+        return right(copying, of_all)
 
     monkeypatch.setattr(refill._Copying, "_pages", pages_of_one)
-    caught_by_simulation("repair")
+    caught_by_story(
+        repair_stories.a_winner_of_whom_one_endpoint_that_is_left_knows, because=LATER_ONE_TOLD_OTHERWISE
+    )
 
 
 def test_a_repair_that_copies_values_as_they_are_leaves_stores_that_differ(monkeypatch: Patch) -> None:
@@ -83,8 +96,7 @@ def test_a_repair_that_copies_values_as_they_are_leaves_stores_that_differ(monke
         return [refill._Settled(i, i.stored.promised, i.stored.value) for i in items]
 
     monkeypatch.setattr(refill._Copying, "_settle_once", as_it_is)
-    caught_by_simulation("repair")
-    caught_by_the_checker_of_histories("repair")
+    caught_by_simulation("repair", because="F13: after a repair stores differ")
 
 
 def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(monkeypatch: Patch) -> None:
@@ -92,14 +104,19 @@ def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(m
     monkeypatch.setattr(
         refill._Copying, "_is_kept", lambda self, item: item.stored.value is not None and right(self, item)
     )
-    caught_by(repair_stories.a_promise_whose_accept_arrives_after_the_repair)
+    caught_by_story(
+        repair_stories.a_promise_whose_accept_arrives_after_the_repair, because=LATER_ONE_TOLD_OTHERWISE
+    )
 
 
 def test_a_repair_that_does_not_check_before_it_accepts_undoes_what_was_won(
     monkeypatch: Patch,
 ) -> None:  # B11
     monkeypatch.setattr(refill._Copying, "_is_confirmed", lambda self: True)
-    caught_by(repair_stories.a_repair_that_goes_on_while_another_one_has_taken_its_place)
+    caught_by_story(
+        repair_stories.a_repair_that_goes_on_while_another_one_has_taken_its_place,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
 
 
 # -- collection
@@ -111,16 +128,44 @@ def test_deleting_before_the_boundary_is_raised_forgets_winners(monkeypatch: Pat
 
     monkeypatch.setattr(simulated_operators, "raise_boundary", raise_it_later)
     monkeypatch.setattr(sweep._Sweep, "_bring_register", lambda self: None)
-    caught_by_simulation("collection")
-    caught_by_the_checker_of_histories("collection")
+    caught_by_simulation("collection", because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
 
 
 def test_a_boundary_that_goes_back_lets_collected_ids_in(monkeypatch: Patch) -> None:  # C2
     monkeypatch.setattr(
         sweep, "with_boundary", lambda register, boundary_us: replace(register, boundary_us=boundary_us)
     )
-    assert "F9" in caught_by_simulation("collection")
-    caught_by_the_checker_of_histories("collection")
+    caught_by_simulation("collection", because="F9: a boundary went back")
+    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+
+
+# -- refusals: an event that is refused without cause is lost
+
+
+def test_an_id_that_is_too_old_for_any_boundary_is_lost(monkeypatch: Patch) -> None:  # C1
+    monkeypatch.setattr(
+        proposer, "is_too_old", lambda key, item, register: register.boundary_of(item.p) is not None
+    )
+    caught_by_simulation("collection", because="too old, and no boundary is above it")
+    caught_by_the_checker_of_histories("collection", because=REFUSED)
+
+
+def test_an_id_that_is_beyond_any_horizon_is_lost(monkeypatch: Patch) -> None:  # C3
+    right = proposer._place
+
+    def beyond_any(key: EventKey, register: Register) -> Any:
+        return right(key, register) if register.horizon_us is None else BeyondHorizon()
+
+    monkeypatch.setattr(proposer, "_place", beyond_any)
+    caught_by_simulation("resharding", because="was told that it is beyond the horizon")
+    caught_by_the_checker_of_histories("resharding", because=REFUSED)
+
+
+def test_an_id_that_is_beyond_a_horizon_that_nobody_moves_on_is_lost(monkeypatch: Patch) -> None:  # C3
+    monkeypatch.setattr(register_store, "with_horizon", lambda register, now_us, step_us: register)
+    caught_by_simulation("resharding", because="was told that it is beyond the horizon")
+    caught_by_the_checker_of_histories("resharding", because=REFUSED)
 
 
 # -- resharding
@@ -128,8 +173,8 @@ def test_a_boundary_that_goes_back_lets_collected_ids_in(monkeypatch: Patch) -> 
 
 def test_a_commit_beyond_the_horizon_is_looked_for_elsewhere_later(monkeypatch: Patch) -> None:  # C3
     monkeypatch.setattr(proposer, "_place", lambda key, register: item_key(key, register.configs))
-    assert "C3" in caught_by_simulation("resharding")
-    caught_by_the_checker_of_histories("resharding")
+    caught_by_simulation("resharding", because="won beyond the horizon")
+    caught_by_the_checker_of_histories("resharding", because=TWO_HELD)
 
 
 def test_configs_that_overlap_have_an_id_twice(monkeypatch: Patch) -> None:  # C3
@@ -138,5 +183,5 @@ def test_configs_that_overlap_have_an_id_twice(monkeypatch: Patch) -> None:  # C
         "with_shards",
         lambda register, shards: replace(register, configs=(ShardConfig(shards),)),
     )
-    assert "C3" in caught_by_simulation("resharding")
-    caught_by_the_checker_of_histories("resharding")
+    caught_by_simulation("resharding", because="C3: ids below the horizon")
+    caught_by_the_checker_of_histories("resharding", because=TWO_HELD)
