@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from typing import get_args
 
 import pytest
 
+from photon.registry.acceptor import NoReply
+from photon.registry.breaker import Breaker
 from photon.testing.history import Answer
-from photon.testing.registry_simulation import Simulation, first_failure, search
+from photon.testing.memory_registry import TIMED_OUT
+from photon.testing.registry_simulation import Simulation, first_failure, search, simulate
 
 BUDGET_SECONDS = 75.0  # with the explorations about two minutes
 SHORT_BUDGET_SECONDS = 10.0  # for every run of the fast tests
@@ -49,3 +54,21 @@ def test_what_seeds_do_is_worth_checking() -> None:
     assert any(register.boundary_us for register in registers)
     # A repair takes three changes of the members; the last one of each seed is in good weather.
     assert any(register.members.version > 2 * 3 for register in registers)
+
+
+def test_breakers_of_simulated_clients_hear_of_time_outs_and_have_endpoints_spared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: Counter[str] = Counter()
+    right = Breaker.saw
+
+    def saw(self: Breaker, slot: int, replies: Sequence[object]) -> None:
+        heard.update(reply.reason for reply in replies if isinstance(reply, NoReply))
+        right(self, slot, replies)
+
+    monkeypatch.setattr(Breaker, "saw", saw)
+    for seed in range(20):
+        assert simulate(seed) is None
+    print(dict(heard))
+    assert heard[TIMED_OUT.reason] > 0
+    assert any("it is being probed" in reason for reason in heard)
