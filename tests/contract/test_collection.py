@@ -24,6 +24,7 @@ from tests.contract.registry_backends import (
     memory_backend,
 )
 from tests.contract.registry_checks import token
+from tests.simulation import collection_stories
 
 EAST, WEST = token("east", 1), token("west", 2)
 SETTINGS = Collection(page=7, in_flight=2)
@@ -207,6 +208,10 @@ def test_an_item_that_was_made_anew_meanwhile_is_not_deleted(untimed: Backend) -
     assert acceptor.delete([Delete(item, earlier)]) == [Unchanged()]
     assert acceptor.delete([Delete(item, later)]) == [Done()]
     assert acceptor.read([item]) == [ABSENT]
+
+
+def test_an_id_that_is_registered_anew_before_it_is_deleted_stays_registered() -> None:
+    collection_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted()
 
 
 # -- endpoints apart from each other

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.registry.acceptor import Accept, Prepare
+from photon.registry.acceptor import Accept, Insert, Prepare
 from photon.registry.decisions import ballot
-from photon.registry.interface import Claim, EventKey, Holder, Lost, Won
+from photon.registry.interface import Claim, EventKey, Free, Holder, Lost, Won
 from photon.registry.layout import fast_value, item_key
 from photon.registry.refill import RepairSuperseded
+from photon.registry.register import Members
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.simulation.repair_site import Site
 
@@ -50,7 +51,7 @@ def before(acceptor: MemoryAcceptor, kind: str, event: Any) -> None:
     """Have something happen just before the first such request about the id is applied."""
 
     def look(seen: str, batch: Any) -> None:
-        if seen == kind and batch[0].key == ITEM:
+        if seen == kind and getattr(batch[0], "key", batch[0]) == ITEM:
             acceptor.on_request = lambda seen, batch: None
             event()
 
@@ -107,6 +108,38 @@ def a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair() -> 
     site.stores[1, "old1"].fail("down")
     outcome = site.client().commit([Claim(KEY, EAST)])
     assert outcome == [Lost(Holder("east", None))], f"{EAST} was cleared, and was told {outcome} after that"
+
+
+def a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:
+    site = Site(3)
+    ways_in = [store.another_way_in() for store in site.in_use()]
+    slow = site.client(ways_in, LastSlotFirst())
+    slow.lookup([KEY])
+    site.wipe(2)
+    site.repair(2)
+    for way_in in ways_in:  # inserts that were late, one of them at the store that is gone
+        way_in.insert([Insert(ITEM, fast_value(EAST))])
+    (outcome,) = slow.lookup([KEY])
+    assert outcome == Free(), f"{outcome} was told, and nobody had won"
+
+
+def members_that_were_never_agreed_on_asked_in_between() -> None:
+    site = Site(3)
+    agreed, proposed = site.members, Members(2, ("old0", "old1", "proposed"))
+    site.stores[2, "proposed"] = MemoryAcceptor(site.clock)
+    tokens = {(0, "old0"): EAST, (1, "old1"): EAST, (2, "old2"): LATER, (2, "proposed"): EAST}
+    for place, token in tokens.items():
+        site.stores[place].insert([Insert(ITEM, fast_value(token))])
+    client, first = site.client(channel=LastSlotFirst()), site.stores[0, "old0"]
+
+    def hear_of_a_change() -> None:
+        """As another thread of this client does: of one half-way, and then that it did not come about."""
+        client.endpoints.follow(proposed)
+        before(first, "read", lambda: client.endpoints.follow(agreed))
+
+    before(first, "insert", hear_of_a_change)
+    (outcome,) = client.commit([Claim(KEY, WEST)])
+    assert outcome == Won(), f"{outcome} was told, and nobody had won"
 
 
 def a_promise_whose_accept_arrives_after_the_repair() -> None:
@@ -191,6 +224,8 @@ ALL = (
     inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
     promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
     a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair,
+    a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair,
+    members_that_were_never_agreed_on_asked_in_between,
     a_promise_whose_accept_arrives_after_the_repair,
     a_repair_that_goes_on_while_another_one_has_taken_its_place,
     a_winner_of_whom_one_endpoint_that_is_left_knows,

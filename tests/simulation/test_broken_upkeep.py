@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from photon.registry import proposer, refill, register_store, rounds, sweep
+from photon.registry.acceptor import Delete
+from photon.registry.endpoints import Seats
 from photon.registry.interface import BeyondHorizon, EventKey
 from photon.registry.layout import item_key
 from photon.registry.register import Members, Register, ShardConfig
 from photon.testing import simulated_operators
 from photon.testing.simulated_stores import Store
-from tests.simulation import repair_stories
+from tests.simulation import collection_stories, repair_stories
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
     TWO_HELD,
@@ -30,6 +32,7 @@ from tests.simulation.catching import (
 
 Patch = pytest.MonkeyPatch
 REFUSED = "an event was refused without cause"
+NOBODY_HAD_WON = "was told, and nobody had won"
 LATER_ONE_TOLD_OTHERWISE = "one who came later was told"
 
 
@@ -73,6 +76,29 @@ def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monke
         repair_stories.promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
         because=LATER_ONE_TOLD_OTHERWISE,
     )
+
+
+def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch: Patch) -> None:  # B11
+    class NeverForgets(dict[Any, Any]):
+        def clear(self) -> None:
+            """What other members said stays."""
+
+    monkeypatch.setattr(
+        proposer, "holders_of", lambda items: rounds.Reading(items, rounds.decide_lookup, NeverForgets())
+    )
+    caught_by_story(
+        repair_stories.a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair, because=NOBODY_HAD_WON
+    )
+
+
+def test_members_that_are_the_same_at_the_end_may_have_been_others_in_between(
+    monkeypatch: Patch,
+) -> None:  # B11
+    def same_members(self: Any, register: Register, began_with: Seats) -> bool:
+        return register.members == began_with.members
+
+    monkeypatch.setattr(rounds.Rounds, "_is_of", same_members)
+    caught_by_story(repair_stories.members_that_were_never_agreed_on_asked_in_between, because=NOBODY_HAD_WON)
 
 
 def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> None:
@@ -138,6 +164,14 @@ def test_a_boundary_that_goes_back_lets_collected_ids_in(monkeypatch: Patch) -> 
     )
     caught_by_simulation("collection", because="F9: a boundary went back")
     caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+
+
+def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypatch: Patch) -> None:  # C2
+    monkeypatch.setattr(sweep, "Delete", lambda key, time: Delete(key))
+    caught_by_story(
+        collection_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
 
 
 # -- refusals: an event that is refused without cause is lost

@@ -289,26 +289,6 @@ def test_statements_and_parameters_arrive_as_they_were_written(endpoint: Scripte
 # -- and a commit over it
 
 
-class Throttling(MemoryAcceptor):
-    """Throttles all but a few ids of each request, for a while."""
-
-    left = 30
-
-    def insert(self, batch: Any) -> Any:
-        if self.left == 0:
-            return super().insert(batch)
-        self.left -= 1
-        few = super().insert(batch[:2])
-        return [*few, *[NoReply("ThrottlingError: m")] * (len(batch) - 2)]
-
-
-def test_a_commit_goes_on_with_what_was_throttled_for_as_long_as_some_get_through() -> None:
-    registry = memory_registry(Throttling(), settings=Registry(deadline=timedelta(seconds=60), concurrency=1))
-    claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
-    assert registry.commit(claims) == [Won()] * 60
-    registry.close()
-
-
 class LeavesSomeUnread(MemoryAcceptor):
     """A store that leaves every twentieth key of all that it is ever asked for unprocessed."""
 

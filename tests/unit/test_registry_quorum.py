@@ -28,6 +28,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
+from photon.registry.layout import REGISTER_KEY, ItemKey, item_key
 from photon.registry.proposer import QuorumRegistry, outcome_of_follower
 from photon.registry.register import Members, RegisterTooNew, decode_register
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -165,6 +166,25 @@ def test_a_second_claim_for_an_id_follows_from_the_first(
     outcome: CommitOutcome, follower: str, expected: CommitOutcome | None
 ) -> None:
     assert outcome_of_follower(EAST, outcome, follower) == expected
+
+
+def test_ids_go_out_in_the_order_of_their_items_whatever_the_order_of_claims() -> None:
+    (acceptor,) = acceptors = endpoints(1)
+    registry = client(acceptors)
+    sent: list[list[ItemKey]] = []
+    acceptor.on_request = lambda kind, batch: sent.append([getattr(q, "key", q) for q in batch])
+    claims = [Claim(EventKey(f"id-{number}"), EAST) for number in range(60)]
+    random.Random(1).shuffle(claims)
+    assert registry.commit(claims) == [Won()] * len(claims)
+    inserts = sorted(keys for keys in sent if keys != [REGISTER_KEY])  # three requests, on a thread each
+    assert len(inserts) == 3
+    assert [key for keys in inserts for key in keys] == sorted(item_key(c.key, ()) for c in claims)
+
+
+def test_of_claims_for_one_id_the_first_one_wins_though_ids_go_out_in_another_order() -> None:
+    registry = client(endpoints(1))
+    claims = [Claim(EventKey(event_id), token) for token in (WEST, EAST) for event_id in "cba"]
+    assert registry.commit(claims) == [Won()] * 3 + [Lost(Holder("west", WEST))] * 3
 
 
 def test_a_register_of_a_newer_version_is_refused() -> None:

@@ -1,0 +1,92 @@
+"""A call that gets on may take longer than its deadline, and one that does not ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from photon.clock import ManualClock
+from photon.pipeline import Registry
+from photon.registry.acceptor import NoReply
+from photon.registry.interface import Claim, EventKey, Holder, Joined, RegistryUnavailable, Released, Won
+from photon.registry.proposer import QuorumRegistry
+from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+
+EAST = "east:e:1#p:1:0"
+CLAIMS = [Claim(EventKey(f"id-{number}"), EAST) for number in range(10)]
+KEYS = [claim.key for claim in CLAIMS]
+DEADLINE_SECONDS = 1.0
+REQUEST_SECONDS = 0.4
+THROTTLED = NoReply("too many requests", "throttled")
+
+
+class Throttling(MemoryAcceptor):
+    """A slow store that does only so many items of a request."""
+
+    items_per_request: int | None = None  # None: all
+
+    def _serve(self, kind: str, batch: Sequence[Any], keys: Sequence[Any], apply: Any) -> list[Any]:
+        bound = len(batch) if self.items_per_request is None else self.items_per_request
+        done = super()._serve(kind, batch[:bound], keys[:bound], apply)
+        return [*done, *[THROTTLED] * (len(batch) - len(done))]
+
+    def slow_down(self, items_per_request: int) -> None:
+        self.items_per_request = items_per_request
+        self.slow_seconds = REQUEST_SECONDS
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> Throttling:
+    return Throttling(clock)
+
+
+@pytest.fixture
+def registry(store: Throttling, clock: ManualClock) -> QuorumRegistry:
+    return memory_registry(
+        store, clock=clock, settings=Registry(deadline=timedelta(seconds=DEADLINE_SECONDS))
+    )
+
+
+CALLS: dict[str, tuple[Callable[[QuorumRegistry], object], object]] = {
+    "lookup": (lambda registry: registry.lookup(KEYS), [Joined(Holder("east", EAST))] * len(KEYS)),
+    "tokens": (lambda registry: registry.tokens_anywhere(KEYS), [frozenset({EAST})] * len(KEYS)),
+    "release": (lambda registry: registry.release(CLAIMS), [Released()] * len(KEYS)),
+    "clear": (lambda registry: registry.clear(CLAIMS), len(KEYS)),
+}
+
+
+def test_a_commit_goes_on_for_as_long_as_some_ids_get_through(
+    registry: QuorumRegistry, store: Throttling, clock: ManualClock
+) -> None:
+    store.slow_down(items_per_request=1)
+    assert registry.commit(CLAIMS) == [Won()] * len(CLAIMS)
+    assert clock.now_us() > 3 * DEADLINE_SECONDS * 1_000_000
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_goes_on_for_as_long_as_some_ids_get_through(
+    call: str, registry: QuorumRegistry, store: Throttling, clock: ManualClock
+) -> None:
+    ask, expected = CALLS[call]
+    registry.commit(CLAIMS)
+    store.slow_down(items_per_request=1)
+    assert ask(registry) == expected
+    assert clock.now_us() > 3 * DEADLINE_SECONDS * 1_000_000
+
+
+def test_a_lookup_that_does_not_get_on_ends_with_its_deadline(
+    registry: QuorumRegistry, store: Throttling, clock: ManualClock
+) -> None:
+    registry.commit(CLAIMS)
+    store.slow_down(items_per_request=0)
+    with pytest.raises(RegistryUnavailable, match="too many requests"):
+        registry.lookup(KEYS)
+    assert clock.now_us() < 3 * DEADLINE_SECONDS * 1_000_000
