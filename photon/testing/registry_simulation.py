@@ -46,7 +46,7 @@ CALLS = 5  # of each client
 LAST_INTERRUPTION = 20  # most clients have as many exchanges
 WEATHERS = (
     Weather(),
-    Weather(repeated=0.1, in_part=0.05, throttled=0.05),
+    Weather(repeated=0.1, in_part=0.05, throttled=0.05, unreadable=0.03),
     Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05, throttled=0.03, unreadable=0.02),
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1, throttled=0.1, unreadable=0.05),
 )

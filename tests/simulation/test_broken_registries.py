@@ -13,7 +13,7 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.registry import clear_round, decisions, proposer, register_store, rounds
-from photon.registry.acceptor import Done, Exists, NoReply, Promised
+from photon.registry.acceptor import Done, Exists, NoReplyKind, Promised
 from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
 from photon.registry.endpoints import Endpoints
 from photon.registry.interface import Claim, EventKey, Free, Lost, Released, Unknown, Won
@@ -264,12 +264,18 @@ def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_
     )
 
 
-def test_a_clearing_that_takes_throttling_for_silence_leaves_tokens(monkeypatch: Patch) -> None:  # B6
-    def unless_too_few(self: Any, replies: Sequence[Any]) -> bool:
-        answers = [reply for reply in replies if not isinstance(reply, NoReply)]
-        return len(answers) < decisions.majority(len(replies))
+@pytest.mark.parametrize("kind", ["throttled", "unclear"])
+def test_a_clearing_that_takes_an_endpoint_that_answers_for_one_that_is_down_leaves_tokens(
+    kind: NoReplyKind, monkeypatch: Patch
+) -> None:  # B6
+    right = clear_round.ClearRound._is_to_be_repeated
 
-    monkeypatch.setattr(clear_round.ClearRound, "_is_to_be_repeated", unless_too_few)
+    def as_if_down(self: Any, replies: Sequence[Any]) -> bool:
+        silences = [replace(r, kind="unreachable") for r in replies if getattr(r, "kind", "") == kind]
+        answers = [r for r in replies if getattr(r, "kind", "") != kind]
+        return right(self, [*answers, *silences])
+
+    monkeypatch.setattr(clear_round.ClearRound, "_is_to_be_repeated", as_if_down)
     caught_by_simulation(because="B6")
 
 
