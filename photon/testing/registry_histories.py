@@ -18,6 +18,7 @@ from pathlib import Path
 from photon.clock import SystemClock
 from photon.registry.init import find_registry, init_registry
 from photon.registry.interface import Claim, EventKey, IdRegistry
+from photon.registry.layout import datacenter_of
 from photon.registry.open import open_registry
 from photon.testing.history import Operation
 from photon.testing.recording import Recorder, read_recordings
@@ -31,6 +32,7 @@ FAULT_SECONDS = (0.1, 2.5)
 CLIENT_KILL_CHANCE = 0.15  # at each fault
 SECOND_SERVER_CHANCE = 0.15  # at each fault: for a moment there is no majority
 FINAL_BATCH = 500
+_LAST = "last"  # the datacenter of those calls
 
 
 class ClientFailed(Exception):
@@ -45,6 +47,11 @@ class History:
     server_kills: int
     server_stalls: int
     client_kills: int
+
+    @property
+    def at_rest(self) -> list[Operation]:
+        """The calls after all others, about every id, with all servers up."""
+        return [o for o in self.operations if datacenter_of(o.token) == _LAST]
 
 
 def make_history(
@@ -94,7 +101,7 @@ def _ask_for_all(registry: IdRegistry, folder: Path) -> None:
     ids = sorted({operation.id for operation in read_recordings(sorted(folder.glob("client-*")))})
     with Recorder(folder / "client-last") as recorder:
         for start in range(0, len(ids), FINAL_BATCH):
-            token = f"last:{start}:1#none:1:0"
+            token = f"{_LAST}:{start}:1#none:1:0"
             claims = [Claim(EventKey(event_id), token) for event_id in ids[start : start + FINAL_BATCH]]
             recorder.commit(registry, claims)
             recorder.lookup(registry, claims)

@@ -40,7 +40,18 @@ def test_a_history_of_100000_operations_under_kills_and_stalls_can_be_true(tmp_p
     made = history(tmp_path, OPERATIONS)
     assert len(made.operations) >= OPERATIONS
     assert min(made.server_kills, made.server_stalls) > 0
+    check_that_much_was_answered(made)
     assert problems(made.operations) == []
+
+
+def check_that_much_was_answered(made: History) -> None:
+    """Nothing is wrong with a history in which everybody was told "unknown", either."""
+    answers = Counter(operation.answer for operation in made.operations)
+    ids = {operation.id for operation in made.operations}
+    assert answers["won"] >= len(ids)
+    assert answers["unknown"] < len(made.operations) / 2
+    assert {operation.id for operation in made.at_rest} == ids
+    assert all(operation.answer != "unknown" for operation in made.at_rest)
 
 
 @pytest.mark.timeout(1_200)

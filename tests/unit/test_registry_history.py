@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from photon.testing.history import Answer, Kind, Operation, problems
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -148,3 +152,10 @@ def test_ids_have_nothing_to_do_with_each_other() -> None:
     east = call("commit", EAST, 0, 1, "won")
     other = Operation("commit", "b", WEST, 2, 3, "won")
     assert not problems([east, other])
+
+
+@pytest.mark.parametrize("answer", ["too old", "beyond the horizon"])
+def test_an_event_that_is_refused_without_cause_is_wrong(answer: Answer) -> None:
+    refused = call("commit", EAST, 0, 1, answer)
+    assert the_problem(refused) == "an event was refused without cause"
+    assert not problems([replace(refused, may_be_refused=True)])
