@@ -1,7 +1,7 @@
 """Calls of simulated clients: made, judged at once, and written down for the checker of histories.
 
-Rules F3 to F5 and C3, of what a client is told. Which calls are made belongs in
-`photon.testing.registry_simulation`.
+Rules F3 to F5 and C3, of what a client is told, and B6, of what a clearing leaves. Which calls are made
+belongs in `photon.testing.registry_simulation`.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Calls:
         def clear() -> Sequence[object]:
             copies = self._copies_of(fates)
             registry.clear(_claims(fates))
-            if self._is_whole and client not in self._network.unheard:
-                self._must_be_gone(copies)
+            if self._is_whole and client not in self._network.unheard and not self._only_history:
+                _must_be_gone(copies)
             return ["cleared"] * len(fates)
 
         self._call("clear", client, fates, clear)
@@ -134,11 +134,7 @@ class Calls:
             outcomes = [Unknown("unavailable")] * len(fates)
         calm = self._is_whole and client not in self._network.disturbed and not self._network.weather.repeated
         for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
-            if (
-                kind == "release"
-                and fate.key.time_us is not None
-                and not _is_below(fate.key, began.horizon_us)
-            ):
+            if kind == "release" and not began.is_placed(fate.key):
                 continue  # where the id will be is not settled yet: nothing follows
             answer, holder = in_words(outcome)
             end = NO_END if answer == "unknown" else self._network.now_seconds
@@ -189,15 +185,16 @@ class Calls:
             copies += [copy for copy in there if copy[2].value == fast_value(fate.token)]
         return copies
 
-    def _must_be_gone(self, copies: Sequence[tuple[Store, ItemKey, Stored]]) -> None:
-        """A clearing that every endpoint answered leaves no copy that was there when it began."""
-        for store, item, there in copies:
-            if store.items.get(item) == there and not self._only_history:
-                raise RuleBroken(f"B6: {there} was cleared, and is still in slot {store.slot}, which answers")
-
     def _may_be_forgotten(self, event_id: str) -> bool:
         configs = self._observer.register.configs
         return any(self._observer.is_forgotten(item_key(k, configs)) for k in self._keys if k.id == event_id)
+
+
+def _must_be_gone(copies: Sequence[tuple[Store, ItemKey, Stored]]) -> None:
+    """A clearing that every endpoint answered leaves no copy that was there when it began."""
+    for store, item, there in copies:
+        if store.items.get(item) == there:
+            raise RuleBroken(f"B6: {there} was cleared, and is still in slot {store.slot}, which answers")
 
 
 def _is_below(key: EventKey, bound_us: int | None) -> bool:
