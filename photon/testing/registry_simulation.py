@@ -11,6 +11,7 @@ cleared, and is never released) or belongs to a plan that ended without a row (i
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import sys
@@ -258,11 +259,16 @@ def search(
     """`first_failure` over several processes, each with its share of the seeds."""
     shares = [seeds[number::processes] for number in range(processes)]
     # Spawned: what is forked has locks of threads that it does not have.
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _be_quiet) as pool:
         found = list(pool.map(first_failure, shares, [budget_seconds] * processes))
     ran = sum(count for count, _, _ in found)
     failed = [(seed, problem) for _, seed, problem in found if seed is not None]
     return (ran, *min(failed, default=(None, None)))
+
+
+def _be_quiet() -> None:
+    """Simulated clients tell of endpoints that fall, some sixty times a seed."""
+    logging.getLogger("photon.registry").setLevel(logging.ERROR)
 
 
 def main() -> int:
@@ -273,6 +279,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once")
     parser.add_argument("--seed", type=int, help="run this one alone, and print its calls")
     arguments = parser.parse_args()
+    _be_quiet()
     if arguments.seed is not None:
         simulation = Simulation(arguments.seed)
         try:
