@@ -265,7 +265,13 @@ def _joined(found: Trace) -> str:
 
 
 def _and_records(name: str, one: DatacenterTrace) -> str:
-    return f" Datacenter {name} has {len(one.records)} records of it: all but one are duplicates."
+    count, too_old = len(one.records), len(one.too_old)
+    if not too_old:
+        return f" Datacenter {name} has {count} records of it: all but one are duplicates."
+    return (
+        f" Datacenter {name} has {count} records of it: one that was joined, {too_old} too old, because they"
+        f" came after collection, {count - 1 - too_old} duplicates."
+    )
 
 
 def _not_joined(found: Trace) -> str:

@@ -10,7 +10,7 @@ from photon.cli.trace import trace_text
 from photon.registry.interface import Claim, EventKey
 from photon.tokens import Occurrence, PlanKey
 from photon.tracing import DatacenterTrace, RegistryAnswer, Trace, trace, verdict
-from photon.tracing_logs import Needle
+from photon.tracing_logs import LogRecord, Needle
 from tests.simulation.world import World
 
 
@@ -86,6 +86,14 @@ def test_every_record_of_an_event_is_found_in_every_file(world):
     paths = [record.path for record in found.datacenters["east"].records]
     assert paths == ["clicks/a.jsonl", "clicks/a.jsonl", "clicks/b.jsonl"]
     assert "Datacenter east has 3 records of it: all but one are duplicates." in found.verdict
+
+
+def test_records_that_came_after_collection_are_told_from_duplicates():
+    row = dict.fromkeys(("_batch", "_epoch", "_occurrence", "_primary_occurrence", "_joined_at"), "")
+    records = [LogRecord("clicks/a.jsonl", 1, offset, 0, "q1", True) for offset in range(4)]
+    found = Trace("c1", True, datacenters={"east": DatacenterTrace([row], too_old=[{}], records=records)})
+    assert "4 records of it: one that was joined, 1 too old" in found.verdict
+    assert "2 duplicates" in found.verdict
 
 
 def test_an_id_that_nobody_knows_is_unknown(world):
