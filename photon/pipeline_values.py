@@ -76,8 +76,8 @@ def _adapter(value: str) -> str:
 def _url(value: str) -> str:
     try:
         parts = urlsplit(value)
-        well_formed = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        well_formed = well_formed and parts.username is None  # it would be in every message
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        well_formed = is_address and parts.username is None  # it would be in every message
     except ValueError:  # a port that is no number up to 65535
         well_formed = False
     if not well_formed or re.search(r"\s", value):

@@ -69,8 +69,7 @@ TRANSACTION_TRIES = 3
 
 Answer = TypeVar("Answer")
 Row = tuple[str, ...]  # the parameters of one statement
-Statement = Mapping[str, Any]
-Put = Mapping[str, Any]
+Write = tuple[str, Row]  # a statement and its parameters; what is sent is made of it as it goes out
 
 
 LOCAL_REGION = "local"
@@ -129,9 +128,8 @@ class DynamoAcceptor:
 
     def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
         statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
-        rows = [(i.key.p, i.key.s, i.time, i.value) for i in batch]
-        puts = [_put_if_absent(self.table, row) for row in rows] if self._transactions else None
-        return [insert_reply(answer) for answer in self._write(_statements(statement, rows), puts)]
+        writes = [(statement, (i.key.p, i.key.s, i.time, i.value)) for i in batch]
+        return [insert_reply(answer) for answer in self._write(writes, as_puts=True)]
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
@@ -147,9 +145,10 @@ class DynamoAcceptor:
         rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
         replies: list[PrepareReply | None]
         if self._transactions:
-            replies = self._promised(batch, self._write(_statements(update, rows)))
+            replies = self._promised(batch, self._write([(update, row) for row in rows]))
         else:
-            answers = self._write(_statements(update + " RETURNING ALL OLD *", rows))
+            returning = update + " RETURNING ALL OLD *"
+            answers = self._write([(returning, row) for row in rows])
             replies = [
                 promised_before(answer, prepare.key) if is_done(answer) else unless_refused(answer)
                 for prepare, answer in zip(batch, answers, strict=True)
@@ -187,7 +186,7 @@ class DynamoAcceptor:
         rows = [
             (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
         ]
-        answers = self._write(_statements(statement, rows))
+        answers = self._write([(statement, row) for row in rows])
         replies: list[AcceptReply | None] = [
             Done() if is_done(answer) else unless_refused(answer) for answer in answers
         ]
@@ -197,18 +196,16 @@ class DynamoAcceptor:
 
     def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
-        answers = self._write(_statements(statement, [(r.new, r.key.p, r.key.s, r.old) for r in batch]))
+        answers = self._write([(statement, (r.new, r.key.p, r.key.s, r.old)) for r in batch])
         return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
         whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
-        statements = [
-            _statement(f"{whole} AND e = ?", (d.key.p, d.key.s, d.time))
-            if d.time
-            else _statement(whole, (d.key.p, d.key.s))
+        writes: list[Write] = [
+            (f"{whole} AND e = ?", (d.key.p, d.key.s, d.time)) if d.time else (whole, (d.key.p, d.key.s))
             for d in batch
         ]
-        answers = self._write(statements)
+        answers = self._write(writes)
         return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
@@ -253,7 +250,7 @@ class DynamoAcceptor:
         for index in refused:
             stored = now[index]
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
-        answers = self._write(_statements(statement, [rows[index] for index in absent]))
+        answers = self._write([(statement, rows[index]) for index in absent])
         for index, answer in zip(absent, answers, strict=True):
             reply = insert_reply(answer)
             if isinstance(reply, Done):
@@ -263,52 +260,51 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _write(
-        self, statements: Sequence[Statement], puts: Sequence[Put] | None = None
-    ) -> list[Mapping[str, Any]]:
-        """The answer to each statement; where a request got none, an error with our own code.
+    def _write(self, writes: Sequence[Write], as_puts: bool = False) -> list[Mapping[str, Any]]:
+        """The answer to each write; where a request got none, an error with our own code.
 
         A transaction is done as a whole or not at all. One that is cancelled is sent again without those that
-        it was cancelled for; after a few tries each statement goes for itself. `puts`: the same as the
-        statements, for transactions; DynamoDB Local takes 1.2 times as many of them.
+        it was cancelled for; after a few tries each write goes for itself. `as_puts`: in transactions
+        inserts go as puts, of which DynamoDB Local takes 1.2 times as many as of statements.
         """
         answers: dict[int, Mapping[str, Any]] = {}
-        left = list(range(len(statements)))
+        left = list(range(len(writes)))
         for _ in range(TRANSACTION_TRIES if self._transactions else 0):
             if left:
-                if puts is None:
-                    transaction = _transaction_of_statements([statements[index] for index in left])
-                else:
-                    transaction = _transaction_of_puts([puts[index] for index in left])
-                together = self._transact(transaction, len(left))
+                together = self._transact([writes[index] for index in left], as_puts)
                 answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
                 left = [index for index in left if index not in answers]
         for start in range(0, len(left), STATEMENTS_PER_REQUEST):
             part = left[start : start + STATEMENTS_PER_REQUEST]
-            answers.update(zip(part, self._send([statements[index] for index in part]), strict=True))
-        return [answers[index] for index in range(len(statements))]
+            answers.update(zip(part, self._send([writes[index] for index in part]), strict=True))
+        return [answers[index] for index in range(len(writes))]
 
-    def _transact(self, transaction: Callable[[Any], Any], count: int) -> Sequence[Mapping[str, Any] | None]:
-        """The answers of one transaction of so many writes; None for each that is to be sent again."""
+    def _transact(self, writes: Sequence[Write], as_puts: bool) -> Sequence[Mapping[str, Any] | None]:
+        """The answers of one transaction; None for each write that is to be sent again."""
 
         def request(client: Any) -> Any:
             try:
-                return transaction(client)
+                if as_puts:
+                    puts = [_put_if_absent(self.table, row) for _, row in writes]
+                    return client.transact_write_items(TransactItems=puts, ReturnConsumedCapacity=_CONSUMED)
+                return client.execute_transaction(
+                    TransactStatements=_statements(writes), ReturnConsumedCapacity=_CONSUMED
+                )
             except ClientError as error:
                 if error_code(error.response) != CANCELLED:
                     raise
                 return error.response
 
-        answers = self._call(request, lambda response: transacted(response, count))
-        return [no_answer(answers)] * count if isinstance(answers, NoReply) else answers
+        answers = self._call(request, lambda response: transacted(response, len(writes)))
+        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
 
-    def _send(self, statements: Sequence[Statement]) -> Sequence[Mapping[str, Any]]:
+    def _send(self, writes: Sequence[Write]) -> Sequence[Mapping[str, Any]]:
         """The answers of one batch, in which each statement goes for itself."""
         answers = self._call(
-            lambda client: client.batch_execute_statement(Statements=statements),
-            lambda response: statements_of(response, len(statements)),
+            lambda client: client.batch_execute_statement(Statements=_statements(writes)),
+            lambda response: statements_of(response, len(writes)),
         )
-        return [no_answer(answers)] * len(statements) if isinstance(answers, NoReply) else answers
+        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
 
     def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
         """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
@@ -341,24 +337,12 @@ class DynamoAcceptor:
 # -- how requests are written
 
 
-def _statements(statement: str, rows: Sequence[Row]) -> list[Statement]:
-    return [_statement(statement, row) for row in rows]
+def _statements(writes: Sequence[Write]) -> list[Mapping[str, Any]]:
+    return [
+        {"Statement": statement, "Parameters": [{"S": text} for text in row]} for statement, row in writes
+    ]
 
 
-def _statement(statement: str, row: Row) -> Statement:
-    return {"Statement": statement, "Parameters": [{"S": text} for text in row]}
-
-
-def _put_if_absent(table: str, row: Row) -> Put:
+def _put_if_absent(table: str, row: Row) -> Mapping[str, Any]:
     item = {name: {"S": text} for name, text in zip("pset", row, strict=True)}
     return {"Put": {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(p)"}}
-
-
-def _transaction_of_statements(statements: Sequence[Statement]) -> Callable[[Any], Any]:
-    return lambda client: client.execute_transaction(
-        TransactStatements=statements, ReturnConsumedCapacity=_CONSUMED
-    )
-
-
-def _transaction_of_puts(puts: Sequence[Put]) -> Callable[[Any], Any]:
-    return lambda client: client.transact_write_items(TransactItems=puts, ReturnConsumedCapacity=_CONSUMED)

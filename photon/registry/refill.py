@@ -34,6 +34,7 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Members, Register, with_slot_down, with_slot_up, without_fresh_slots
+from photon.registry.rounds import reason_of
 
 Write = TypeVar("Write")
 Reply = TypeVar("Reply")
@@ -169,10 +170,6 @@ class _Scan:
         if isinstance(page, Page):
             self.after, self.is_complete = page.last, page.last is None
         return page
-
-
-def _first_reason(replies: Sequence[object]) -> str:
-    return next(reply.reason for reply in replies if isinstance(reply, NoReply))
 
 
 class _Copying:
@@ -317,7 +314,7 @@ class _Copying:
             if len(stored) == len(replies):
                 return stored
             if not deadline.pause():
-                raise RegistryUnavailable(f"{_BEING_REPAIRED} does not answer: {_first_reason(replies)}")
+                raise RegistryUnavailable(f"{_BEING_REPAIRED} does not answer: {reason_of(replies)}")
 
     def _until_stored(
         self,
@@ -332,7 +329,7 @@ class _Copying:
             # Refused: it has our own promise already, whose answer got lost.
             left = [w for w, (reply,) in zip(left, replies, strict=True) if isinstance(reply, NoReply)]
             if left and not deadline.pause():
-                reason = _first_reason([reply for (reply,) in replies])
+                reason = reason_of([reply for (reply,) in replies])
                 raise RegistryUnavailable(f"{_BEING_REPAIRED} does not take what it is sent: {reason}")
 
     def _deadline(self, seconds: float = PATIENCE_SECONDS) -> Deadline:

@@ -171,10 +171,7 @@ class Rounds:
             for i, v in chosen.items()
         ]
         answers = self.endpoints.ask(
-            lambda acceptor, batch: acceptor.accept(batch),
-            accepts,
-            self.writes,
-            after_each=_amid_register,
+            lambda acceptor, batch: acceptor.accept(batch), accepts, self.writes, after_each=_amid_register
         )
         for (index, value), replies in zip(chosen.items(), answers, strict=True):
             contender = contenders[index]

@@ -23,6 +23,7 @@ from photon.registry.endpoints import Deadline, Endpoints
 from photon.registry.layout import REGISTER_KEY, is_collected, is_fixed, shards_to_collect, sortable_time
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import Register, decode_register, with_boundary
+from photon.registry.rounds import reason_of
 from photon.registry.sizes import item_bytes
 
 
@@ -175,7 +176,7 @@ class _Sweep:
             if gone:
                 deadline.renew()
             if left and not deadline.pause():
-                raise _Stopped(next(reply.reason for _, reply in answers if isinstance(reply, NoReply)))
+                raise _Stopped(reason_of([reply for _, reply in answers]))
 
     def _size(self) -> StoreSize | None:
         size = self._acceptor.size()

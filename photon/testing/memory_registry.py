@@ -206,9 +206,7 @@ class MemoryAcceptor:
             return [TIMED_OUT] * len(batch)
         with self._lock:
             if fault == "unprocessed":
-                return [
-                    apply(q) if i % 2 else NoReply("unprocessed", "throttled") for i, q in enumerate(batch)
-                ]
+                return [apply(q) if i % 2 else UNPROCESSED for i, q in enumerate(batch)]
             replies = [apply(q) for q in batch]
         return [TIMED_OUT] * len(batch) if fault == "lost_answer" else [*replies]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
 
 import pytest
 
 from photon.dynoxide import DynoxideMissing, dynoxide_command
 from photon.registry.local_server import local_server
 from photon.testing.store_servers import store_servers
-from tests.contract.registry_backends import Backend, dynamodb_backend, memory_backend
+from tests.contract.registry_backends import Backend, make_backend
 
 BACKENDS = [
     "memory",
@@ -24,15 +23,6 @@ BACKENDS = [
     pytest.param("dynoxide-batches", marks=pytest.mark.server),
     pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
-
-
-MEMORY = {  # how many endpoints, and how many of them are down
-    "memory": (1, 0),
-    "memory-3": (3, 0),
-    "memory-5": (5, 0),
-    "memory-3-one-down": (3, 1),
-    "memory-5-two-down": (5, 2),
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +41,6 @@ def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         pytest.skip(str(missing))
     with store_servers("dynoxide", tmp_path_factory.mktemp("dynoxide"), 3) as servers:
         yield [server.url for server in servers]
-
-
-def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
-    if kind.startswith("memory"):
-        return memory_backend(timed, *MEMORY[kind])
-    if kind.startswith("dynoxide"):
-        servers = request.getfixturevalue("dynoxide")[: 3 if kind == "dynoxide-3" else 1]
-    else:
-        servers = [request.getfixturevalue("dynamodb")]
-    return dynamodb_backend(servers, timed, repeat(not kind.endswith("-batches")))
 
 
 @pytest.fixture(params=BACKENDS)

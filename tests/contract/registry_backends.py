@@ -6,8 +6,10 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from itertools import repeat
 from typing import Any, Protocol
 
+import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from photon.clock import Clock, ManualClock
@@ -23,6 +25,13 @@ from photon.testing.memory_registry import MemoryAcceptor
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
 SERVER_TIMEOUT = timedelta(seconds=20)
+MEMORY = {  # how many endpoints, and how many of them are down
+    "memory": (1, 0),
+    "memory-3": (3, 0),
+    "memory-5": (5, 0),
+    "memory-3-one-down": (3, 1),
+    "memory-5-two-down": (5, 2),
+}
 
 
 class Faults(Protocol):
@@ -127,6 +136,17 @@ def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bo
         return another
 
     return Backend([ways_in(url) for url in urls], timed)
+
+
+def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
+    """A registry over stores of that kind, on the servers of the test's fixtures."""
+    if kind.startswith("memory"):
+        return memory_backend(timed, *MEMORY[kind])
+    if kind.startswith("dynoxide"):
+        servers = request.getfixturevalue("dynoxide")[: 3 if kind == "dynoxide-3" else 1]
+    else:
+        servers = [request.getfixturevalue("dynamodb")]
+    return dynamodb_backend(servers, timed, repeat(not kind.endswith("-batches")))
 
 
 class FaultyClient:

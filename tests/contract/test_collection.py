@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
 
 import pytest
 
@@ -16,13 +15,7 @@ from photon.registry.layout import REGISTER_KEY, fast_value, item_key, sortable_
 from photon.registry.proposer import QuorumRegistry
 from photon.registry.register import decode_register, encode_register, with_boundary
 from photon.registry.sweep import Swept, raise_boundary, sweep
-from tests.contract.registry_backends import (
-    DAY_US,
-    START_US,
-    Backend,
-    dynamodb_backend,
-    memory_backend,
-)
+from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
 from tests.contract.registry_checks import token
 from tests.simulation import collection_stories
 
@@ -35,15 +28,6 @@ BACKENDS = [
     pytest.param("dynamodb-local", marks=pytest.mark.server),
     pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
-ENDPOINTS = {"memory": 1, "memory-3": 3, "memory-5": 5}
-
-
-def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
-    if kind in ENDPOINTS:
-        return memory_backend(timed, ENDPOINTS[kind])
-    if kind == "dynoxide-3":
-        return dynamodb_backend(request.getfixturevalue("dynoxide"), timed, repeat(True))
-    return dynamodb_backend([request.getfixturevalue("dynamodb")], timed, repeat(True))
 
 
 @pytest.fixture(params=BACKENDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -224,9 +224,9 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
     sent: list[int] = []
     transact = DynamoAcceptor._transact
 
-    def count(acceptor: DynamoAcceptor, transaction: Any, writes: int) -> Any:
-        sent.append(writes)
-        return transact(acceptor, transaction, writes)
+    def count(acceptor: DynamoAcceptor, writes: Sequence[Any], as_puts: bool) -> Any:
+        sent.append(len(writes))
+        return transact(acceptor, writes, as_puts)
 
     monkeypatch.setattr(DynamoAcceptor, "_transact", count)
     ids = [Claim(EventKey(f"id-{i}"), EAST) for i in range(30)]
