@@ -34,7 +34,7 @@ prerequisites:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
 	  echo "Python 3.11 with venv is missing. Install it (for example: apt-get install python3.11-venv)" \
 	       "or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -m photon.fetch --check-java
+	@$(PYTHON) -m photon.toolchain.fetch --check-java
 
 # Three stamps: a change in what is fetched does not install the packages again.
 # --no-deps: the lock is complete, so nothing outside it can slip in.
@@ -45,8 +45,8 @@ $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(BIN)/.fetched: $(BIN)/.installed photon/fetch.py | prerequisites
-	@$(BIN)/python -m photon.fetch
+$(BIN)/.fetched: $(BIN)/.installed photon/toolchain/fetch.py | prerequisites
+	@$(BIN)/python -m photon.toolchain.fetch
 	@touch $@
 
 $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
@@ -55,7 +55,7 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 
 # Ten minutes the first time. Without cargo nothing is built, and the tests that need it are skipped.
 dynoxide: setup
-	$(BIN)/python -m photon.dynoxide
+	$(BIN)/python -m photon.toolchain.dynoxide
 
 check: setup
 	$(BIN)/ruff check .
@@ -69,7 +69,7 @@ test: test-fast
 
 # One that fails is printed, with how to run it again.
 soak: setup
-	$(BIN)/python -m photon.testing.registry_simulation --seeds 100000
+	$(BIN)/python -m tests.simulation.registry_simulation --seeds 100000
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow"

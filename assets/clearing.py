@@ -1,6 +1,6 @@
 """Token clearing as an asset: ids that are in the output give up their token, with sizes before and after.
 
-What is cleared is `photon.clearing`; when, is for `orchestration`.
+What is cleared is `photon.upkeep.clear`; when, is for `orchestration`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -20,8 +20,8 @@ from pydantic import Field
 
 from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
-from photon.clearing import Clearing
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.upkeep.clear import Clearing
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 
@@ -58,9 +58,9 @@ def clearing_asset(served: Served, clock: Clock | None = None) -> AssetsDefiniti
         context: AssetExecutionContext, config: ClearingConfig, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.clearing import clear_output
-        from photon.registry.init import find_registry
         from photon.registry.open import open_registry
+        from photon.registry.operations.init import find_registry
+        from photon.upkeep.clear import clear_output
 
         began_us = clock.now_us()
         done: dict[str, Clearing] = {}

@@ -1,6 +1,6 @@
 """Collection of old ids as an asset, with what each endpoint had before and has afterwards.
 
-What is collected is `photon.collection`; when, is for `orchestration`.
+What is collected is `photon.upkeep.gc`; when, is for `orchestration`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -23,7 +23,7 @@ from resources.environment import Served
 from resources.pipelines import PipelineFiles
 
 if TYPE_CHECKING:
-    from photon.collection import Collected
+    from photon.upkeep.gc import Collected
 
 
 def collection_key(served: Served) -> AssetKey:
@@ -49,7 +49,7 @@ def collection_asset(served: Served, clock: Clock | None = None) -> AssetsDefini
         context: AssetExecutionContext, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.collection import collect
+        from photon.upkeep.gc import collect
 
         began_us = clock.now_us()
         with pipeline_of_run(served, pipelines) as pipeline:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assets.failures import failures_with_a_message
-from photon.pipeline import Pipeline
+from photon.pipeline.file import Pipeline
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 

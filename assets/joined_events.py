@@ -1,6 +1,6 @@
 """The shift as an asset: one bounded run that joins a datacenter's logs, and tells once a minute how it goes.
 
-What a shift does is `photon.shift`, for this as for the commands; when one begins is for `orchestration`.
+What a shift does is `photon.shift.run`, for this as for the commands; when one begins is for `orchestration`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -20,9 +20,9 @@ from assets.logs import log_key
 from assets.reporting import Reporter
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.batch import Watching
-from photon.dispatcher.lock import LineLeft
-from photon.pipeline import Pipeline
-from photon.shift import Terms, prepare, run_shift
+from photon.pipeline.file import Pipeline
+from photon.shift.lease import LineLeft
+from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
@@ -90,6 +90,6 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
     return joined_events
 
 
-def _terms(run_id: str, pipeline: Pipeline) -> Terms:
+def _terms(run_id: str, pipeline: Pipeline) -> ShiftLimits:
     shift = pipeline.shift
-    return Terms(run_id, in_line=True, length=shift.length, relief=shift.relief, idle=shift.idle)
+    return ShiftLimits(run_id, in_line=True, length=shift.length, relief=shift.relief, idle=shift.idle)

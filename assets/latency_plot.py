@@ -1,6 +1,6 @@
 """How a shift's latency went, as a picture small enough to be stored with every report.
 
-What is measured is `photon.shift_report`; where the picture is shown, `shift_metadata`.
+What is measured is `photon.shift.report`; where the picture is shown, `shift_metadata`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from assets.pictures import FONT_POINTS, markdown_image, new_figure, plain
 from photon.clock import MICROSECONDS
-from photon.shift_report import Latency, ShiftReport
+from photon.shift.report import Latency, ShiftReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from typing import Literal
 from dagster import AssetKey, AssetObservation, AssetSpec, MetadataValue, PartitionsDefinition
 
 from photon.clock import MICROSECONDS
-from photon.growth import Growth, LogSize
+from photon.shift.growth import Growth, LogSize
 from resources.environment import Served
 
 LogName = Literal["primary_log", "foreign_log"]

@@ -1,6 +1,6 @@
 """The registry's state as an asset: shards, sizes, endpoints, epochs; a check that all endpoints are well.
 
-What is looked at is `photon.registry.state`, how it is shown `registry_state_metadata`; when, is for
+What is looked at is `photon.registry.operations.report`, how it is shown `registry_state_metadata`; when, is for
 `orchestration`.
 """
 
@@ -22,8 +22,8 @@ from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
 from assets.registry_state_metadata import state_metadata
 from photon.clock import Clock, SystemClock
-from photon.registry.decisions import majority
-from photon.registry.state import RegistryState
+from photon.registry.consensus.decisions import majority
+from photon.registry.operations.report import RegistryState
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 
@@ -57,7 +57,7 @@ def registry_state_asset(served: Served, clock: Clock | None = None) -> AssetsDe
     )
     def registry_state(context: AssetExecutionContext, pipelines: PipelineFiles) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
         # Late: what a code location need not load to be served.
-        from photon.registry.state import look_at_registry
+        from photon.registry.operations.report import look_at_registry
 
         with pipeline_of_run(served, pipelines) as pipeline:
             state = look_at_registry(pipeline, clock)

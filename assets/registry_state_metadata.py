@@ -1,6 +1,6 @@
 """The state of a registry as Dagster shows it: numbers that it plots, tables, a picture of the shards.
 
-Words, tables and pictures only; what the numbers mean is for `photon.registry.state`.
+Words, tables and pictures only; what the numbers mean is for `photon.registry.operations.report`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dagster import MetadataValue, TableRecord
 
 from assets.pictures import FONT_POINTS, markdown_image, new_figure, plain
 from photon.clock import MICROSECONDS
-from photon.registry.layout import FIXED_SHARDS
-from photon.registry.register import Register, ShardConfig
-from photon.registry.state import KINDS, EndpointState, RegistryState, ShardState
+from photon.registry.consensus.layout import FIXED_SHARDS
+from photon.registry.consensus.register import Register, ShardConfig
+from photon.registry.operations.report import KINDS, EndpointState, RegistryState, ShardState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

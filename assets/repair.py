@@ -1,6 +1,6 @@
 """The repair of an endpoint of a pipeline's registry as an asset, whose run is told which one.
 
-How it is done is `photon.registry.repair`; when to, docs/operations.md.
+How it is done is `photon.registry.operations.repair`; when to, docs/operations.md.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -49,7 +49,7 @@ def repair_asset(served: Served, clock: Clock | None = None) -> AssetsDefinition
         context: AssetExecutionContext, config: RepairConfig, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.registry.repair import repair_endpoint
+        from photon.registry.operations.repair import repair_endpoint
 
         began_us = clock.now_us()
         with pipeline_of_run(served, pipelines) as pipeline:

@@ -1,6 +1,6 @@
 """Telling Dagster how a shift goes while it runs: materializations, and observations of its logs.
 
-What they say is `shift_metadata` and `logs`, when they are due `photon.shift_report`.
+What they say is `shift_metadata` and `logs`, when they are due `photon.shift.report`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from assets.logs import Seen, is_news, observations
 from assets.shift_metadata import metadata_of
 from photon.clock import Clock, SystemClock
 from photon.dispatcher.batch import BatchReport
-from photon.growth import growth_of
-from photon.pipeline import Pipeline
-from photon.shift import ShiftResult
-from photon.shift_report import ShiftLog, totals_of
+from photon.pipeline.file import Pipeline
+from photon.shift.growth import growth_of
+from photon.shift.report import ShiftLog, totals_of
+from photon.shift.run import ShiftResult
 from resources.environment import Served
 
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.

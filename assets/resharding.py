@@ -1,6 +1,6 @@
 """The number of a registry's shards as an asset: what they bear, and another number, if a run or policy says.
 
-How the number changes is `photon.registry.resharding`; when the policy is asked, is for `orchestration`.
+How the number changes is `photon.registry.operations.resharding`; when the policy is asked, is for `orchestration`.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -19,12 +19,12 @@ from pydantic import Field
 
 from assets.engine import pipeline_of_run
 from photon.clock import Clock, SystemClock, in_utc
-from photon.pipeline import MOST_SHARDS
+from photon.pipeline.file import MOST_SHARDS
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 
 if TYPE_CHECKING:
-    from photon.registry.resharding import Advice, Resharded
+    from photon.registry.operations.resharding import Advice, Resharded
 
 
 class ReshardingConfig(Config):
@@ -60,7 +60,7 @@ def resharding_asset(served: Served, clock: Clock | None = None) -> AssetsDefini
         context: AssetExecutionContext, config: ReshardingConfig, pipelines: PipelineFiles
     ) -> MaterializeResult[None]:
         # Late: what a code location need not load to be served.
-        from photon.registry.resharding import follow_policy, reshard
+        from photon.registry.operations.resharding import follow_policy, reshard
 
         with pipeline_of_run(served, pipelines) as pipeline:
             if config.shards is not None:

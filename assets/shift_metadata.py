@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dagster import MetadataValue
 
 from assets.latency_plot import latency_plot
-from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
-from photon.growth import Growth
-from photon.shift_report import ShiftReport, Totals
+from photon.join.outcomes import OUTCOME_CLASSES, Counts
+from photon.shift.growth import Growth
+from photon.shift.report import ShiftReport, Totals
 
 
 def metadata_of(

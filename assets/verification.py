@@ -22,7 +22,7 @@ from assets.engine import pipeline_of_run
 from assets.joined_events import joined_events_key
 from assets.verification_metadata import CHECKS, Check, check_metadata, check_summary, report_metadata
 from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.verification_report import VerificationReport
+from photon.verification.report import VerificationReport
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
@@ -54,7 +54,7 @@ def verification_asset(served: Served, clock: Clock | None = None) -> AssetsDefi
     ) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
         # Late: what a code location need not load to be served.
         from jobs.verification import verify
-        from photon.verification_table import append
+        from photon.verification.report_table import append
 
         began_us = clock.now_us()
         with pipeline_of_run(served, pipelines) as pipeline:

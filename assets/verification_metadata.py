@@ -1,7 +1,7 @@
 """A report of verification as Dagster shows it: the equations side by side, and what breaks each promise.
 
 Words and tables only. What kinds of findings mean, and what to do about them, is for
-`photon.verification_report`.
+`photon.verification.report`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dagster import MetadataValue
 
-from photon.verification_report import Finding, FindingKind, VerificationReport
+from photon.verification.report import Finding, FindingKind, VerificationReport
 
 # What Dagster stores of one example; ids and details may be long.
 MOST_SHOWN_CHARACTERS = 300

@@ -40,12 +40,12 @@ from assets.shift_metadata import metadata_of
 from assets.verification_metadata import CHECKS, check_metadata, check_summary, report_metadata
 from orchestration.sensors import DAEMON_SECONDS
 from photon.clock import MICROSECONDS
-from photon.dispatcher.outcomes import Counts
-from photon.growth import Growth, LogSize
-from photon.pipeline import load_pipeline
-from photon.shift_report import Latency, ShiftReport, Totals
+from photon.join.outcomes import Counts
+from photon.pipeline.file import load_pipeline
+from photon.shift.growth import Growth, LogSize
+from photon.shift.report import Latency, ShiftReport, Totals
 from photon.testing.traffic import Traffic
-from photon.verification_report import DatacenterReport, VerificationReport
+from photon.verification.report import DatacenterReport, VerificationReport
 from resources.environment import Served
 
 SETTINGS = Path(__file__).parents[1] / "infra" / "dagster.yaml"

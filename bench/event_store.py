@@ -24,7 +24,7 @@ from photon.event_store.logs import CombinedEventStore, EventStorePlace, LogsEve
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.source import hash_bytes
-from photon.pipeline import EventStoreSettings, Limits, PrimaryLog
+from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
 T = TypeVar("T")
 LOOKUPS = 10_000

@@ -16,11 +16,12 @@ from multiprocessing import get_context
 from typing import Any
 
 from photon.clock import SystemClock
-from photon.registry.acceptor import Acceptor
+from photon.pipeline.event_key import EventKey
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import Claim, EventKey, Won
+from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.interface import Claim, Won
 from photon.registry.open import close_registries, open_registry
-from photon.registry.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
 
 MOST_IDS_A_CALL = 1_000

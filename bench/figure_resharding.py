@@ -11,14 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from photon.clock import MICROSECONDS, ManualClock
-from photon.pipeline import Collection
-from photon.registry.acceptor import Acceptor, NoReply
-from photon.registry.interface import Claim, EventKey, Won
-from photon.registry.layout import shards_by_config
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import Register, with_shards
-from photon.registry.sizes import item_bytes
-from photon.registry.sweep import raise_boundary, sweep
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Collection
+from photon.registry.consensus.acceptor import Acceptor, NoReply
+from photon.registry.consensus.layout import shards_by_config
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import Register, with_shards
+from photon.registry.interface import Claim, Won
+from photon.registry.operations.sizes import item_bytes
+from photon.registry.operations.sweep import raise_boundary, sweep
 from photon.tokens import Occurrence, PlanKey
 
 DAY_SECONDS = 86_400

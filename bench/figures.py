@@ -17,12 +17,12 @@ from typing import Any
 from bench import figure_batching, figure_resharding
 from bench.figure_batching import Load
 from bench.figure_resharding import Story
+from bench.store_servers import fastest_kind, registry_pipeline, store_servers
 from photon.clock import ManualClock, SystemClock
-from photon.pipeline import Pipeline, Registry
-from photon.pipeline_values import parse_duration
-from photon.registry.init import init_registry
+from photon.pipeline.file import Pipeline, Registry
+from photon.pipeline.values import parse_duration
 from photon.registry.open import close_registries, open_registry
-from photon.testing.store_servers import fastest_kind, registry_pipeline, store_servers
+from photon.registry.operations.init import init_registry
 
 SEED = 1
 SHARDS = 4

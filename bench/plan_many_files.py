@@ -12,12 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from photon.dispatcher.following import Follower
+from photon.dispatcher.log_reader import Follower
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.state import DispatcherState
-from photon.dispatcher.stored import Completion
-from photon.pipeline import load_pipeline
+from photon.dispatcher.state_rows import Completion
+from photon.pipeline.file import load_pipeline
 from photon.tokens import PlanKey, new_plan_id
 
 ROUNDS = 6

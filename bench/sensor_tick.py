@@ -17,7 +17,7 @@ from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
 
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_job_name, shift_sensor
-from photon.dispatcher.following import Follower
+from photon.dispatcher.log_reader import Follower
 from photon.dispatcher.state import DispatcherState
 from resources.environment import location_settings
 

@@ -1,7 +1,7 @@
 """The join job: one batch as one Spark job, in one warm session.
 
 Units of work go to Python workers as they are; records are read, joined and written there and
-never come here. What a task does is `photon.tasks`.
+never come here. What a task does is `photon.join.tasks`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.session import build_session, stop_session
-from photon.tasks import run_index_unit, run_join_unit, run_release_unit
-from photon.work import TaskOutcome, WorkerDied, WorkOrder
+from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
+from photon.join.tasks import run_index_unit, run_join_unit, run_release_unit
 
 
 class SparkRunner:
@@ -28,7 +28,7 @@ class SparkRunner:
         self._owns_session = isinstance(session, str)
         self._session = build_session(session) if isinstance(session, str) else session
 
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+    def run(self, order: BatchTasks) -> list[TaskOutcome]:
         """One job. A small live batch is one task: its index unit, then its join unit.
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
@@ -53,7 +53,7 @@ class SparkRunner:
         except (Py4JJavaError, PySparkException) as error:
             raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
 
-    def _run_two_stages(self, order: WorkOrder) -> list[TaskOutcome]:
+    def _run_two_stages(self, order: BatchTasks) -> list[TaskOutcome]:
         """A stage of index units, then, behind a shuffle, a stage of join units.
 
         The shuffle carries nothing but the index units' results: it is the barrier that makes every
@@ -85,12 +85,12 @@ class SparkRunner:
 
 
 def _import_tasks(number: int) -> int:
-    import photon.tasks  # noqa: F401 (0.6 s, in a worker that stays)
+    import photon.join.tasks  # noqa: F401 (0.6 s, in a worker that stays)
 
     return number
 
 
-def _runner_of(order: WorkOrder) -> Any:
+def _runner_of(order: BatchTasks) -> Any:
     """What runs one unit in a worker; a function of its own, so that only the order's context is pickled."""
     context = order.context
     release_only = order.release_only

@@ -1,7 +1,7 @@
 """Verification as a Spark program: every foreign record classified from raw logs and tables.
 
 Runs the queries of `jobs.verification_queries` and makes a report of what comes back: counts, and a few
-examples of what is wrong. Records stay in Spark. What facts mean is decided in `photon.verification`.
+examples of what is wrong. Records stay in Spark. What facts mean is decided in `photon.verification.classes`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from jobs.verification_queries import (
     PLACE,
     classified,
     compared,
+    decided_records,
     foreign_records,
     primary_records,
     rows_that_count,
-    settled,
     wanted_primaries,
     with_event,
 )
 from photon.logs.files import Side
-from photon.pipeline import Pipeline
+from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
-from photon.verification import Fact, open_facts, verified_until_us
-from photon.verification_report import (
+from photon.verification.classes import Fact, open_facts, verified_until_us
+from photon.verification.report import (
     DatacenterReport,
     Example,
     Finding,
@@ -40,9 +40,9 @@ from photon.verification_report import (
     Unverified,
     VerificationReport,
 )
-from photon.verification_scope import MOST_FILES_NAMED, Scope, open_scope
-from photon.verification_tasks import BATCH_ROWS, TaskScope
-from photon.verified_files import LostFile, tell_lost, verified_further
+from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
+from photon.verification.tasks import BATCH_ROWS, TaskScope
+from photon.verification.verified_files import LostFile, tell_lost, verified_further
 
 Progress = Callable[[str], None]
 
@@ -78,7 +78,7 @@ def verify(
 
 
 @dataclass(frozen=True)
-class FirstUnsettled:
+class FirstUndecided:
     """Of a foreign file's records without a final class: where the first begins, when the earliest was."""
 
     offset_bytes: int
@@ -119,14 +119,14 @@ class Verification:
         lost += _lost_files(primaries.where("lost_path is not null"), "primary")
 
         self._progress("deciding on records that no table has")
-        decided = self._keep(settled(session, scope, records, primaries, tasks))
+        decided = self._keep(decided_records(session, scope, records, primaries, tasks))
         _require_registry(decided)
         was_open = F.col("facts").isin(open_facts())
         outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
         classes += _counts(decided.where(was_open).withColumn("outcome", outcome), "outcome")
-        self._find_unsettled(decided)
+        self._find_undecided(decided)
 
-        latest, unsettled = self._latest(records), self._unsettled(records, decided)
+        latest, undecided = self._latest(records), self._undecided(records, decided)
 
         self._progress("comparing rows with joins made afresh")
         verdicts = self._keep(compared(session, scope, records, primaries, tasks))
@@ -143,7 +143,7 @@ class Verification:
             window, verified = scope.windows[name], scope.verified[name]
             mine = [item for item in lost if item.datacenter == name]
             unverified, verified_earlier = tell_lost(mine, window.files, verified)
-            starts = {number: first.offset_bytes for number, first in unsettled[name].items()}
+            starts = {number: first.offset_bytes for number, first in undecided[name].items()}
             gone = {item.number for item in mine}
             return DatacenterReport(
                 classes={c: n for (where, c), n in classes.items() if where == name and c != OPEN},
@@ -153,7 +153,7 @@ class Verification:
                 rows=row_counts[name],
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
                 notes=tuple(scope.notes(name)) + _consequences(mine),
-                verified_until_us=self._verified_until_us(name, latest[name], unsettled[name]),
+                verified_until_us=self._verified_until_us(name, latest[name], undecided[name]),
                 epoch=window.epoch,
                 verified_further=verified_further(window.of("foreign"), starts, gone, verified),
             )
@@ -189,7 +189,7 @@ class Verification:
             latest[row["datacenter"]][row["file"]] = row["latest_us"]
         return latest
 
-    def _unsettled(self, records: DataFrame, decided: DataFrame) -> dict[str, dict[int, FirstUnsettled]]:
+    def _undecided(self, records: DataFrame, decided: DataFrame) -> dict[str, dict[int, FirstUndecided]]:
         """The foreign files that have records without a final class, by datacenter and number."""
         columns = [*PLACE, "event_us"]
         pending = records.where("class = 'pending'").select(*columns)
@@ -197,16 +197,16 @@ class Verification:
         first = pending.groupBy("datacenter", "file").agg(
             F.min("offset").alias("first"), F.min("event_us").alias("earliest_us")
         )
-        unsettled: dict[str, dict[int, FirstUnsettled]] = {name: {} for name in self._scope.windows}
+        undecided: dict[str, dict[int, FirstUndecided]] = {name: {} for name in self._scope.windows}
         for row in first.collect():
-            unsettled[row["datacenter"]][row["file"]] = FirstUnsettled(row["first"], row["earliest_us"])
-        return unsettled
+            undecided[row["datacenter"]][row["file"]] = FirstUndecided(row["first"], row["earliest_us"])
+        return undecided
 
     def _verified_until_us(
-        self, name: str, latest: Mapping[int, int], unsettled: Mapping[int, FirstUnsettled]
+        self, name: str, latest: Mapping[int, int], undecided: Mapping[int, FirstUndecided]
     ) -> int | None:
         # What waits is known even where its log is gone.
-        times = [self._scope.windows[name].earliest_waiting_us, *(one.event_us for one in unsettled.values())]
+        times = [self._scope.windows[name].earliest_waiting_us, *(one.event_us for one in undecided.values())]
         pending_us = min((time_us for time_us in times if time_us is not None), default=None)
         return verified_until_us(latest, self._scope.unread(name), pending_us)
 
@@ -222,7 +222,7 @@ class Verification:
             examples = tuple(_example(case) for case in some.limit(self._examples).collect())
             self._findings[datacenter].append(Finding(kind, row["count"], examples))
 
-    def _find_unsettled(self, decided: DataFrame) -> None:
+    def _find_undecided(self, decided: DataFrame) -> None:
         where = F.format_string("%d:%d", "file", "offset").alias("where")
         cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "facts")
         for kind in MISSING:

@@ -15,26 +15,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from photon.clock import microseconds
 from photon.dispatcher.planning import spread
-from photon.dispatcher.retrying import microseconds
-from photon.dispatcher.window import WAITING_COLUMNS
+from photon.dispatcher.read_offsets import WAITING_COLUMNS
 from photon.logs.files import Side
 from photon.logs.rereading import Stretch
-from photon.output import ROW_COLUMNS, TableName
-from photon.verification import Fact, class_table
-from photon.verification_columns import COMPARED, FOREIGN_RECORDS, PRIMARY_RECORDS, SETTLED
-from photon.verification_scope import Scope, TableAt
-from photon.verification_tasks import (
+from photon.storage.tables import ROW_COLUMNS, TableName
+from photon.verification.classes import Fact, class_table
+from photon.verification.columns import COMPARED, DECIDED, FOREIGN_RECORDS, PRIMARY_RECORDS
+from photon.verification.scope import Scope, TableAt
+from photon.verification.tasks import (
     TaskScope,
+    classify_records,
     compare_rows,
     read_foreign,
     read_primary,
-    settle_records,
 )
 
 PLACE = ["datacenter", "file", "offset"]
 ROW = ["datacenter", "epoch", "batch", "occurrence", "event_id"]
-OPEN, LOST = "open", "lost"  # beside the classes: to be settled; bytes that can't be read again
+OPEN, LOST = "open", "lost"  # beside the classes: to be decided; bytes that can't be read again
 SIDE_FACTS: dict[TableName, Fact] = {
     "dead_letters": Fact.DEAD_LETTER,
     "unjoined": Fact.UNJOINED,
@@ -287,10 +287,10 @@ def wanted_primaries(primaries: DataFrame, records: DataFrame) -> DataFrame:
     return primaries.join(keys, ["datacenter", "key"], "left").where("wanted or lost_path is not null")
 
 
-def settled(
+def decided_records(
     session: SparkSession, scope: Scope, records: DataFrame, primaries: DataFrame, tasks: TaskScope
 ) -> DataFrame:
-    """Open records with their class, and unjoinable ones that could be joined (`SETTLED`)."""
+    """Open records with their class, and unjoinable ones that could be joined (`DECIDED`)."""
     asked = records.where(F.col("datacenter").isin(list(scope.selected)))
     asked = asked.where(F.col("class").isin("unjoinable", OPEN))
     candidate = primaries.where("lost_path is null").select(
@@ -323,7 +323,7 @@ def settled(
             (F.col("class") == OPEN).alias("open"),
         )
     )
-    return _apply(chosen, settle_records, SETTLED, tasks)
+    return _apply(chosen, classify_records, DECIDED, tasks)
 
 
 def _waiting_events(session: SparkSession, scope: Scope, records: DataFrame) -> DataFrame:

@@ -29,7 +29,7 @@ from assets.registry_state import registry_state_asset, registry_state_key
 from assets.repair import repair_asset, repair_key
 from assets.resharding import resharding_asset, resharding_key
 from orchestration.schedules import AT_MOST_TAG, run_in_progress
-from photon.pipeline import Pipeline
+from photon.pipeline.file import Pipeline
 from resources.environment import Served, dagster_name
 
 

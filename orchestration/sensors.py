@@ -27,9 +27,9 @@ from assets.logs import Seen, is_news, observations
 from orchestration.shift_decision import Decision, Facts, LostRun, decide
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.dispatcher.lock import Lease, Standing, standing_of
-from photon.growth import growth_of
-from photon.pipeline import Pipeline
+from photon.pipeline.file import Pipeline
+from photon.shift.growth import growth_of
+from photon.shift.lease import Lease, LeaseStatus, lease_status_of
 from resources.environment import Served, dagster_name
 from resources.pipelines import PipelineFiles
 
@@ -102,7 +102,7 @@ class Memory:
 def _gather(pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, before: Memory) -> Facts:
     # Runs first: one that takes the lease meanwhile is then seen with it, not as one that lost it.
     in_progress, past = runs.in_progress(), runs.past()
-    standing = standing_of(pipeline.datacenters[datacenter].state)
+    standing = lease_status_of(pipeline.datacenters[datacenter].state)
     knows_lease = standing.lease is not None and runs.knows(standing.lease.run)
     growth = growth_of(pipeline, datacenter, now_us)
     return Facts(now_us, growth, standing, in_progress, past, knows_lease, before.silent_since_us)
@@ -127,9 +127,9 @@ def _lease_left_by(run: LostRun, lease: Lease | None) -> Lease | None:
     return lease if run.may_live and is_its_own else None
 
 
-def _kill(lease: Lease, seen: Standing, state: Path) -> bool:
+def _kill(lease: Lease, seen: LeaseStatus, state: Path) -> bool:
     """kill -9, if the process still has the lock and has given no sign of life since; whether it is dead."""
-    now = standing_of(state)
+    now = lease_status_of(state)
     if not now.held:
         return True
     return (now.lease, now.beat_us) == (lease, seen.beat_us) and _kill_process(lease)

@@ -11,11 +11,10 @@ from itertools import takewhile
 
 from dagster import DagsterRunStatus
 
-from photon.clock import MICROSECONDS
-from photon.dispatcher.lock import Lease, Standing
-from photon.dispatcher.retrying import microseconds
-from photon.growth import Growth
-from photon.pipeline import Shift
+from photon.clock import MICROSECONDS, microseconds
+from photon.pipeline.file import Shift
+from photon.shift.growth import Growth
+from photon.shift.lease import Lease, LeaseStatus
 
 # After it let go of the datacenter a run reports and stops its Spark session, which alone may take 30 s.
 END_PATIENCE_SECONDS = 60
@@ -55,7 +54,7 @@ class Facts:
 
     now_us: int
     growth: Growth
-    standing: Standing
+    standing: LeaseStatus
     runs: tuple[Run, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first
     knows_lease: bool = False  # the lease names a run of this Dagster's, over or not

@@ -1,7 +1,7 @@
 """Adapters: how a foreign and its primary event become one row (paper, section 3.5).
 
 The interface, the default adapter, and the per-event convenience. Finding a user's adapter, and keeping one
-bad event from taking the rest with it, is `photon.adapting`.
+bad event from taking the rest with it, is `photon.join.adapting`.
 
 An adapter is a function of the pair alone: no clock, no network, no randomness, for a rebuild must give
 the same row and every datacenter must decide alike.

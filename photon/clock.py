@@ -8,7 +8,7 @@ depend on a clock (design, section 4): clocks here only pace work.
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
@@ -59,3 +59,8 @@ def in_utc(time_us: int, timespec: str = "microseconds") -> str:
         return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec=timespec)
     except (ValueError, OverflowError, OSError):
         return f"{time_us} us"
+
+
+def microseconds(duration: timedelta) -> int:
+    """A duration in whole microseconds."""
+    return round(duration.total_seconds() * MICROSECONDS)

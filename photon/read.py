@@ -1,7 +1,7 @@
 """Reading what was joined: the union of the datacenters' tables, as users see it.
 
 Each datacenter writes its own table; an event is in one of them. Rows of retired epochs are left out
-(protocol E2). Writing is `photon.output`.
+(protocol E2). Writing is `photon.storage.tables`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from photon.output import ROW_COLUMNS, OutputTable
-from photon.pipeline import Pipeline, load_pipeline
-from photon.registry.init import find_registry
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import open_register
+from photon.registry.operations.init import find_registry
+from photon.storage.tables import ROW_COLUMNS, OutputTable
 
 
 def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = None) -> ds.Dataset:
     """The joined rows of all datacenters, now: `.to_table(columns=..., filter=...)` reads them.
 
-    The columns are `photon.output.ROW_COLUMNS`, then those of the adapter; one that a datacenter's table
+    The columns are `photon.storage.tables.ROW_COLUMNS`, then those of the adapter; one that a datacenter's table
     does not have yet is null in its rows. `retired`: epochs to leave out; None asks the registry.
     Raises LakeUnavailable, PipelineError, and without `retired` also RegistryMissing, RegistryMismatch and
     RegistryUnavailable; pyarrow.ArrowTypeError if the tables disagree on a column's type.

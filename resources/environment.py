@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from photon.pipeline import Pipeline, PipelineError, load_pipeline
+from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dagster import ConfigurableResource
 
-from photon.pipeline import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline, load_pipeline
 
 
 class PipelineFiles(ConfigurableResource[Pipeline]):

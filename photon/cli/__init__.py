@@ -1,1 +1,4 @@
-"""The `photon` command. Each command imports what it needs when it runs: `--help` stays quick."""
+"""The `photon` command: one module a command, each imported when it is called.
+
+Commands only read arguments and print; the work is done in the other rooms.
+"""

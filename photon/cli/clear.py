@@ -31,10 +31,10 @@ def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json
     with expected_errors():
         from dataclasses import asdict
 
-        from photon.clearing import clear_output
-        from photon.pipeline import load_pipeline
-        from photon.registry.init import find_registry
+        from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries, open_registry
+        from photon.registry.operations.init import find_registry
+        from photon.upkeep.clear import clear_output
 
         pipeline = load_pipeline(pipeline_file)
         names = chosen(pipeline, datacenter)

@@ -10,16 +10,16 @@ import click
 
 from photon.cli.output import (
     DONE,
-    NOT_DONE,
     expected_errors,
     json_option,
     log_to_stderr,
     pipeline_argument,
     print_json,
 )
+from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.collection import Collected
+    from photon.upkeep.gc import Collected
 
 
 @click.command()
@@ -35,9 +35,9 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
     log_to_stderr()
     with expected_errors():
         from photon.clock import SystemClock
-        from photon.collection import collect
-        from photon.pipeline import load_pipeline
+        from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
+        from photon.upkeep.gc import collect
 
         try:
             collected = collect(load_pipeline(pipeline_file), SystemClock())

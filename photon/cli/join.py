@@ -15,7 +15,6 @@ import click
 
 from photon.cli.output import (
     DONE,
-    WRONG_USAGE,
     chosen,
     expected_errors,
     fail,
@@ -25,6 +24,7 @@ from photon.cli.output import (
     print_json,
 )
 from photon.cli.stopping import StopSignals
+from photon.errors import WRONG_USAGE
 
 
 @click.command()
@@ -66,8 +66,8 @@ def join(
     signals = StopSignals(with_parent=child)
     log_to_stderr()
     with expected_errors():
-        from photon.pipeline import load_pipeline
-        from photon.shift import prepare
+        from photon.pipeline.file import load_pipeline
+        from photon.shift.run import prepare
 
         pipeline = load_pipeline(pipeline_file)
         names = chosen(pipeline, datacenter)
@@ -102,7 +102,7 @@ def _join_one(
     from photon import faults
     from photon.cli.progress import JoinProgress
     from photon.dispatcher.batch import BatchReport, Watching
-    from photon.shift import run_shift
+    from photon.shift.run import run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:

@@ -21,8 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("photon.cli.gc:gc", "Forget ids that are older than a pipeline keeps them."),
     "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
     "clear": ("photon.cli.clear:clear", "Shrink what the registry stores of ids that are in the output."),
-    "demo": ("photon.cli.demo:demo", "Show all of it under Dagster, with a shift that is killed."),
-    "bench": ("photon.cli.bench:bench", "Measure Photon on this machine."),
+    "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
+    "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }
 
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-if TYPE_CHECKING:
-    from photon.pipeline import Pipeline
+from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 
-DONE, VIOLATION, WRONG_USAGE, NOT_DONE = 0, 1, 2, 3
+if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
+
+DONE, VIOLATION = 0, 1
 
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
     "pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path)
@@ -59,11 +61,9 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 @contextmanager
 def expected_errors() -> Iterator[None]:
     """Turn the errors that a user can mend into one message and an exit status."""
-    from photon import expected
-
     try:
         yield
-    except expected.WRONG_USAGE as error:
-        fail(str(error), WRONG_USAGE)
-    except expected.NOT_DONE as error:
+    except UserError as error:
+        fail(str(error), error.exit_status)
+    except OSError as error:
         fail(str(error), NOT_DONE)

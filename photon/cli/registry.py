@@ -10,7 +10,7 @@ import click
 from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
 
 if TYPE_CHECKING:
-    from photon.registry.state import RegistryState
+    from photon.registry.operations.report import RegistryState
 
 
 @click.group()
@@ -29,8 +29,8 @@ def init(pipeline_file: Path, as_json: bool) -> None:
     log_to_stderr()
     with expected_errors():
         from photon.clock import SystemClock
-        from photon.pipeline import load_pipeline
-        from photon.registry.init import init_registry
+        from photon.pipeline.file import load_pipeline
+        from photon.registry.operations.init import init_registry
 
         address = init_registry(load_pipeline(pipeline_file), SystemClock())
     if as_json:
@@ -55,8 +55,8 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
         from dataclasses import asdict
 
         from photon.clock import SystemClock
-        from photon.pipeline import load_pipeline
-        from photon.registry.repair import repair_endpoint
+        from photon.pipeline.file import load_pipeline
+        from photon.registry.operations.repair import repair_endpoint
 
         done = repair_endpoint(load_pipeline(pipeline_file), url, SystemClock())
     if as_json:
@@ -76,9 +76,9 @@ def state(pipeline_file: Path, as_json: bool) -> None:
     log_to_stderr()
     with expected_errors():
         from photon.clock import SystemClock
-        from photon.pipeline import load_pipeline
+        from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
-        from photon.registry.state import look_at_registry
+        from photon.registry.operations.report import look_at_registry
 
         try:
             found = look_at_registry(load_pipeline(pipeline_file), SystemClock())
@@ -92,7 +92,7 @@ def state(pipeline_file: Path, as_json: bool) -> None:
 
 def _state_lines(found: RegistryState) -> list[str]:
     """The state for people: all shards together, then each endpoint and each epoch."""
-    from photon.registry.state import KINDS
+    from photon.registry.operations.report import KINDS
 
     kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
     lines = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
-from photon.pipeline import MOST_SHARDS
+from photon.pipeline.file import MOST_SHARDS
 
 
 @click.command()
@@ -24,9 +24,9 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
     log_to_stderr()
     with expected_errors():
         from photon.clock import in_utc
-        from photon.pipeline import load_pipeline
+        from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
-        from photon.registry.resharding import reshard as have_shards
+        from photon.registry.operations.resharding import reshard as have_shards
 
         try:
             done = have_shards(load_pipeline(pipeline_file), shards)

@@ -20,8 +20,8 @@ def status(pipeline_file: Path, as_json: bool) -> None:
     log_to_stderr()
     with expected_errors():
         from photon.clock import SystemClock
-        from photon.pipeline import load_pipeline
-        from photon.status import status_of
+        from photon.pipeline.file import load_pipeline
+        from photon.shift.status import status_of
 
         pipeline = load_pipeline(pipeline_file)
         found = {name: status_of(pipeline, name, SystemClock()) for name in pipeline.datacenters}

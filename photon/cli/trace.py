@@ -14,8 +14,8 @@ import click
 from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
 
 if TYPE_CHECKING:
-    from photon.tracing import DatacenterTrace, Trace
-    from photon.tracing_logs import SearchProgress
+    from photon.verification.trace import DatacenterTrace, Trace
+    from photon.verification.trace_logs import SearchProgress
 
 LINE_EVERY_SECONDS = 5.0
 MEBIBYTE = 2**20
@@ -34,9 +34,9 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
     """
     log_to_stderr()
     with expected_errors():
-        from photon.pipeline import load_pipeline
+        from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
-        from photon.tracing import trace as trace_event
+        from photon.verification.trace import trace as trace_event
 
         pipeline = load_pipeline(pipeline_file)
         try:
@@ -87,7 +87,7 @@ def trace_text(found: Trace) -> str:
 
 
 def _datacenter(one: DatacenterTrace) -> list[str]:
-    from photon.tracing import moment
+    from photon.verification.trace import moment
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     lines += [

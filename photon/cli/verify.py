@@ -23,7 +23,7 @@ from photon.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from photon.verification_report import DatacenterReport, Finding, VerificationReport
+    from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
 # Where Spark is: named here, imported only when it is asked for.
 PROGRAM = "jobs.verification:verify"
@@ -51,7 +51,7 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
     log_to_stderr()
     with expected_errors():
         from photon.clock import MICROSECONDS, SystemClock
-        from photon.pipeline import load_pipeline
+        from photon.pipeline.file import load_pipeline
 
         clock = SystemClock()
         began_us = clock.now_us()
@@ -67,7 +67,7 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
 
             close_registries()
         if record:
-            from photon.verification_table import append
+            from photon.verification.report_table import append
 
             at_us = clock.now_us()
             append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)

@@ -17,7 +17,7 @@ from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 
 
-def pieces_of(
+def halves_of_plan(
     content: PlanContent, reason: str, files: Mapping[int, TrackedFile], logs: Path
 ) -> list[PlanContent]:
     """The content in two halves; a single record goes to quarantine, for `reason`."""

@@ -16,40 +16,36 @@ from typing import TypeVar
 
 import numpy as np
 
-from photon.clock import MICROSECONDS, Clock
-from photon.dispatcher import settling
-from photon.dispatcher.abandoning import pieces_of
-from photon.dispatcher.following import Follower
-from photon.dispatcher.orders import Orders
-from photon.dispatcher.outcomes import OutcomeClass
+from photon.clock import MICROSECONDS, Clock, microseconds
+from photon.dispatcher import completion
+from photon.dispatcher.abandoning import halves_of_plan
+from photon.dispatcher.backoff import unresponsive_datacenters
+from photon.dispatcher.log_reader import Follower
 from photon.dispatcher.plan import Plan
-from photon.dispatcher.results import CannotEnd, Results, sort_out
-from photon.dispatcher.retrying import microseconds, quiet_datacenters
+from photon.dispatcher.results import CannotEnd, Results, collect_results
 from photon.dispatcher.state import DispatcherState
-from photon.dispatcher.stored import Completion
+from photon.dispatcher.state_rows import Completion
+from photon.dispatcher.task_splitter import TaskSplitter
+from photon.errors import UserError
 from photon.faults import fault_point
-from photon.output import (
+from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, WorkerDied
+from photon.join.outcomes import OutcomeClass
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Pipeline
+from photon.quantiles import Sample, merge
+from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.storage.joined_rows import epochs_of_rows
+from photon.storage.tables import (
     CommitConflict,
     LakeUnavailable,
+    OutputFile,
     OutputTable,
+    RowStatus,
     SchemaConflict,
-    Standing,
     TableName,
     app_id,
 )
-from photon.output_rows import epochs_of_rows
-from photon.pipeline import Pipeline
-from photon.quantiles import Sample, merge
-from photon.registry.interface import Claim, EventKey, IdRegistry, RegistryUnavailable, Unknown
 from photon.tokens import Occurrence, Token
-from photon.work import (
-    BatchRunner,
-    Contested,
-    JoinedRecord,
-    OutputFile,
-    WorkerDied,
-    WorkOrder,
-)
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +59,11 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
-class Superseded(Exception):
+class Superseded(UserError):
     """Another process commits for this datacenter: this one must not go on (protocol A3)."""
 
 
-class TooManyDeaths(Exception):
+class TooManyDeaths(UserError):
     """One event after the other kept its batch from ending: it is not the events."""
 
 
@@ -91,7 +87,7 @@ class Watching:
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; said once
 
 
-class Patience:
+class BackoffRetry:
     """Waits with backoff for what is unavailable, and says so once."""
 
     FIRST_SECONDS = 0.25
@@ -140,7 +136,7 @@ class BatchExecution:
         tables: dict[TableName, OutputTable],
         registry: IdRegistry,
         runner: BatchRunner,
-        orders: Orders,
+        orders: TaskSplitter,
         clock: Clock,
         rng: random.Random,
         watching: Watching,
@@ -167,7 +163,7 @@ class BatchExecution:
         Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
         """
         began_us = self.clock.now_us()
-        patience = Patience(self.watching, self.clock, self.rng)
+        patience = BackoffRetry(self.watching, self.clock, self.rng)
         cannot_end: str | None = None
         commit_unknown = False
         while True:
@@ -193,37 +189,37 @@ class BatchExecution:
         fault_point("batch.before_run")
         outcomes = self.runner.run(self._order(plan, follower, ran_before))
         fault_point("batch.after_run")
-        results = sort_out(outcomes)
+        results = collect_results(outcomes)
         self._commit(plan, results)
         self._complete(plan, follower, results, began_us, self.clock.now_us())
 
-    def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> WorkOrder:
-        settled = self._settled(plan, ran_before)
+    def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> BatchTasks:
+        already_recorded = self._already_recorded(plan, ran_before)
         now_us = self.clock.now_us()
-        quiet = quiet_datacenters(
+        quiet = unresponsive_datacenters(
             [name for name in self.pipeline.datacenters if name != self.datacenter],
             self._registered_us,
             self._started_us,
             now_us,
             self.pipeline.home,
         )
-        return self.orders.join(plan, follower.files, quiet, settled)
+        return self.orders.join(plan, follower.files, quiet, already_recorded)
 
-    def _settled(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
+    def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """What earlier runs of this work put into the tables: it stays so (protocol A12).
 
         Rows too: their ids may have been cleared since, and then the registry knows no record of them (B6).
         """
         batches = [*plan.content.origins, *([plan.key.batch] if ran_before else [])]
-        settled: dict[Occurrence, OutcomeClass] = {}
+        already_recorded: dict[Occurrence, OutcomeClass] = {}
         for batch in plan.content.origins:
             rows = self.tables["joined_events"].occurrences_of(self.epoch, batch)
-            settled.update(dict.fromkeys(rows, "joined"))
+            already_recorded.update(dict.fromkeys(rows, "joined"))
         for name, outcome in SIDE_TABLES.items():
             for batch in batches:
                 occurrences = self.tables[name].occurrences_of(self.epoch, batch)
-                settled.update(dict.fromkeys(occurrences, outcome))
-        return settled
+                already_recorded.update(dict.fromkeys(occurrences, outcome))
+        return already_recorded
 
     def _commit(self, plan: Plan, results: Results) -> None:
         """Make the batch visible: side tables first, the joined rows last and always (protocol A4, A12)."""
@@ -257,12 +253,12 @@ class BatchExecution:
         self, plan: Plan, follower: Follower, results: Results, began_us: int, readable_us: int
     ) -> None:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
-        standing = self._standing(results.contested)
+        standing = self._row_status(results.contested)
         keys = [item.claim.key for item in results.contested] + [item.key for item in results.already_joined]
-        before = self.state.inherited_among(map(settling.event_name, keys))
-        resolved = settling.resolve_contested(results.contested, standing, self.epoch, before)
+        before = self.state.inherited_among(map(completion.event_name, keys))
+        resolved = completion.resolve_contested(results.contested, standing, self.epoch, before)
         rows = self._epochs_of_rows(results.already_joined)
-        settling.count_already_joined(resolved, results.already_joined, rows, self.epoch, before)
+        completion.count_already_joined(resolved, results.already_joined, rows, self.epoch, before)
         if missing := resolved.counts["missing"]:
             log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         fault_point("release.before")
@@ -273,13 +269,15 @@ class BatchExecution:
         waiting = [
             row
             for result in results.join
-            for row in settling.waiting_rows(result, resolved.over, released, self.pipeline, now_us, self.rng)
+            for row in completion.waiting_rows(
+                result, resolved.over, released, self.pipeline, now_us, self.rng
+            )
         ]
         max_time_us: dict[int, int] = {}
         for result in results.index:
             max_time_us.update(result.max_time_us)
         follower.advance(plan.advances, max_time_us)
-        counts = settling.sums(results.index, results.join, resolved)
+        counts = completion.sums(results.index, results.join, resolved)
         hashes = [result.new_hashes for result in results.index if len(result.new_hashes)]
         if hashes:  # before the transaction: a crash between them wakes once more, and loses no wake-up
             self.state.wake(np.unique(np.concatenate(hashes)), now_us)
@@ -289,7 +287,7 @@ class BatchExecution:
             Completion(
                 batch=plan.key.batch,
                 counts=counts,
-                gone=[o for result in results.join for o in result.settled_retries] + list(resolved.over),
+                gone=[o for result in results.join for o in result.decided_retries] + list(resolved.over),
                 waiting=waiting,
                 max_time_us=max_time_us,
                 watermark_us=self._watermark(follower, now_us),
@@ -317,7 +315,7 @@ class BatchExecution:
     def _watermark(self, follower: Follower, now_us: int) -> int | None:
         """The watermark with this plan's bytes read."""
         files = follower.of("primary")
-        return settling.watermark_us(
+        return completion.watermark_us(
             list(files.values()),
             {number: tracked.size_bytes - tracked.offset_bytes for number, tracked in files.items()},
             now_us,
@@ -342,9 +340,9 @@ class BatchExecution:
         ids = {record.key.id for record in records}
         return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
-    def _standing(self, contested: Sequence[Contested]) -> dict[Token, Standing]:
+    def _row_status(self, contested: Sequence[Contested]) -> dict[Token, RowStatus]:
         tokens = {Token.parse(item.claim.token) for item in contested}
-        return self.tables["joined_events"].standing_of(tokens)
+        return self.tables["joined_events"].row_status_of(tokens)
 
     def _release_contested(self, contested: list[Contested], claims: list[Claim]) -> set[Occurrence]:
         """Release ids that an earlier plan holds without a row; the records whose ids are free now."""
@@ -360,7 +358,7 @@ class BatchExecution:
 
     def _release(self, claims: list[Claim]) -> None:
         """Release this plan's tokens that have no row; it stays open until that is known (protocol A7)."""
-        patience = Patience(self.watching, self.clock, self.rng)
+        patience = BackoffRetry(self.watching, self.clock, self.rng)
         while claims:
             outcomes = self.registry.release(claims)
             unknown = [(c, o) for c, o in zip(claims, outcomes, strict=True) if isinstance(o, Unknown)]
@@ -375,7 +373,7 @@ class BatchExecution:
     def _abandon(self, plan: Plan, follower: Follower, reason: str) -> None:
         """A batch that can't end: commit it empty, release its ids, take its work up in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
-        pieces = pieces_of(plan.content, reason, follower.files, self.orders.logs)
+        pieces = halves_of_plan(plan.content, reason, follower.files, self.orders.logs)
         if any(piece.quarantine for piece in pieces):
             self._quarantined_in_a_row += 1
             most = self.pipeline.limits.quarantined_in_a_row
@@ -386,7 +384,7 @@ class BatchExecution:
                 )
         self._commit_main([], plan.key.batch)
         try:
-            found = sort_out(self.runner.run(self.orders.release(plan, follower.files)))
+            found = collect_results(self.runner.run(self.orders.release(plan, follower.files)))
             self._release([claim for result in found.join for claim in result.to_release])
         except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
-from photon.dispatcher.batch import BatchExecution, Patience
-from photon.dispatcher.following import Cut, Follower, PrimaryNews
+from photon.dispatcher.backoff import Waiting, may_be_given_up
+from photon.dispatcher.batch import BackoffRetry, BatchExecution
+from photon.dispatcher.log_reader import Follower, NewRanges, PrimaryNews
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
-from photon.dispatcher.retrying import Waiting, may_be_given_up
 from photon.dispatcher.state import DispatcherState, StateUnavailable
-from photon.dispatcher.stored import WaitingRow
+from photon.dispatcher.state_rows import WaitingRow
 from photon.event_store.log_file_map import LogFileMap
 from photon.faults import fault_point
-from photon.pipeline import Pipeline
+from photon.pipeline.file import Pipeline
 from photon.tokens import PlanKey, new_plan_id
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Dispatcher:
 
         `until_idle` ends when for `idle_seconds` there was nothing to do.
         """
-        patience = Patience(self.watching, self.clock, self.execution.rng)
+        patience = BackoffRetry(self.watching, self.clock, self.execution.rng)
         begun = False
         while not self.watching.should_stop():
             try:
@@ -148,7 +148,7 @@ class Dispatcher:
             requeue_id, content = requeued
             # Whether the inputs are complete is for this run to say, not for the one that left the work.
             final = mode == "complete" and not primaries_first
-            return self._store(replace(content, final=final), Cut(), requeue_id)
+            return self._store(replace(content, final=final), NewRanges(), requeue_id)
         limits = self.pipeline.limits
         waiting = self.state.count_waiting()
         due = 0 if primaries_first else self.state.count_due(now_us)
@@ -166,13 +166,13 @@ class Dispatcher:
         )
         if content.empty:
             return None
-        return self._store(content, Cut(advances=primary.advances + foreign.advances), None)
+        return self._store(content, NewRanges(advances=primary.advances + foreign.advances), None)
 
     def _is_last_lookup(self, row: WaitingRow, now_us: int, watermark_us: int | None) -> bool:
         waiting = Waiting(row.occurrence, row.attempts, row.first_seen_us, row.primary_time_us)
         return may_be_given_up(waiting, now_us, watermark_us, self.pipeline.retry)
 
-    def _store(self, content: PlanContent, cut: Cut, requeue_id: int | None) -> Plan:
+    def _store(self, content: PlanContent, cut: NewRanges, requeue_id: int | None) -> Plan:
         key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, new_plan_id())
         plan = Plan(key, content, cut.advances, requeue_id)
         fault_point("plan.before_store")

@@ -9,21 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 
+from photon.errors import FormatTooNew
+from photon.join.messages import RetryRef
 from photon.logs.files import ByteRange
 from photon.tokens import Occurrence, PlanKey
 
 PLAN_FORMAT = 1
 _RANGE_FIELDS = tuple(field.name for field in fields(ByteRange))
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRef:
-    """A record that waits: its occurrence, and the spool file and row that hold its raw bytes."""
-
-    occurrence: Occurrence
-    spool_file: str
-    spool_row: int
-    final: bool = False  # the last lookup, over the whole log: not found means unjoinable
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +114,4 @@ def _range_fields(item: ByteRange) -> list[object]:
 
 def _check_format(version: int) -> None:
     if version > PLAN_FORMAT:
-        raise ValueError(
-            f"the plan was stored in format {version}, this Photon knows {PLAN_FORMAT}: use the newer Photon"
-        )
+        raise FormatTooNew("the stored plan", version, PLAN_FORMAT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from photon.dispatcher.plan import PlanContent
-from photon.pipeline import Limits
+from photon.pipeline.file import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What the tasks of one batch came to, all together.
 
-What each of them says is `photon.work`; what follows is decided in `settling`, and carried out in `batch`.
+What each of them says is `photon.join.messages`; what follows is decided in `settling`, and carried out in `batch`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from photon.output import LakeUnavailable, TableName
-from photon.registry.interface import RegistryUnavailable
-from photon.work import (
+from photon.join.messages import (
     Contested,
     Failed,
     IndexResult,
     JoinedRecord,
     JoinResult,
-    OutputFile,
     TaskOutcome,
     Unavailable,
 )
+from photon.registry.interface import RegistryUnavailable
+from photon.storage.tables import LakeUnavailable, OutputFile, TableName
 
 
 class CannotEnd(Exception):
@@ -49,7 +48,7 @@ class Results:
         return [item for result in self.join for item in result.already_joined]
 
 
-def sort_out(outcomes: Sequence[TaskOutcome]) -> Results:
+def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
     RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd, which may be due to it.

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from photon.dispatcher.outcomes import Counts, OutcomeClass
 from photon.dispatcher.plan import (
     Plan,
     PlanContent,
@@ -23,7 +22,7 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.stored import (
+from photon.dispatcher.state_rows import (
     SCHEMA,
     Completion,
     WaitingRow,
@@ -32,6 +31,8 @@ from photon.dispatcher.stored import (
     waiting_row,
     waiting_values,
 )
+from photon.errors import FormatTooNew, UserError
+from photon.join.outcomes import Counts, OutcomeClass
 from photon.logs.files import TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
@@ -41,11 +42,7 @@ STATE_FILE = "dispatcher.sqlite"
 FEW_HASHES = 20_000
 
 
-class StateTooNew(Exception):
-    """A newer Photon wrote this state."""
-
-
-class StateUnavailable(Exception):
+class StateUnavailable(UserError):
     """The state folder can't be read or written; the message names it and the reason."""
 
 
@@ -78,9 +75,7 @@ class DispatcherState:
             return
         version = int(self.meta("format") or STATE_FORMAT)
         if version > STATE_FORMAT:
-            raise StateTooNew(
-                f"{self.path} is in format {version}, this Photon knows {STATE_FORMAT}: use the newer Photon"
-            )
+            raise FormatTooNew(self.path, version, STATE_FORMAT)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -1,1 +1,4 @@
-"""The EventStore: recent primary events in memory, all others through the log file map."""
+"""The EventStore: find a primary event by its id, in memory or in the logs.
+
+Reading of foreign events belongs in `photon.join`.
+"""

@@ -14,7 +14,7 @@ import numpy as np
 from photon.event_store.entries import LARGEST_TICK, LEAST_TICK, Span, to_ticks
 from photon.event_store.hashing import Hashes
 
-Window = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
+TimeWindow = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
 
 FILTER_OVERHEAD_BYTES = 400  # the array's object, its blob's, and a node and slot of the OrderedDict
 _INT64 = np.iinfo(np.int64)
@@ -75,7 +75,7 @@ def process_filters(map_id: str, capacity_bytes: int) -> Filters:
         return _process_filters[1]
 
 
-def window_ticks(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray]:
+def window_ticks(windows: Sequence[TimeWindow]) -> tuple[np.ndarray, np.ndarray]:
     """First and last tick of each window."""
     firsts = [LEAST_TICK if window is None else max(window[0], int(_INT64.min)) for window in windows]
     lasts = [LARGEST_TICK if window is None else min(window[1], int(_INT64.max)) for window in windows]
@@ -86,7 +86,7 @@ def window_ticks(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray]:
     return first_ticks, last_ticks
 
 
-def merged_windows(windows: Sequence[Window]) -> list[Span]:
+def merged_windows(windows: Sequence[TimeWindow]) -> list[Span]:
     """The windows in ticks, those that overlap made one."""
     firsts, lasts = window_ticks(windows)
     merged: list[Span] = []
@@ -100,7 +100,7 @@ def merged_windows(windows: Sequence[Window]) -> list[Span]:
 
 def find_hashes(
     hashes: Hashes,
-    windows: Sequence[Window],
+    windows: Sequence[TimeWindow],
     spans: Mapping[int, Sequence[Span]],
     filters: Iterable[tuple[int, Hashes]],
 ) -> Iterator[tuple[int, int, int]]:

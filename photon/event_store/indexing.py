@@ -64,7 +64,7 @@ def index_ranges(
     if not columns:
         return Indexed(0, {}, np.empty(0, np.uint64), ())
     events = pa.concat_tables(columns)
-    pieces = pieces_of(events, byte_ranges, [table.num_rows for table in columns])
+    pieces = index_pieces(events, byte_ranges, [table.num_rows for table in columns])
     log_map.add(pieces)
     return Indexed(
         events=events.num_rows,
@@ -80,7 +80,7 @@ def indexed_columns(events: pa.Table) -> pa.Table:
     return events.select(["_file", "_offset", "_time_us", "_id"]).append_column("_length", lengths)
 
 
-def pieces_of(events: pa.Table, byte_ranges: list[ByteRange], rows: list[int]) -> list[Piece]:
+def index_pieces(events: pa.Table, byte_ranges: list[ByteRange], rows: list[int]) -> list[Piece]:
     """What the map keeps of each range: `events` holds them one after the other, `rows` how many of each.
 
     All at once, for with 2,000 files there are as many ranges with an event or two each.

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from photon.errors import FormatTooNew
 from photon.event_store.entries import (
     MAX_SPANS,
     TICK_US,
@@ -27,10 +28,10 @@ from photon.event_store.entries import (
     fill,
     uncovered,
 )
-from photon.event_store.filters import Window, find_hashes, merged_windows, process_filters
+from photon.event_store.filters import TimeWindow, find_hashes, merged_windows, process_filters
 from photon.event_store.hashing import Hashes
 from photon.logs.files import LogFile
-from photon.pipeline import EventStoreSettings
+from photon.pipeline.file import EventStoreSettings
 
 FORMAT_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 30.0  # a writer waits for another task's transaction, which takes milliseconds
@@ -71,14 +72,10 @@ class Candidate:
     occurrences: int
 
 
-class NewerFormat(Exception):
-    """A newer Photon wrote the map; the message names the file and the remedy."""
-
-
 class LogFileMap:
     """The map in the file `path`, which is made if it is missing. One instance per process and thread.
 
-    NewerFormat if a newer Photon wrote the file; sqlite3.OperationalError if it can't be read or written.
+    FormatTooNew if a newer Photon wrote the file; sqlite3.OperationalError if it can't be read or written.
     """
 
     def __init__(self, path: Path, settings: EventStoreSettings) -> None:
@@ -138,7 +135,7 @@ class LogFileMap:
                 for start, end in self._uncovered(piece):
                     self._add(piece.between(start, end))
 
-    def blocks_holding(self, hashes: Hashes, windows: Sequence[Window]) -> list[tuple[Candidate, ...]]:
+    def blocks_holding(self, hashes: Hashes, windows: Sequence[TimeWindow]) -> list[tuple[Candidate, ...]]:
         """For each hash, the entries that may hold it and have records within its window.
 
         All entries committed before the call are seen. The cost depends on how many entries the windows
@@ -172,10 +169,8 @@ class LogFileMap:
                     self._create()
                     version = FORMAT_VERSION
         if version > FORMAT_VERSION:
-            raise NewerFormat(
-                f"{path}: log file map of format {version}, this Photon knows up to {FORMAT_VERSION}; "
-                "run the Photon that wrote it, or delete the file to have the logs indexed again"
-            )
+            remedy = "use the newer Photon, or delete the file to have the logs indexed again"
+            raise FormatTooNew(path, version, FORMAT_VERSION, remedy)
 
     def _create(self) -> None:
         for statement in _SCHEMA:
@@ -261,7 +256,7 @@ class LogFileMap:
             self._filters.forget(row[0] for row in rows)
             self._filters.seen_change = change
 
-    def _spans_touched(self, windows: Sequence[Window]) -> dict[int, list[Span]]:
+    def _spans_touched(self, windows: Sequence[TimeWindow]) -> dict[int, list[Span]]:
         """The spans that any of the windows touches, by entry."""
         touched: dict[int, set[Span]] = {}
         sql = "SELECT id, first, last FROM spans WHERE last >= ? AND first <= ?"

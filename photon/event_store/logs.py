@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.event_store.cache import CacheEventStore
-from photon.event_store.filters import Window
+from photon.event_store.filters import TimeWindow
 from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, Wanted
 from photon.event_store.log_file_map import Block, Candidate, LogFileMap
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at
-from photon.pipeline import EventStoreSettings, Limits, PrimaryLog
+from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
 # What a file that vanished, was replaced, is forbidden or is a broken archive raises.
 UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
@@ -55,7 +55,7 @@ class Sought:
     """One id with the times between which its event must be."""
 
     id: str
-    window: Window
+    window: TimeWindow
 
     def accepts(self, event: PrimaryEvent) -> bool:
         """Whether `event`, which has the id, is one that is sought."""
@@ -254,7 +254,7 @@ def process_cache(map_id: str, capacity_bytes: int) -> CacheEventStore:
 def open_event_store(place: EventStorePlace) -> CombinedEventStore:
     """The event store at `place`; the map is made if it is missing. One per process and thread; close it.
 
-    Its cache lives as long as the process. NewerFormat, sqlite3.OperationalError as `LogFileMap`.
+    Its cache lives as long as the process. FormatTooNew, sqlite3.OperationalError as `LogFileMap`.
     """
     log_map = LogFileMap(place.map_path, place.settings)
     cache = process_cache(log_map.map_id, place.settings.cache_memory // place.workers)

@@ -1,1 +1,4 @@
-"""Log tailing: finding log files, knowing them again, cutting ranges, making events of lines."""
+"""Log files: find them, know them again, cut ranges of whole lines, parse events.
+
+Which range is read when is decided in `photon.dispatcher`.
+"""

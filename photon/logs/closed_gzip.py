@@ -10,7 +10,7 @@ from pathlib import Path
 
 from photon.logs.discovery import Problem, Sighting, reason_of
 from photon.logs.source import CorruptGzip, GzipCheck, NotClosedYet
-from photon.pipeline import Tailing
+from photon.pipeline.file import Tailing
 
 _Verdict = int | Problem | None  # decompressed size; what is wrong with it; not closed yet
 

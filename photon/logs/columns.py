@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from photon.logs.csv_rows import header_names, read_csv_lines
 from photon.logs.json_rows import decode_record
 from photon.logs.times import parse_times
-from photon.pipeline import ForeignLog, Limits, Log, PrimaryLog
-from photon.pipeline_values import ColumnType
+from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.values import ColumnType
 
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "string": pa.string(),

@@ -12,9 +12,9 @@ from pathlib import Path
 from photon.logs.csv_rows import header_names
 from photon.logs.discovery import scan
 from photon.logs.source import CorruptGzip, NotClosedYet, open_source, read_header
-from photon.pipeline import ForeignLog, Log, Pipeline
-from photon.pipeline_problems import dotted
-from photon.yaml_lines import KeyPath, read_document
+from photon.pipeline.file import ForeignLog, Log, Pipeline
+from photon.pipeline.problems import dotted
+from photon.pipeline.yaml_lines import KeyPath, read_document
 
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
 

@@ -18,7 +18,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.json_rows import decode_record, read_json_lines
 from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
 from photon.logs.times import parse_times, time_problem
-from photon.pipeline import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
 
 PRIMARY_EVENTS = pa.schema(
     [

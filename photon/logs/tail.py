@@ -26,11 +26,11 @@ from photon.logs.source import (
     open_source,
     read_head,
 )
-from photon.pipeline import Limits, Log, Tailing
+from photon.pipeline.file import Limits, Log, Tailing
 
 
 @dataclass(frozen=True, slots=True)
-class LostFile:
+class VanishedFile:
     """A log file that can't be read on: it went, or other bytes are in its place. An alarm if unread."""
 
     file: TrackedFile  # with its new state, gone or replaced
@@ -44,7 +44,7 @@ class Observation:
     changed: Mapping[int, TrackedFile]  # new files and those of which something changed, by number
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
     problems: tuple[Problem, ...]  # what can't be read now
-    lost: tuple[LostFile, ...]  # files that went or were replaced since the last look
+    lost: tuple[VanishedFile, ...]  # files that went or were replaced since the last look
     next_number: int  # the number for the next new file
     unsettled: bool = False  # gzip files are still being checked: not idle, though the backlog may be empty
 
@@ -63,7 +63,7 @@ class _Look:
     withheld: list[Sighting] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # decompressed, of the unsettled
     missing: set[int] = field(default_factory=set)
-    lost: list[LostFile] = field(default_factory=list)
+    lost: list[VanishedFile] = field(default_factory=list)
     _gzips: dict[int, TrackedFile] | None = None
 
     def gzips(self) -> dict[int, TrackedFile]:
@@ -277,7 +277,7 @@ class LogTail:
             if look.final or number in self._missing:
                 unread_bytes = max(0, file.size_bytes - file.offset_bytes)
                 look.put(replace(file, state="replaced" if seen & traces else "gone"))
-                look.lost.append(LostFile(look.files[number], unread_bytes))
+                look.lost.append(VanishedFile(look.files[number], unread_bytes))
 
     def _backlog(self, look: _Look) -> dict[int, int]:
         backlog = {}

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.pipeline_values import TimeUnit
+from photon.pipeline.values import TimeUnit
 
 EARLIEST_US = -62_135_596_800_000_000  # the year 1, as far back as Delta's timestamps go
 LATEST_US = 253_402_300_799_999_999  # the end of the year 9999

@@ -1,1 +1,4 @@
-"""The IdRegistry: who joined which event, over a DynamoDB-compatible conditional-write store."""
+"""The IdRegistry: which datacenter joined which event, over DynamoDB-compatible stores.
+
+Upkeep that reads outputs or reports belongs in `photon.upkeep`.
+"""

@@ -1,6 +1,6 @@
 """Where a registry is, as a value that pickles: found once by the dispatcher, opened in every task.
 
-Only the description belongs here. Finding or making a registry is `photon.registry.init`, opening
+Only the description belongs here. Finding or making a registry is `photon.registry.operations.init`, opening
 it is `photon.registry.open`.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.pipeline import Registry
-from photon.registry.register import Members
+from photon.pipeline.file import Registry
+from photon.registry.consensus.register import Members
 
 
 @dataclass(frozen=True, slots=True)

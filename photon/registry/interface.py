@@ -8,26 +8,11 @@ backend to what these docstrings say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class EventKey:
-    """The identity of a foreign event: its id and, only where the id carries its time, that time.
-
-    `at_us` is when the event was, where that is no part of its identity: it tells whether collection has
-    passed the event, and is kept beside its id for that. None: nobody knows, and it is never collected.
-    """
-
-    id: str
-    time_us: int | None = None
-    at_us: int | None = field(default=None, compare=False)
-
-    @property
-    def event_us(self) -> int | None:
-        """When the event was, as far as known."""
-        return self.at_us if self.time_us is None else self.time_us
+from photon.errors import UserError
+from photon.pipeline.event_key import EventKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +92,11 @@ LookupOutcome = Joined | Free | TooOld | BeyondHorizon
 ReleaseOutcome = Released | NotHeld | Unknown
 
 
-class RegistryUnavailable(Exception):
+class RegistryUnavailable(UserError):
     """The registry does not answer, now; the caller waits and asks again. Nothing is known of any id."""
 
 
-class RegistryMismatch(Exception):
+class RegistryMismatch(UserError):
     """Registry and pipeline do not belong together (protocol B9); the message has the remedy."""
 
 

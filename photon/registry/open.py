@@ -1,6 +1,6 @@
 """Opening a registry from its address: one client a process, shared by its threads.
 
-What a registry does once it is open belongs in `photon.registry.proposer`.
+What a registry does once it is open belongs in `photon.registry.consensus.proposer`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.dynamodb import DynamoAcceptor, wire_client
-from photon.registry.local_server import LocalServer
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register_store import RegisterStore
-from photon.registry.wire import WireClient
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register_store import RegisterStore
+from photon.registry.dynamodb.local_server import LocalServer
+from photon.registry.dynamodb.requests import DynamoAcceptor, wire_client
+from photon.registry.dynamodb.wire import WireClient
 
 # By process: a fork must not use its parent's connections and threads.
 _registries: dict[tuple[int, RegistryAddress], QuorumRegistry] = {}

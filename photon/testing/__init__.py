@@ -1,1 +1,4 @@
-"""Testing tools that ship with the product: traffic, real-log layouts, an in-memory registry."""
+"""Testing tools for users: traffic, log writer, in-memory registry.
+
+Simulators and checkers that test Photon itself belong in `tests/simulation`.
+"""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from photon.clock import Clock, SystemClock
-from photon.pipeline import Registry
-from photon.registry.acceptor import (
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import (
     Accept,
     AcceptReply,
     Delete,
@@ -35,17 +35,17 @@ from photon.registry.acceptor import (
     StoreSize,
     Unchanged,
 )
-from photon.registry.decisions import ABSENT, Stored
-from photon.registry.layout import SHARD_HASH, ItemKey, is_cleared
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import Members, Register, ShardConfig
-from photon.registry.sizes import item_bytes
+from photon.registry.consensus.decisions import ABSENT, Stored
+from photon.registry.consensus.layout import SHARD_HASH, ItemKey, is_cleared
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import Members, Register, ShardConfig
+from photon.registry.operations.sizes import item_bytes
 
 Fault = Literal["down", "lost_request", "lost_answer", "unprocessed", "full"]
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-# As `photon.registry.dynamodb` reports it; also of the endpoints of simulation and exploration.
+# As `photon.registry.dynamodb.requests` reports it; also of the endpoints of simulation and exploration.
 TIMED_OUT = NoReply("timed out", "unreachable")
 UNPROCESSED = NoReply("unprocessed", "throttled")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from photon.registry.acceptor import Accept, Done, Exists, Insert, NoReply
-from photon.registry.decisions import Stored, ballot
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import Accept, Done, Exists, Insert, NoReply
+from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.layout import Held, decode_value, fast_value, holder_of, item_key
 from photon.registry.interface import (
     Claim,
     CommitOutcome,
-    EventKey,
     Free,
     Holder,
     Joined,
@@ -20,7 +21,6 @@ from photon.registry.interface import (
     ReleaseOutcome,
     Won,
 )
-from photon.registry.layout import Held, decode_value, fast_value, holder_of, item_key
 from photon.testing.memory_registry import MemoryAcceptor
 
 

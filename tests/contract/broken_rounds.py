@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from photon.registry import decisions, rounds
-from photon.registry.decisions import FastReply, OtherHolds, Stored
-from photon.registry.layout import Held, decode_value, holder_of
+from photon.registry.consensus import decisions, rounds
+from photon.registry.consensus.decisions import FastReply, OtherHolds, Stored
+from photon.registry.consensus.layout import Held, decode_value, holder_of
 
 
 def take_lost_answers_for_losses() -> None:

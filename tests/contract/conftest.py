@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from photon.dynoxide import DynoxideMissing, dynoxide_command
-from photon.registry.local_server import local_server
-from photon.testing.store_servers import store_servers
+from bench.store_servers import store_servers
+from photon.registry.dynamodb.local_server import local_server
+from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
 from tests.contract.registry_backends import Backend, make_backend
 
 BACKENDS = [

@@ -13,13 +13,13 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from photon.clock import Clock, ManualClock
-from photon.pipeline import Registry
-from photon.registry.acceptor import Acceptor
-from photon.registry.directory import TABLE_DEFINITION
-from photon.registry.dynamodb import LOCAL_REGION, DynamoAcceptor, dynamodb_client, wire_client
-from photon.registry.layout import SHARD_HASH
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import Members, Register, ShardConfig
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.consensus.layout import SHARD_HASH
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import Members, Register, ShardConfig
+from photon.registry.dynamodb.requests import LOCAL_REGION, DynamoAcceptor, dynamodb_client, wire_client
+from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.testing.memory_registry import MemoryAcceptor
 
 START_US = 1_700_000_000_000_000

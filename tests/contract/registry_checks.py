@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from photon.registry.interface import Claim, CommitOutcome, EventKey, Holder, IdRegistry, Lost, Won
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, CommitOutcome, Holder, IdRegistry, Lost, Won
 from tests.contract.registry_backends import Faults
 
 THREADS = 32

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from photon.faults import COLLECTION_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Collection
-from photon.registry.acceptor import Accept, Delete, Done, Insert, Prepare, Unchanged
-from photon.registry.decisions import ABSENT, Stored, ballot
-from photon.registry.interface import Claim, EventKey, Holder, Joined, Lost, TooOld
-from photon.registry.layout import REGISTER_KEY, fast_value, item_key, sortable_time
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import decode_register, encode_register, with_boundary
-from photon.registry.sweep import Swept, raise_boundary, sweep
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Collection
+from photon.registry.consensus.acceptor import Accept, Delete, Done, Insert, Prepare, Unchanged
+from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key, sortable_time
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import decode_register, encode_register, with_boundary
+from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
+from photon.registry.operations.sweep import Swept, raise_boundary, sweep
 from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
 from tests.contract.registry_checks import token
 from tests.simulation import collection_stories

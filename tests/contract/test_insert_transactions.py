@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from photon.clock import SystemClock
-from photon.registry.acceptor import Done, Exists, Insert, NoReply
-from photon.registry.interface import EventKey, Free, Holder, Joined, Lost, Unknown, Won
-from photon.registry.layout import ItemKey, fast_value, item_key
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import Done, Exists, Insert, NoReply
+from photon.registry.consensus.layout import ItemKey, fast_value, item_key
+from photon.registry.interface import Free, Holder, Joined, Lost, Unknown, Won
 from tests.contract.registry_backends import Backend, FaultyClient, dynamodb_backend
 from tests.contract.registry_checks import check_that_each_id_has_one_winner, claims, token
 

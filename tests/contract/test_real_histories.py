@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.testing.history import problems
-from photon.testing.registry_histories import History, make_history
-from photon.testing.store_servers import fastest_kind, store_servers
+from bench.store_servers import fastest_kind, store_servers
+from tests.contract.registry_histories import History, make_history
+from tests.simulation.history import problems
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

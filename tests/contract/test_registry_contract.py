@@ -12,11 +12,11 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
-from photon.registry.dynamodb import DynamoAcceptor
+from photon.pipeline.event_key import EventKey
+from photon.registry.dynamodb.requests import DynamoAcceptor
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
-    EventKey,
     Free,
     Joined,
     Lost,

@@ -8,20 +8,11 @@ from __future__ import annotations
 import threading
 
 from photon.clock import SystemClock
-from photon.registry.acceptor import Accept, Done, Insert, Prepare, Promised, Refused
-from photon.registry.decisions import ballot, majority
-from photon.registry.interface import (
-    Claim,
-    EventKey,
-    Free,
-    Holder,
-    Joined,
-    Lost,
-    NotHeld,
-    Released,
-    Won,
-)
-from photon.registry.layout import Cleared, encode_value, fast_value, item_key
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Promised, Refused
+from photon.registry.consensus.decisions import ballot, majority
+from photon.registry.consensus.layout import Cleared, encode_value, fast_value, item_key
+from photon.registry.interface import Claim, Free, Holder, Joined, Lost, NotHeld, Released, Won
 from tests.contract.registry_backends import (
     Backend,
 )

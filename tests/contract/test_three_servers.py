@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Pipeline, Registry
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import EndpointAddress
-from photon.registry.directory import DIRECTORY, Directory
-from photon.registry.init import RegistryMissing, find_registry, init_registry
 from photon.registry.interface import (
     Claim,
     CommitOutcome,
-    EventKey,
     IdRegistry,
     Joined,
     Lost,
@@ -30,9 +29,10 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.open import close_registries, open_registry
-from photon.registry.refill import RepairSuperseded
-from photon.registry.repair import repair_endpoint
-from photon.testing.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
+from photon.registry.operations.directory import DIRECTORY, Directory
+from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
+from photon.registry.operations.refill import RepairSuperseded
+from photon.registry.operations.repair import repair_endpoint
 from tests.contract.registry_checks import token
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

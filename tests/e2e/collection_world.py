@@ -12,14 +12,14 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.window import read_window
-from photon.output import OutputTable
-from photon.pipeline import Pipeline, load_pipeline
-from photon.registry.init import init_registry
+from photon.dispatcher.read_offsets import read_offsets
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries
-from photon.shift import run_shift
-from photon.verification_report import DatacenterReport, VerificationReport
-from photon.verification_table import append
+from photon.registry.operations.init import init_registry
+from photon.shift.run import run_shift
+from photon.storage.tables import OutputTable
+from photon.verification.report import DatacenterReport, VerificationReport
+from photon.verification.report_table import append
 
 DAY_US = 86_400 * MICROSECONDS
 OLD, YOUNG = 40, 10
@@ -69,7 +69,7 @@ class World:
 
     def verified(self, until_us: int | None) -> None:
         """Have a verification on record that has seen all events up to then."""
-        epoch = read_window(self.pipeline.datacenters["east"].state).epoch
+        epoch = read_offsets(self.pipeline.datacenters["east"].state).epoch
         east = DatacenterReport(verified_until_us=until_us, epoch=epoch)
         report = VerificationReport({"east": east}, rows=0)
         append(self.pipeline, report, SystemClock().now_us(), "a run", 1.0)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.pipeline import load_pipeline
+from photon.pipeline.file import load_pipeline
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 PATIENCE_SECONDS = 240.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.registry.local_server import local_server
+from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
-from photon.verification_table import TERMS
+from photon.verification.report_table import TERMS
 from tests.e2e.collection_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
+from examples.demo.process_tree import ProcessTree
+from examples.demo.supervisor import Order
 from photon.clock import SystemClock
-from photon.demo.process_tree import ProcessTree
-from photon.demo.supervisor import Order
-from photon.dispatcher.lock import Lease, standing_of
-from photon.growth import growth_of
-from photon.pipeline import Pipeline, load_pipeline
-from photon.shift_report import totals_of
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.growth import growth_of
+from photon.shift.lease import Lease, lease_status_of
+from photon.shift.report import totals_of
 from photon.testing.live_traffic import LiveTraffic
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import joined_rows, wait_for_rows
@@ -73,14 +73,14 @@ def runs(folder: Path, datacenter: str) -> dict[str, DagsterRunStatus]:
 
 
 def lease_of(pipeline: Pipeline, datacenter: str) -> Lease:
-    lease = standing_of(pipeline.datacenters[datacenter].state).lease
+    lease = lease_status_of(pipeline.datacenters[datacenter].state).lease
     assert lease is not None
     return lease
 
 
 def is_done(pipeline: Pipeline, datacenter: str) -> bool:
     """Whether the datacenter's last shift has left, with nothing more to do."""
-    standing = standing_of(pipeline.datacenters[datacenter].state)
+    standing = lease_status_of(pipeline.datacenters[datacenter].state)
     growth = growth_of(pipeline, datacenter, SystemClock().now_us())
     left_idle = standing.lease is not None and standing.lease.idle_seen == growth.signature
     return left_idle and not standing.held and not growth.waiting
@@ -104,7 +104,8 @@ def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined
 
         def is_replaced() -> bool:
             return (
-                standing_of(pipeline.datacenters["east"].state).held and lease_of(pipeline, "east") != killed
+                lease_status_of(pipeline.datacenters["east"].state).held
+                and lease_of(pipeline, "east") != killed
             )
 
         assert soon(lambda: runs(tmp_path, "east")[killed.run] is DagsterRunStatus.FAILURE, PATIENCE_SECONDS)

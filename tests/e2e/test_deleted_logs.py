@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.registry.local_server import local_server
+from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
-from photon.verification_report import DatacenterReport, VerifiedEarlier
-from photon.verification_table import append
+from photon.verification.report import DatacenterReport, VerifiedEarlier
+from photon.verification.report_table import append
 from tests.e2e.collection_world import OLD, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]

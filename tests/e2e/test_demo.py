@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from photon.demo.process_tree import END_SECONDS
-from photon.demo.supervisor import DRAIN_SECONDS
+from examples.demo.process_tree import END_SECONDS
+from examples.demo.supervisor import DRAIN_SECONDS
 from tests.e2e.photon_process import PHOTON, joined_rows
 from tests.e2e.process_marks import marked, soon
 

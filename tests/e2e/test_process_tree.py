@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from photon.demo.process_tree import SUPERVISOR, Ended, ProcessTree
-from photon.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
+from examples.demo.process_tree import SUPERVISOR, Ended, ProcessTree
+from examples.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
 from tests.e2e.process_marks import marked, soon
 
 SLEEP = "import time; time.sleep(600)"
@@ -31,8 +31,8 @@ time.sleep(600)
 """
 DEMO = """
 import sys, time
-from photon.demo.process_tree import ProcessTree
-from photon.demo.supervisor import Order
+from examples.demo.process_tree import ProcessTree
+from examples.demo.supervisor import Order
 with ProcessTree() as tree:
     tree.start(Order("child", (sys.executable, "-c", sys.argv[1]), ".", sys.argv[2], {}))
     time.sleep(600)
@@ -41,7 +41,7 @@ with ProcessTree() as tree:
 SHIFT = """
 import signal, sys, time
 from pathlib import Path
-from photon.dispatcher.lock import DatacenterLock, Lease
+from photon.shift.lease import DatacenterLock, Lease
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None))
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))

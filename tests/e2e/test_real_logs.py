@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.registry.local_server import local_server
-from photon.testing.real_logs import (
+from photon.registry.dynamodb.local_server import local_server
+from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
+from tests.e2e.real_logs import (
     FOLDER_VARIABLE,
     JOINED,
     PRIMARY,
@@ -23,7 +24,6 @@ from photon.testing.real_logs import (
     RealLogs,
     write_pipeline,
 )
-from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, stop, wait_for_rows
 
 DATACENTERS = ("east", "west")
 # Small batches, so that there are many of them to be killed in.

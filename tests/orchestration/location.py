@@ -23,7 +23,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from photon.clock import SystemClock
-from photon.dispatcher.lock import DatacenterLock, Lease
+from photon.shift.lease import DatacenterLock, Lease
 lease = Lease.of_this_process(sys.argv[2], SystemClock().now_us(), 1_800_000_000)
 lock = DatacenterLock(Path(sys.argv[1]), "east", lease)
 print("holds it", flush=True)

@@ -11,15 +11,15 @@ import pytest
 from assets.collection import collection_metadata
 from assets.resharding import advice_metadata
 from orchestration.maintenance import UPKEEP, upkeep_schedules
-from photon import collection
-from photon.collection import Collected
-from photon.pipeline import load_pipeline
-from photon.registry.acceptor import StoreSize
+from photon.pipeline.file import load_pipeline
+from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
-from photon.registry.resharding import Advice, Resharded
-from photon.registry.shard_policy import Load
-from photon.registry.sweep import Swept
-from photon.shift import prepare
+from photon.registry.operations.resharding import Advice, Resharded
+from photon.registry.operations.shard_policy import Load
+from photon.registry.operations.sweep import Swept
+from photon.shift.run import prepare
+from photon.upkeep import gc
+from photon.upkeep.gc import Collected
 from resources.environment import location_settings
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
@@ -57,7 +57,7 @@ def test_a_collection_tells_the_boundary_and_sizes_before_and_after_at_each_endp
 
 
 def test_the_run_of_a_collection_collects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "collect", lambda pipeline, clock: COLLECTED)
+    monkeypatch.setattr(gc, "collect", lambda pipeline, clock: COLLECTED)
     assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
 
 

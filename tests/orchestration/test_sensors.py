@@ -13,8 +13,8 @@ from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from assets.logs import OBSERVED_EVERY_SECONDS
 from orchestration.sensors import TICK_SECONDS, WHY_TAG
-from photon.dispatcher.lock import DatacenterLock, Lease
-from photon.growth import growth_of
+from photon.shift.growth import growth_of
+from photon.shift.lease import DatacenterLock, Lease
 from tests.orchestration.location import Location, launched
 
 

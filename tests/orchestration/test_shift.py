@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
 
-from photon.dispatcher.lock import standing_of
 from photon.dispatcher.state import StateUnavailable
-from photon.growth import growth_of
 from photon.registry.open import close_registries
-from photon.shift_report import totals_of
+from photon.shift.growth import growth_of
+from photon.shift.lease import lease_status_of
+from photon.shift.report import totals_of
 from tests.orchestration.location import Location
 
 pytestmark = [
@@ -86,7 +86,7 @@ def test_a_shift_joins_what_there_is_tells_of_it_and_leaves_when_idle(
                 for event in result.get_asset_observation_events()]  # fmt: skip
     assert observed[:2] == ["primary_log", "foreign_log"]
     now_us = location.clock.now_us()
-    lease = standing_of(location.state()).lease
+    lease = lease_status_of(location.state()).lease
     assert lease is not None
     assert lease.run == result.run_id
     assert lease.idle_seen == growth_of(location.pipeline, "east", now_us).signature
@@ -126,7 +126,7 @@ def test_a_run_that_is_told_to_end_drains_first(
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.status is ends_as
-    standing = standing_of(state)
+    standing = lease_status_of(state)
     assert standing.lease is not None
     assert standing.lease.released_us is not None
     assert reports(instance)[0]["ended"] == "asked"

@@ -11,9 +11,9 @@ from PIL import Image
 from assets.latency_plot import latency_plot
 from assets.logs import OBSERVED_EVERY_SECONDS, Seen, is_news
 from assets.shift_metadata import equation, metadata_of
-from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
-from photon.growth import Growth, LogSize
-from photon.shift_report import MOST_REMEMBERED, Latency, ShiftReport, Totals
+from photon.join.outcomes import OUTCOME_CLASSES, Counts
+from photon.shift.growth import Growth, LogSize
+from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport, Totals
 
 SECOND = 1_000_000
 # 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.

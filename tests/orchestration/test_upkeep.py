@@ -23,11 +23,11 @@ from dagster import (
 from assets.registry_state import endpoints_check
 from assets.registry_state_metadata import shards_picture
 from orchestration.maintenance import UPKEEP, upkeep_schedules
-from photon.registry import repair
+from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
-from photon.registry.register import Members, Register
-from photon.registry.state import EndpointState, Health, RegistryState, ShardState
-from photon.shift import prepare, run_shift
+from photon.registry.operations import repair
+from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState
+from photon.shift.run import prepare, run_shift
 from tests.orchestration.location import Location
 
 served_by_a_server = [pytest.mark.server, pytest.mark.slow]

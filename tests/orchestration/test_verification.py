@@ -12,11 +12,11 @@ from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
 from deltalake import DeltaTable, write_deltalake
 
 from orchestration.schedules import verification_job_name
-from photon.output import OutputTable
 from photon.registry.open import close_registries
-from photon.shift import prepare, run_shift
-from photon.verification_report import MEANINGS
-from photon.verification_table import newest
+from photon.shift.run import prepare, run_shift
+from photon.storage.tables import OutputTable
+from photon.verification.report import MEANINGS
+from photon.verification.report_table import newest
 from tests.orchestration.location import Location
 
 pytestmark = [

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from photon.testing.exploration_cases import CASES
-from photon.testing.registry_simulation import simulate
-from photon.testing.simulated_operators import Upkeep
+from tests.simulation.exploration_cases import CASES
+from tests.simulation.registry_simulation import simulate
+from tests.simulation.simulated_operators import Upkeep
 
 SEEDS = range(400)
 WORDS_TOLD = 60  # characters of a finding that was of another kind

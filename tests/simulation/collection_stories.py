@@ -6,10 +6,11 @@ Told of the product as it is in `tests/contract/test_collection.py`, and of a br
 
 from __future__ import annotations
 
-from photon.pipeline import Collection
-from photon.registry.acceptor import Delete
-from photon.registry.interface import Claim, EventKey
-from photon.registry.sweep import raise_boundary, sweep
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Collection
+from photon.registry.consensus.acceptor import Delete
+from photon.registry.interface import Claim
+from photon.registry.operations.sweep import raise_boundary, sweep
 from tests.simulation.repair_site import Site
 from tests.simulation.repair_stories import EAST, ITEM, KEY, WEST, before, the_winner_must_be
 

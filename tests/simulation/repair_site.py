@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from photon.clock import ManualClock
-from photon.pipeline import Registry
-from photon.registry.channel import Channel
-from photon.registry.endpoints import MACHINE_CHANCE
-from photon.registry.interface import EventKey
-from photon.registry.layout import REGISTER_KEY, SHARD_HASH
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.refill import Refilled, refill
-from photon.registry.register import Members, Register, decode_register
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry
+from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import Members, Register, decode_register
+from photon.registry.endpoints.channel import Channel
+from photon.registry.endpoints.endpoints import MACHINE_CHANCE
+from photon.registry.operations.refill import Refilled, refill
 from photon.testing.memory_registry import MemoryAcceptor
 
 SETTINGS = Registry(deadline=timedelta(seconds=5))

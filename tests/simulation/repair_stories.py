@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.registry.acceptor import Accept, Insert, Prepare
-from photon.registry.decisions import ballot
-from photon.registry.interface import Claim, EventKey, Free, Holder, Lost, Won
-from photon.registry.layout import fast_value, item_key
-from photon.registry.refill import RepairSuperseded
-from photon.registry.register import Members
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import Accept, Insert, Prepare
+from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.layout import fast_value, item_key
+from photon.registry.consensus.register import Members
+from photon.registry.interface import Claim, Free, Holder, Lost, Won
+from photon.registry.operations.refill import RepairSuperseded
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.simulation.repair_site import Site
 
@@ -34,7 +35,7 @@ class LastSlotFirst:
         for index in reversed(range(len(requests))):
             yield index, send(*requests[index])
 
-    def aside(self, work: Any) -> None:
+    def in_background(self, work: Any) -> None:
         work()
 
     def close(self) -> None: ...

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from photon.local_runner import LocalRunner
-from photon.spool import read_spool
-from photon.work import JoinUnit, TaskOutcome, WorkerDied, WorkOrder
+from photon.join.local_runner import LocalRunner
+from photon.join.messages import BatchTasks, JoinUnit, TaskOutcome, WorkerDied
+from photon.join.spool import read_spool
 from tests.simulation.world import World
 
 
@@ -15,7 +15,7 @@ class LosesTheRegistry(LocalRunner):
         super().__init__(world.registry, world.clock)
         self._store = world.store
 
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+    def run(self, order: BatchTasks) -> list[TaskOutcome]:
         self._store.fail("down")
         return super().run(order)
 
@@ -29,7 +29,7 @@ class PoisonedRunner(LocalRunner):
         self._state = world.state()
         self.deaths = 0
 
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+    def run(self, order: BatchTasks) -> list[TaskOutcome]:
         if not order.context.quarantine and any(map(self._is_poisoned, order.join_units)):
             self.deaths += 1
             raise WorkerDied("the worker was killed")
@@ -47,7 +47,7 @@ class PoisonedRunner(LocalRunner):
 class DiesBeforeItReleases(PoisonedRunner):
     """Its process also dies when it is to find what a poisoned plan has registered."""
 
-    def run(self, order: WorkOrder) -> list[TaskOutcome]:
+    def run(self, order: BatchTasks) -> list[TaskOutcome]:
         if order.release_only:
             raise WorkerDied("the worker was killed")
         return super().run(order)

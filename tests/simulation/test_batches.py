@@ -11,12 +11,13 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
 from photon.faults import FAULT_POINTS
-from photon.local_runner import LocalRunner
-from photon.output import CommitConflict, OutputTable, app_id
-from photon.registry.interface import Claim, EventKey, Free, Joined, Won
+from photon.join.local_runner import LocalRunner
+from photon.join.messages import BatchTasks, TaskOutcome
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, Free, Joined, Won
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.testing.memory_registry import Fault
 from photon.tokens import Occurrence, PlanKey, Token
-from photon.work import TaskOutcome, WorkOrder
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import World, counts_of
 
@@ -364,7 +365,7 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
     said: list[str] = []
 
     class LosesTheLake(LocalRunner):
-        def run(self, order: WorkOrder) -> list[TaskOutcome]:
+        def run(self, order: BatchTasks) -> list[TaskOutcome]:
             if not said:
                 lake.rename(away)
             return super().run(order)

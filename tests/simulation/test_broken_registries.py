@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from photon.clock import ManualClock
-from photon.registry import clear_round, decisions, proposer, register_store, rounds
-from photon.registry.acceptor import Done, Exists, NoReplyKind, Promised
-from photon.registry.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
-from photon.registry.endpoints import Endpoints
-from photon.registry.interface import Claim, EventKey, Free, Lost, Released, Unknown, Won
-from photon.registry.layout import (
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus import clear_round, decisions, proposer, register_store, rounds
+from photon.registry.consensus.acceptor import Done, Exists, NoReplyKind, Promised
+from photon.registry.consensus.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
+from photon.registry.consensus.layout import (
     Cleared,
     Held,
     Tombstone,
@@ -26,6 +25,8 @@ from photon.registry.layout import (
     encode_value,
     holder_of,
 )
+from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.interface import Claim, Free, Lost, Released, Unknown, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,

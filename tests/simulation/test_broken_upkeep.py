@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from photon.registry import proposer, refill, register_store, rounds, sweep
-from photon.registry.acceptor import Delete
-from photon.registry.endpoints import Seats
-from photon.registry.interface import BeyondHorizon, EventKey
-from photon.registry.layout import item_key
-from photon.registry.register import Members, Register, ShardConfig
-from photon.testing import simulated_operators
-from photon.testing.simulated_stores import Store
-from tests.simulation import collection_stories, repair_stories
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus import proposer, register_store, rounds
+from photon.registry.consensus.acceptor import Delete
+from photon.registry.consensus.layout import item_key
+from photon.registry.consensus.register import Members, Register, ShardConfig
+from photon.registry.endpoints.endpoints import ActiveEndpoints
+from photon.registry.interface import BeyondHorizon
+from photon.registry.operations import refill, sweep
+from tests.simulation import collection_stories, repair_stories, simulated_operators
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
     TWO_HELD,
@@ -29,6 +29,7 @@ from tests.simulation.catching import (
     caught_by_story,
     caught_by_the_checker_of_histories,
 )
+from tests.simulation.simulated_stores import Store
 
 Patch = pytest.MonkeyPatch
 REFUSED = "an event was refused without cause"
@@ -94,7 +95,7 @@ def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch
 def test_members_that_are_the_same_at_the_end_may_have_been_others_in_between(
     monkeypatch: Patch,
 ) -> None:  # B11
-    def same_members(self: Any, register: Register, began_with: Seats) -> bool:
+    def same_members(self: Any, register: Register, began_with: ActiveEndpoints) -> bool:
         return register.members == began_with.members
 
     monkeypatch.setattr(rounds.Rounds, "_is_of", same_members)

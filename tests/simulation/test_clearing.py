@@ -9,23 +9,16 @@ from pathlib import Path
 import pytest
 
 from photon import faults
-from photon.clearing import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
-from photon.dispatcher.state import StateTooNew, StateUnavailable
+from photon.dispatcher.state import StateUnavailable
+from photon.errors import FormatTooNew
 from photon.faults import CLEARING_FAULT_POINTS
-from photon.registry.interface import (
-    Claim,
-    EventKey,
-    Holder,
-    Joined,
-    Lost,
-    NotHeld,
-    RegistryUnavailable,
-    Won,
-)
-from photon.registry.register import EpochRecord
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.register import EpochRecord
+from photon.registry.interface import Claim, Holder, Joined, Lost, NotHeld, RegistryUnavailable, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from photon.tokens import Token
-from photon.tracing import trace
+from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
+from photon.verification.trace import trace
 from tests.simulation.world import NOON_US, World, counts_of
 
 CLEARED = Joined(Holder("east", None))
@@ -226,7 +219,7 @@ def test_progress_that_can_not_be_stored_is_told_and_leaves_nothing_behind(tmp_p
 def test_progress_of_a_newer_version_and_a_spoilt_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / PROGRESS_FILE
     path.write_text(json.dumps({"format": 2, "cleared_to": {}}))
-    with pytest.raises(StateTooNew, match="newer Photon"):
+    with pytest.raises(FormatTooNew, match="newer Photon"):
         Progress(tmp_path)
     path.write_text("{half")
     with pytest.raises(StateUnavailable, match="remove it"):

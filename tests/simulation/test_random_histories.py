@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.registry.interface import EventKey, Joined
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Joined
 from tests.simulation.world import World
 
 STEPS = 25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from photon.testing.exploration import explore
-from photon.testing.exploration_cases import CASES, EAST, WEST
-from photon.testing.exploration_states import Limits
+from tests.simulation.exploration import explore
+from tests.simulation.exploration_cases import CASES, EAST, WEST
+from tests.simulation.exploration_states import Limits
 
 
 @pytest.mark.slow

@@ -9,11 +9,11 @@ from typing import get_args
 
 import pytest
 
-from photon.registry.acceptor import NoReply
-from photon.registry.breaker import Breaker
-from photon.testing.history import Answer
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.endpoints.breaker import Breaker
 from photon.testing.memory_registry import TIMED_OUT
-from photon.testing.registry_simulation import Simulation, first_failure, search, simulate
+from tests.simulation.history import Answer
+from tests.simulation.registry_simulation import Simulation, first_failure, search, simulate
 
 BUDGET_SECONDS = 75.0  # with the explorations about two minutes
 SHORT_BUDGET_SECONDS = 10.0  # for every run of the fast tests
@@ -25,14 +25,14 @@ def test_no_seed_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ran, seed, problem = search(ALL_SEEDS, os.cpu_count() or 1, BUDGET_SECONDS)
     with capsys.disabled():
         print(f" {ran} seeds ", end="")
-    assert problem is None, f"python -m photon.testing.registry_simulation --seed {seed}: {problem}"
+    assert problem is None, f"python -m tests.simulation.registry_simulation --seed {seed}: {problem}"
 
 
 def test_no_seed_of_the_first_ones_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ran, seed, problem = first_failure(ALL_SEEDS, SHORT_BUDGET_SECONDS)
     with capsys.disabled():
         print(f" {ran} seeds ", end="")
-    assert problem is None, f"python -m photon.testing.registry_simulation --seed {seed}: {problem}"
+    assert problem is None, f"python -m tests.simulation.registry_simulation --seed {seed}: {problem}"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,8 +10,9 @@ from photon import faults
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
 from photon.dispatcher.state import DispatcherState
-from photon.output import ROW_COLUMNS
-from photon.registry.interface import EventKey, Free
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Free
+from photon.storage.tables import ROW_COLUMNS
 from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from photon.dispatcher.lock import AlreadyRunning, DatacenterLock, Lease
-from photon.dispatcher.starting import LakeMismatch
+from photon.dispatcher.startup import LakeMismatch
+from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease
 from tests.simulation.world import World, counts_of
 
 

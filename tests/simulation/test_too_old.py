@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon import verification_tasks
 from photon.faults import FAULT_POINTS
-from photon.registry.sweep import raise_boundary, sweep
-from photon.tracing import trace
-from photon.verification import Fact
-from photon.verification_tasks import TaskScope, settle_records
+from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.verification import tasks as verification_tasks
+from photon.verification.classes import Fact
+from photon.verification.tasks import TaskScope, classify_records
+from photon.verification.trace import trace
 from tests.simulation.world import NOON_US, World, counts_of
 
 DAY_US = 86_400_000_000
@@ -208,5 +208,5 @@ def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_
         "waits": False,
         "open": True,
     }
-    (settled,) = settle_records([pa.RecordBatch.from_pylist([record])], scope)
-    assert settled["outcome"].to_pylist() == [outcome]
+    (already_recorded,) = classify_records([pa.RecordBatch.from_pylist([record])], scope)
+    assert already_recorded["outcome"].to_pylist() == [outcome]

@@ -18,16 +18,16 @@ from photon import faults
 from photon.clock import ManualClock
 from photon.dispatcher.batch import Watching
 from photon.dispatcher.dispatcher import Mode
-from photon.dispatcher.outcomes import Counts
 from photon.dispatcher.state import DispatcherState
 from photon.event_store import logs as event_store
-from photon.local_runner import LocalRunner
-from photon.output import OutputTable, TableName
-from photon.pipeline import Pipeline, load_pipeline
+from photon.join.local_runner import LocalRunner
+from photon.join.messages import BatchRunner
+from photon.join.outcomes import Counts
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
-from photon.shift import ShiftResult, Terms, run_shift
+from photon.shift.run import ShiftLimits, ShiftResult, run_shift
+from photon.storage.tables import OutputTable, TableName
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
-from photon.work import BatchRunner
 
 NOON_US = 1_700_000_000_000_000
 
@@ -110,7 +110,7 @@ class World:
         mode: Mode = "until_idle",
         watching: Watching | None = None,
         runner: BatchRunner | None = None,
-        terms: Terms | None = None,
+        terms: ShiftLimits | None = None,
     ) -> ShiftResult:
         """One shift in this process."""
         return run_shift(
@@ -121,7 +121,7 @@ class World:
             clock=self.clock,
             runner=runner or LocalRunner(self.registry, self.clock),
             registry=(self.address, self.registry),
-            terms=terms or Terms(),
+            terms=terms or ShiftLimits(),
         )
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:

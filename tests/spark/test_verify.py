@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.clearing import clear_output
-from photon.dispatcher.outcomes import OUTCOME_CLASSES, Counts
-from photon.dispatcher.window import Window, read_window
-from photon.output import LakeUnavailable, OutputTable
-from photon.pipeline import Pipeline, load_pipeline
-from photon.registry.init import find_registry
+from photon.dispatcher.read_offsets import Window, read_offsets
+from photon.join.outcomes import OUTCOME_CLASSES, Counts
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries, open_registry
-from photon.shift import prepare, run_shift
+from photon.registry.operations.init import find_registry
+from photon.shift.run import prepare, run_shift
+from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.testing.stories import some_of_each
 from photon.testing.traffic import Traffic
-from photon.verification_report import DatacenterReport, Finding, VerificationReport
+from photon.upkeep.clear import clear_output
+from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -70,7 +70,7 @@ class World:
             self.counts = {result.datacenter: result.counts for result in results}
 
     def windows(self) -> dict[str, Window]:
-        return {name: read_window(place.state) for name, place in self.pipeline.datacenters.items()}
+        return {name: read_offsets(place.state) for name, place in self.pipeline.datacenters.items()}
 
     def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
         return OutputTable(self.pipeline.datacenters[datacenter].lake, name).load()

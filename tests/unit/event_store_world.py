@@ -17,7 +17,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import read_at
 from photon.logs.source import hash_bytes
-from photon.pipeline import EventStoreSettings, Limits, PrimaryLog
+from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
 SECOND_US = 1_000_000

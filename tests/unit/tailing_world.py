@@ -5,7 +5,7 @@ from pathlib import Path
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import read_range
 from photon.logs.tail import LogTail, Observation
-from photon.pipeline import Limits, PrimaryLog, Tailing
+from photon.pipeline.file import Limits, PrimaryLog, Tailing
 
 
 class World:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, merge, merge_columns, per_event
-from photon.adapting import (
+from photon.join.adapting import (
     AdapterNotFound,
     combine_isolating_failures,
     load_adapter,

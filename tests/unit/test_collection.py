@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from photon.clock import MICROSECONDS, in_utc
-from photon.collection import Limit, limit, that_count
-from photon.registry.register import EpochRecord, EpochState
-from photon.verification import verified_until_us
-from photon.verification_report import DatacenterReport, Unverified, VerifiedEarlier
-from photon.verification_table import StoredReport
+from photon.registry.consensus.register import EpochRecord, EpochState
+from photon.upkeep.gc import Limit, limit, that_count
+from photon.verification.classes import verified_until_us
+from photon.verification.report import DatacenterReport, Unverified, VerifiedEarlier
+from photon.verification.report_table import StoredReport
 
 DAY_US = 86_400 * MICROSECONDS
 NOW_US = 1_000 * DAY_US

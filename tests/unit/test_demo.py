@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from bench.latency import SeenRow, Window
+from examples.demo import scenario
+from examples.demo.dagster_stack import HOST, stack_in
+from examples.demo.folder import FolderRefused, held_folder
+from examples.demo.interrupts import Interrupts
+from examples.demo.plot import draw, percentiles_over_time, rows_per_second
+from examples.demo.scenario import Facts, Kill, phases
+from examples.demo.summary import Course, Summary
+from examples.demo.verdict import Verdict, verdict_of
+from examples.demo.view import rows_of, words
+from examples.demo.watch import recent_p90_seconds
 from photon.clock import MICROSECONDS
-from photon.demo import scenario
-from photon.demo.dagster_stack import HOST, stack_in
-from photon.demo.folder import FolderRefused, held_folder
-from photon.demo.interrupts import Interrupts
-from photon.demo.plot import draw, percentiles_over_time, rows_per_second
-from photon.demo.scenario import Facts, Kill, phases
-from photon.demo.summary import Course, Summary
-from photon.demo.verdict import Verdict, verdict_of
-from photon.demo.view import rows_of, words
-from photon.demo.watch import recent_p90_seconds
-from photon.pipeline import load_pipeline
-from photon.status import DatacenterStatus, LogStatus
-from photon.testing.latency import SeenRow, Window
-from photon.verification_table import StoredReport
+from photon.pipeline.file import load_pipeline
+from photon.shift.status import DatacenterStatus, LogStatus
+from photon.verification.report_table import StoredReport
 
 READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
 UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)

@@ -9,25 +9,26 @@ from datetime import timedelta
 
 import pytest
 
-from photon.dispatcher.outcomes import Counts
+from photon.dispatcher.backoff import Waiting, backoff_us, may_be_given_up, unresponsive_datacenters
+from photon.dispatcher.completion import Resolved, count_already_joined, resolve_contested, watermark_us
 from photon.dispatcher.plan import (
     Advance,
     PlanContent,
-    RetryRef,
     advances_from_json,
     advances_to_json,
     content_from_json,
     content_to_json,
 )
 from photon.dispatcher.planning import budget, halves, spread
-from photon.dispatcher.retrying import Waiting, backoff_us, home_of, may_be_given_up, quiet_datacenters
-from photon.dispatcher.settling import Resolved, count_already_joined, resolve_contested, watermark_us
-from photon.dispatcher.starting import BeginEpoch, GoOn, ReadBack, judge
+from photon.dispatcher.startup import BeginEpoch, GoOn, ReadBack, judge
+from photon.join.joiner import home_of
+from photon.join.messages import Contested, JoinedRecord, RetryRef
+from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.pipeline import Home, Limits, Retry
-from photon.registry.interface import Claim, EventKey
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Home, Limits, Retry
+from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey, Token
-from photon.work import Contested, JoinedRecord
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -104,7 +105,9 @@ def test_homes_are_spread_about_evenly() -> None:
 def test_a_datacenter_that_registers_nothing_for_a_while_is_quiet() -> None:
     home = Home(quiet_after=timedelta(seconds=30))
     seen = {"west": 100 * SECOND, "north": 129 * SECOND}
-    assert quiet_datacenters(["west", "north", "south"], seen, 125 * SECOND, 130 * SECOND, home) == {"west"}
+    assert unresponsive_datacenters(["west", "north", "south"], seen, 125 * SECOND, 130 * SECOND, home) == {
+        "west"
+    }
 
 
 # -- budgets, halves, spreading

@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS, ManualClock
-from photon.dispatcher import lock as lock_module
-from photon.dispatcher.heartbeat import Heartbeat
-from photon.dispatcher.lock import (
+from photon.shift import lease as lock_module
+from photon.shift.heartbeat import Heartbeat
+from photon.shift.lease import (
     AlreadyRunning,
     DatacenterLock,
     Lease,
+    LeaseStatus,
     LineLeft,
-    Standing,
     holder_of,
-    standing_of,
+    lease_status_of,
 )
 
 LEASE = Lease.of_this_process("run-1", began_us=5, length_us=60)
 HOLDS_UNTIL_KILLED = """
 import sys, time
 from pathlib import Path
-from photon.dispatcher.lock import DatacenterLock, Lease
+from photon.shift.lease import DatacenterLock, Lease
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("run-of-another", 0, None))
 print("has it", flush=True)
 time.sleep(600)
@@ -67,7 +67,7 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
     thread.start()
     try:
         deadline = time.monotonic() + 30
-        while standing_of(state).in_line is None and not came:
+        while lease_status_of(state).in_line is None and not came:
             assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.01)  # until the other thread is in line
         yield came
@@ -78,13 +78,13 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
 
 
 def test_nobody_runs_a_datacenter_that_never_ran(tmp_path: Path) -> None:
-    assert standing_of(tmp_path / "none") == Standing(None, False, 0, None)
+    assert lease_status_of(tmp_path / "none") == LeaseStatus(None, False, 0, None)
     assert holder_of(tmp_path / "none") is None
 
 
 def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
-    standing = standing_of(tmp_path)
+    standing = lease_status_of(tmp_path)
     assert (standing.lease, standing.held, standing.in_line) == (LEASE, True, None)
     assert (LEASE.process, LEASE.ends_us, LEASE.is_here) == (os.getpid(), 65, True)
     lock.release(70)
@@ -92,7 +92,7 @@ def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> N
 
 def test_a_lock_that_was_let_go_in_order_says_so_and_what_was_seen_last(tmp_path: Path) -> None:
     DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="signature")
-    standing = standing_of(tmp_path)
+    standing = lease_status_of(tmp_path)
     assert standing.lease is not None
     assert not standing.held
     assert (standing.lease.released_us, standing.lease.idle_seen) == (99, "signature")
@@ -101,7 +101,7 @@ def test_a_lock_that_was_let_go_in_order_says_so_and_what_was_seen_last(tmp_path
 def test_a_shorter_lease_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
     DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="s" * 500)
     lock = DatacenterLock(tmp_path, "east", LEASE)
-    assert standing_of(tmp_path).lease == LEASE
+    assert lease_status_of(tmp_path).lease == LEASE
     lock.release(100)
 
 
@@ -117,7 +117,7 @@ def test_a_process_that_was_killed_holds_nothing_and_let_nothing_go_in_order(tmp
     with another_process_that_holds_it(tmp_path) as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
-        standing = standing_of(tmp_path)
+        standing = lease_status_of(tmp_path)
     assert standing.lease is not None
     assert not standing.held
     assert (standing.lease.process, standing.lease.run) == (other.pid, "run-of-another")
@@ -128,7 +128,7 @@ def test_who_waits_in_line_goes_on_when_the_holder_lets_go(tmp_path: Path) -> No
     lock = DatacenterLock(tmp_path, "east", LEASE)
     with waiting_in_line(tmp_path, threading.Event()) as came:
         assert lock.is_awaited()
-        assert standing_of(tmp_path).in_line == os.getpid()
+        assert lease_status_of(tmp_path).in_line == os.getpid()
         lock.release(1)
     assert isinstance(came[0], DatacenterLock)
     assert not came[0].is_awaited()
@@ -166,7 +166,7 @@ def test_who_waits_in_line_leaves_it_when_a_stop_is_asked_for(tmp_path: Path) ->
 
 def test_a_lock_file_of_an_earlier_photon_is_no_lease(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("4711")
-    assert standing_of(tmp_path).lease is None
+    assert lease_status_of(tmp_path).lease is None
 
 
 def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_takes_over(
@@ -183,21 +183,21 @@ def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_t
         return held
 
     monkeypatch.setattr(lock_module, "_is_held", taken_just_after)
-    standing = standing_of(tmp_path)
+    standing = lease_status_of(tmp_path)
     taken[0].release(2)
     assert (standing.lease, standing.held) == (LEASE, True)
 
 
 def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
-    beat = Standing(LEASE, True, beat_us=100 * MICROSECONDS)
+    beat = LeaseStatus(LEASE, True, beat_us=100 * MICROSECONDS)
     assert beat.is_live(110 * MICROSECONDS, lease_seconds=10)
     assert not beat.is_live(110 * MICROSECONDS + 1, lease_seconds=10)
-    assert not Standing(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
+    assert not LeaseStatus(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
 
 
 def wait_for_a_beat(state: Path, at_us: int) -> None:
     deadline = time.monotonic() + 30
-    while standing_of(state).beat_us != at_us:
+    while lease_status_of(state).beat_us != at_us:
         assert time.monotonic() < deadline, "no sign of life"
         time.sleep(0.005)  # another thread beats
 
@@ -229,7 +229,7 @@ def test_a_main_loop_that_hangs_gives_no_sign_of_life_until_it_goes_on(
         while "no progress" not in caplog.text:
             assert time.monotonic() < deadline
             time.sleep(0.005)  # until the thread has noticed
-        assert standing_of(tmp_path).beat_us == 1_000 * MICROSECONDS
+        assert lease_status_of(tmp_path).beat_us == 1_000 * MICROSECONDS
         beats.progress()
         wait_for_a_beat(tmp_path, 1_006 * MICROSECONDS)
     finally:

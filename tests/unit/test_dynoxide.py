@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from photon import dynoxide
-from photon.dynoxide import VERSION, DynoxideMissing, dynoxide_command
+from photon.toolchain import dynoxide
+from photon.toolchain.dynoxide import VERSION, DynoxideMissing, dynoxide_command
 
 BUILDS = '#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\nexit {status}\n'
 

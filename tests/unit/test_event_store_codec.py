@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.event_store.codec import id_time_us
 from photon.event_store.hashing import hash_id, hash_ids
+from photon.pipeline.event_key import id_time_us
 
 CODEC = "server_process_timestamp"
 

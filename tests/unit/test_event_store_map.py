@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from photon.errors import FormatTooNew
 from photon.event_store.entries import Piece
-from photon.event_store.log_file_map import Block, LogFileMap, NewerFormat
+from photon.event_store.log_file_map import Block, LogFileMap
 from photon.logs.files import LogFile
 from tests.unit.event_store_world import small_entries
 
@@ -87,7 +88,7 @@ def test_a_map_that_a_newer_photon_wrote_is_refused_and_left_alone(path: Path) -
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(NewerFormat, match=r"map\.sqlite.*format 99.*delete the file"):
+    with pytest.raises(FormatTooNew, match=r"map\.sqlite.*format 99.*delete the file"):
         LogFileMap(path, small_entries())
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from photon import fetch
+from photon.toolchain import fetch
 
 # Answers `-version`, and as Ivy puts one file where it is told to and counts the call.
 WORKING_JAVA = """\

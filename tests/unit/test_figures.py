@@ -10,8 +10,8 @@ from bench import figure_batching, figure_resharding
 from bench.figure_batching import Counted, Load, Served, Tally, serve, served
 from bench.figure_resharding import Sizes, Story, sizes_over_time
 from photon.clock import ManualClock
-from photon.pipeline import Registry
-from photon.pipeline_values import parse_duration
+from photon.pipeline.file import Registry
+from photon.pipeline.values import parse_duration
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 NOON_US = 1_767_571_200_000_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.state import DispatcherState
-from photon.growth import Growth, LogSize, growth_of
-from photon.status import status_of
+from photon.shift.growth import Growth, LogSize, growth_of
+from photon.shift.status import status_of
 from tests.simulation.world import NOON_US, World
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from photon.registry.address import table_name
-from photon.registry.directory import DIRECTORY, TABLE_DEFINITION
+from photon.registry.operations.directory import DIRECTORY, TABLE_DEFINITION
 
 INFRA = Path(__file__).parents[2] / "infra"
 TABLES: dict[str, dict[str, Any]] = {

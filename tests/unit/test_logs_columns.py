@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.pipeline import ForeignLog, Limits
+from photon.pipeline.file import ForeignLog, Limits
 
 
 def parse(raws: list[bytes], header: bytes = b"", most_columns: int = 1000, **log: object) -> ParsedColumns:

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from photon.pipeline import Limits
+from photon.pipeline.file import Limits
 from tests.unit.tailing_world import World
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, PRIMARY_EVENTS, ParsedRange, combine, read_events
-from photon.pipeline import ForeignLog, Limits, PrimaryLog
+from photon.pipeline.file import ForeignLog, Limits, PrimaryLog
 
 HEADER = b"event_id,key,ts,note"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.pipeline import Limits
+from photon.pipeline.file import Limits
 from tests.unit.tailing_world import World, named
 
 

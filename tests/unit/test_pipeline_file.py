@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.headers import check_columns
-from photon.pipeline import PipelineError, identity_settings, load_pipeline, settings_hash
+from photon.pipeline.file import PipelineError, identity_settings, load_pipeline, settings_hash
 
 GOOD = """\
 name: clicks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.testing.real_logs import (
+from tests.e2e.real_logs import (
     FOLDER_VARIABLE,
     FOREIGN_FILE,
     JOINED,

@@ -14,8 +14,9 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from photon.clock import ManualClock
-from photon.pipeline import Registry
-from photon.registry.acceptor import (
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import (
     Accept,
     Delete,
     Done,
@@ -31,10 +32,10 @@ from photon.registry.acceptor import (
     Scanned,
     Unchanged,
 )
-from photon.registry.decisions import ABSENT, Stored, ballot
-from photon.registry.dynamodb import DynamoAcceptor, wire_client
-from photon.registry.interface import Claim, EventKey, Joined, Won
-from photon.registry.layout import ItemKey
+from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.dynamodb.requests import DynamoAcceptor, wire_client
+from photon.registry.interface import Claim, Joined, Won
 from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor, memory_registry
 
 TABLE = "photon-events-1"

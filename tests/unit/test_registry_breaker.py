@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from photon.clock import ManualClock
-from photon.pipeline import Registry
-from photon.registry.acceptor import Insert, InsertReply, NoReply, ReadReply
-from photon.registry.breaker import Breaker
-from photon.registry.channel import Threads
-from photon.registry.endpoints import Endpoints
-from photon.registry.interface import Claim, EventKey, Unknown, Won
-from photon.registry.layout import ItemKey
-from photon.registry.proposer import QuorumRegistry
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import Insert, InsertReply, NoReply, ReadReply
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.endpoints.breaker import Breaker
+from photon.registry.endpoints.channel import Threads
+from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.interface import Claim, Unknown, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -117,7 +118,7 @@ def test_a_slow_store_does_not_hold_up_requests_to_another() -> None:
 class ProbesAtOnce(Threads):
     """Threads, but what is done aside is done before anybody goes on."""
 
-    def aside(self, work: Callable[[], None]) -> None:
+    def in_background(self, work: Callable[[], None]) -> None:
         work()
 
 

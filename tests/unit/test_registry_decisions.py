@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from photon.registry.decisions import (
+from photon.registry.consensus.decisions import (
     ABSENT,
     Inserted,
     NeedsBallot,
@@ -27,8 +27,8 @@ from photon.registry.decisions import (
     value_to_commit,
     value_to_release,
 )
+from photon.registry.consensus.layout import Cleared, Held, Tombstone, encode_value, fast_value
 from photon.registry.interface import Holder
-from photon.registry.layout import Cleared, Held, Tombstone, encode_value, fast_value
 
 OWN, OTHER = "east:e:1#p:1:0", "west:e:1#p:1:0"
 A, B = fast_value(OWN), fast_value(OTHER)

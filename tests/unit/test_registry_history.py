@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.testing.history import Answer, Kind, Operation, problems
+from tests.simulation.history import Answer, Kind, Operation, problems
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 NEVER = float("inf")

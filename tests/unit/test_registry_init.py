@@ -14,25 +14,26 @@ from typing import Any
 import pytest
 
 from photon.clock import SystemClock
-from photon.pipeline import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry, settings_hash
-from photon.registry.address import EndpointAddress, RegistryAddress
-from photon.registry.directory import DIRECTORY
-from photon.registry.dynamodb import DynamoAcceptor, dynamodb_client
-from photon.registry.init import RegistryMissing, endpoints_of, find_registry, init_registry
-from photon.registry.interface import (
-    Claim,
-    EventKey,
-    Lost,
-    RegistryMismatch,
-    RegistryUnavailable,
-    Unknown,
-    Won,
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import (
+    Datacenter,
+    Endpoint,
+    ForeignLog,
+    Pipeline,
+    PrimaryLog,
+    Registry,
+    settings_hash,
 )
-from photon.registry.layout import ItemKey
-from photon.registry.local_server import local_server
+from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.consensus.register import ReshardingRefused
+from photon.registry.dynamodb.local_server import local_server
+from photon.registry.dynamodb.requests import DynamoAcceptor, dynamodb_client
+from photon.registry.interface import Claim, Lost, RegistryMismatch, RegistryUnavailable, Unknown, Won
 from photon.registry.open import close_registries, open_register, open_registry
-from photon.registry.register import ReshardingRefused
-from photon.registry.resharding import Resharded, reshard
+from photon.registry.operations.directory import DIRECTORY
+from photon.registry.operations.init import RegistryMissing, endpoints_of, find_registry, init_registry
+from photon.registry.operations.resharding import Resharded, reshard
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 QUICK = timedelta(seconds=1)
@@ -241,7 +242,7 @@ def test_the_local_registry_inserts_by_transactions() -> None:
 
 @pytest.mark.server
 def test_a_key_that_the_endpoint_refuses_does_not_hold_up_the_others(url: str, client: Any) -> None:
-    from photon.registry.acceptor import Done, Insert, NoReply
+    from photon.registry.consensus.acceptor import Done, Insert, NoReply
 
     address = init_registry(pipeline(url), SystemClock())
     acceptor = DynamoAcceptor(address.tables[0], lambda: client)

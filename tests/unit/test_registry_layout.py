@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.registry.interface import EventKey, Holder
-from photon.registry.layout import (
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.layout import (
     FIXED_SHARDS,
     KEY_BYTES,
     RELEASED_TOKENS,
@@ -23,7 +23,8 @@ from photon.registry.layout import (
     sortable_time,
     with_released,
 )
-from photon.registry.register import ShardConfig
+from photon.registry.consensus.register import ShardConfig
+from photon.registry.interface import Holder
 
 CONFIGS = (ShardConfig(4, None, 1_000), ShardConfig(9, 1_000, None))
 TIMES = st.integers(min_value=-(2**63), max_value=2**63 - 1)

@@ -16,19 +16,20 @@ from pathlib import Path
 import pytest
 
 from photon.clock import SystemClock
-from photon.fetch import JavaMissing
-from photon.pipeline import Datacenter, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry import local_server as module
-from photon.registry.init import init_registry
-from photon.registry.interface import Claim, EventKey, Lost, RegistryUnavailable, Won
-from photon.registry.local_server import LocalServer, Running, local_server, running_server
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Datacenter, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.registry.dynamodb import local_server as module
+from photon.registry.dynamodb.local_server import LocalServer, Running, local_server, running_server
+from photon.registry.dynamodb.server_process import DATABASES, answers, free_port
+from photon.registry.interface import Claim, Lost, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
-from photon.registry.server_process import DATABASES, answers, free_port
+from photon.registry.operations.init import init_registry
+from photon.toolchain.fetch import JavaMissing
 
 HOLD_FOR_EVER = """
 import sys, time
 from pathlib import Path
-from photon.registry.local_server import LocalServer
+from photon.registry.dynamodb.local_server import LocalServer
 server = LocalServer(Path(sys.argv[1]))
 print(server.ensure(), flush=True)
 time.sleep(600)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from bench import registry_measurement
+from bench.registry_load import Distant
+from bench.registry_measurement import Stores
+from bench.registry_outage import TOKENS, _different, _not_theirs
 from photon.cli.bench import _registry_lines, bench
 from photon.clock import ManualClock
-from photon.registry.interface import Claim, EventKey
-from photon.registry.layout import ItemKey
-from photon.testing import registry_measurement
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.interface import Claim
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
-from photon.testing.registry_load import Distant
-from photon.testing.registry_measurement import Stores
-from photon.testing.registry_outage import TOKENS, _different, _not_theirs
 
 
 def test_each_request_to_a_distant_endpoint_takes_the_time_of_the_way() -> None:

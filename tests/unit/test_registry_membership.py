@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from photon.registry.address import table_name
-from photon.registry.layout import SHARD_HASH
-from photon.registry.membership import (
+from photon.registry.consensus.layout import SHARD_HASH
+from photon.registry.consensus.register import Members, Register
+from photon.registry.operations.membership import (
     Answer,
     Found,
     NoMajority,
@@ -17,7 +18,6 @@ from photon.registry.membership import (
     TooFewAnswer,
     find,
 )
-from photon.registry.register import Members, Register
 
 GONE = Silent("connection refused")
 NEW = Answer(None, None)

@@ -11,13 +11,17 @@ from datetime import timedelta
 import pytest
 
 from photon.clock import ManualClock
+from photon.errors import FormatTooNew
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Registry
-from photon.registry.acceptor import NoReply, Replace, ReplaceReply
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import NoReply, Replace, ReplaceReply
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
+from photon.registry.consensus.proposer import QuorumRegistry, outcome_of_follower
+from photon.registry.consensus.register import Members, decode_register
 from photon.registry.interface import (
     Claim,
     CommitOutcome,
-    EventKey,
     Free,
     Holder,
     Joined,
@@ -28,9 +32,6 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.registry.layout import REGISTER_KEY, ItemKey, item_key
-from photon.registry.proposer import QuorumRegistry, outcome_of_follower
-from photon.registry.register import Members, RegisterTooNew, decode_register
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -188,7 +189,7 @@ def test_of_claims_for_one_id_the_first_one_wins_though_ids_go_out_in_another_or
 
 
 def test_a_register_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(RegisterTooNew, match="upgrade"):
+    with pytest.raises(FormatTooNew, match="newer Photon"):
         decode_register('{"format": 99}')
 
 

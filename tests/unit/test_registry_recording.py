@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from photon.clock import ManualClock
-from photon.registry.interface import Claim, EventKey, Won
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
-from photon.testing.recording import Recorder, read_recordings
+from tests.simulation.recording import Recorder, read_recordings
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 

@@ -9,9 +9,8 @@ from datetime import timedelta
 import pytest
 
 from photon.clock import ManualClock
-from photon.pipeline import Registry
-from photon.registry.interface import RegistryUnavailable
-from photon.registry.register import (
+from photon.pipeline.file import Registry
+from photon.registry.consensus.register import (
     EpochRecord,
     Members,
     Register,
@@ -21,6 +20,7 @@ from photon.registry.register import (
     with_epoch_state,
     with_horizon,
 )
+from photon.registry.interface import RegistryUnavailable
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 DAY_US = 86_400_000_000

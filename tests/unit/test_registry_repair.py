@@ -10,24 +10,15 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.pipeline import Collection
-from photon.registry.acceptor import Insert, NoReply
-from photon.registry.decisions import chosen_value
-from photon.registry.interface import (
-    Claim,
-    EventKey,
-    Free,
-    Holder,
-    Lost,
-    RegistryUnavailable,
-    Released,
-    TooOld,
-    Won,
-)
-from photon.registry.layout import REGISTER_KEY, fast_value
-from photon.registry.refill import PATIENCE_SECONDS, Refilled, RepairSuperseded
-from photon.registry.register import Members
-from photon.registry.sweep import raise_boundary, sweep
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Collection
+from photon.registry.consensus.acceptor import Insert, NoReply
+from photon.registry.consensus.decisions import chosen_value
+from photon.registry.consensus.layout import REGISTER_KEY, fast_value
+from photon.registry.consensus.register import Members
+from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
+from photon.registry.operations.refill import PATIENCE_SECONDS, Refilled, RepairSuperseded
+from photon.registry.operations.sweep import raise_boundary, sweep
 from tests.simulation import repair_stories
 from tests.simulation.repair_site import Site
 

@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.clock import MICROSECONDS, ManualClock, SystemClock
-from photon.pipeline import MOST_SHARDS, ForeignLog, Registry, Resharding
-from photon.records import event_key
-from photon.registry.acceptor import Accept, AcceptReply, NoReply
-from photon.registry.interface import BeyondHorizon, Claim, EventKey, Lost, Won
-from photon.registry.layout import REGISTER_KEY, item_key, shards_of
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import (
+from photon.pipeline.event_key import EventKey, event_key
+from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry, Resharding
+from photon.registry.consensus.acceptor import Accept, AcceptReply, NoReply
+from photon.registry.consensus.layout import REGISTER_KEY, item_key, shards_of
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import (
     MOST_CONFIGS,
     Members,
     Register,
@@ -33,14 +32,15 @@ from photon.registry.register import (
     with_shard_boundary,
     with_shards,
 )
-from photon.registry.resharding import (
+from photon.registry.interface import BeyondHorizon, Claim, Lost, Won
+from photon.registry.operations.resharding import (
     SETTLED_AFTER_SECONDS,
     WINDOW_SECONDS,
     Resharded,
     advise,
     put_in_force,
 )
-from photon.registry.shard_policy import Load, proposed_shards
+from photon.registry.operations.shard_policy import Load, proposed_shards
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 REGISTER = Register("p", "s", "h", Members(1, ("first",)), (ShardConfig(4),), horizon_us=1_000)

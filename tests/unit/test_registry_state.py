@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 
 from photon.clock import ManualClock
-from photon.pipeline import Registry, StateReport
-from photon.registry.acceptor import Accept, Insert, Prepare, Scanned
-from photon.registry.decisions import Stored, ballot
-from photon.registry.interface import Claim, EventKey
-from photon.registry.layout import ItemKey, fast_value
-from photon.registry.proposer import QuorumRegistry
-from photon.registry.register import with_boundary, with_slot_down
-from photon.registry.sizes import bytes_beside_key
-from photon.registry.state import RegistryState, kind_of, sampled, state_of
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry, StateReport
+from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned
+from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.layout import ItemKey, fast_value
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import with_boundary, with_slot_down
+from photon.registry.interface import Claim
+from photon.registry.operations.report import RegistryState, kind_of, sampled, state_of
+from photon.registry.operations.sizes import bytes_beside_key
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 TOKEN = "east:0123456789abcdef:12#fedcba9876543210:3:4567"

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from photon.registry.acceptor import Done, Exists, Insert, NoReply, Prepare, Promised, Refused
-from photon.registry.decisions import ABSENT, Stored, ballot
-from photon.registry.dynamodb import TRANSACTION_TRIES, DynamoAcceptor
-from photon.registry.interface import Claim, EventKey
-from photon.registry.layout import ItemKey, stored_time
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import Done, Exists, Insert, NoReply, Prepare, Promised, Refused
+from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.layout import ItemKey, stored_time
+from photon.registry.dynamodb.requests import TRANSACTION_TRIES, DynamoAcceptor
+from photon.registry.interface import Claim
 
 DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}
 DUPLICATE_AWS = {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}

@@ -8,15 +8,15 @@ from threading import Event
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from photon.registry.acceptor import Done, NoReply
-from photon.registry.dynamodb import DynamoAcceptor
-from photon.registry.layout import ItemKey
-from photon.registry.window import Window, is_overloaded
+from photon.registry.consensus.acceptor import Done, NoReply
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 
 
-def send_together(window: Window, count: int, kept_up: bool) -> None:
+def send_together(window: ConcurrencyLimit, count: int, kept_up: bool) -> None:
     """So many requests that are all on their way before the first of them ends."""
     entered = [window.enter() for _ in range(count)]
     for sent_after in entered:
@@ -24,26 +24,26 @@ def send_together(window: Window, count: int, kept_up: bool) -> None:
 
 
 def test_all_that_were_sent_together_in_vain_narrow_it_once() -> None:
-    window = Window(16)
+    window = ConcurrencyLimit(16)
     send_together(window, 16, kept_up=False)
     assert window.limit == 8
 
 
 def test_it_is_what_was_sent_that_was_too_much_and_not_what_might_have_been() -> None:
-    window = Window(40)
+    window = ConcurrencyLimit(40)
     send_together(window, 10, kept_up=False)
     assert window.limit == 5
 
 
 def test_one_request_at_a_time_is_always_sent() -> None:
-    window = Window(2)
+    window = ConcurrencyLimit(2)
     for _ in range(5):
         send_together(window, 1, kept_up=False)
     assert window.limit == 1
 
 
 def test_answers_while_it_is_full_widen_it_little_by_little_up_to_the_most() -> None:
-    window = Window(40)
+    window = ConcurrencyLimit(40)
     send_together(window, 40, kept_up=False)
     answers = {}
     for sent in range(1_000):
@@ -54,7 +54,7 @@ def test_answers_while_it_is_full_widen_it_little_by_little_up_to_the_most() -> 
 
 
 def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() -> None:
-    window = Window(40)
+    window = ConcurrencyLimit(40)
     for _ in range(6):
         send_together(window, window.limit, kept_up=False)
     answers = 0
@@ -65,7 +65,7 @@ def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() ->
 
 
 def test_answers_to_few_requests_say_nothing_about_many() -> None:
-    window = Window(8)
+    window = ConcurrencyLimit(8)
     send_together(window, 8, kept_up=False)
     for _ in range(50):
         send_together(window, 1, kept_up=True)
@@ -73,7 +73,7 @@ def test_answers_to_few_requests_say_nothing_about_many() -> None:
 
 
 def test_a_request_waits_until_there_is_room_for_it() -> None:
-    window, sent = Window(1), Event()
+    window, sent = ConcurrencyLimit(1), Event()
 
     def request() -> list[Done]:
         sent.set()
@@ -88,7 +88,7 @@ def test_a_request_waits_until_there_is_room_for_it() -> None:
 
 
 def test_a_request_that_fails_leaves_its_room_to_the_next() -> None:
-    window = Window(1)
+    window = ConcurrencyLimit(1)
 
     def failing() -> list[Done]:
         raise RuntimeError("a defect")

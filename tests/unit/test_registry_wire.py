@@ -18,14 +18,14 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from urllib3.util import connection
 
 from photon.clock import ManualClock
-from photon.registry.acceptor import NoReply
 from photon.registry.address import EndpointAddress
-from photon.registry.directory import DIRECTORY, Directory, EndpointSilent
-from photon.registry.dynamodb import DynamoAcceptor
-from photon.registry.init import what_it_says
-from photon.registry.layout import ItemKey
-from photon.registry.membership import Silent
-from photon.registry.wire import UNREADABLE, WireClient
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.consensus.layout import ItemKey
+from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.dynamodb.wire import UNREADABLE, WireClient
+from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
+from photon.registry.operations.init import what_it_says
+from photon.registry.operations.membership import Silent
 
 CREDENTIALS = Credentials("key", "secret", "session")
 STATEMENTS = [{"Statement": "INSERT", "Parameters": [{"S": "Käse \ud800"}]}]

@@ -18,9 +18,9 @@ from orchestration.shift_decision import (
     Run,
     decide,
 )
-from photon.dispatcher.lock import Lease, Standing
-from photon.growth import Growth, LogSize
-from photon.pipeline import Shift
+from photon.pipeline.file import Shift
+from photon.shift.growth import Growth, LogSize
+from photon.shift.lease import Lease, LeaseStatus
 
 SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND
@@ -48,12 +48,12 @@ def lease(run: str = RUN, began_s: float = -600, **more: object) -> Lease:
     return replace(begun, **more)  # type: ignore[arg-type]
 
 
-def held(of: Lease | None = None, beat_s: float = -1, in_line: int | None = None) -> Standing:
-    return Standing(of or lease(), True, NOW_US + round(beat_s * SECOND), in_line)
+def held(of: Lease | None = None, beat_s: float = -1, in_line: int | None = None) -> LeaseStatus:
+    return LeaseStatus(of or lease(), True, NOW_US + round(beat_s * SECOND), in_line)
 
 
-def left(of: Lease | None = None, in_line: int | None = None) -> Standing:
-    return Standing(of or lease(), False, NOW_US - 30 * SECOND, in_line)
+def left(of: Lease | None = None, in_line: int | None = None) -> LeaseStatus:
+    return LeaseStatus(of or lease(), False, NOW_US - 30 * SECOND, in_line)
 
 
 def run(run_id: str = RUN, status: DagsterRunStatus = DagsterRunStatus.STARTED, since_s: float = -600) -> Run:
@@ -66,12 +66,16 @@ def failed(seconds: float, ended_s: float) -> PastRun:
 
 
 def decision(
-    standing: Standing, *runs: Run, growth: Growth = LOGS, past: tuple[PastRun, ...] = (), knows: bool = True
+    standing: LeaseStatus,
+    *runs: Run,
+    growth: Growth = LOGS,
+    past: tuple[PastRun, ...] = (),
+    knows: bool = True,
 ) -> Decision:
     return decide(Facts(NOW_US, growth, standing, runs, past, knows), SHIFT)
 
 
-def second_look(standing: Standing, *runs: Run, knows: bool = True) -> Decision:
+def second_look(standing: LeaseStatus, *runs: Run, knows: bool = True) -> Decision:
     """The decision of a look that finds the same sign of life as the one before it."""
     return decide(Facts(NOW_US, LOGS, standing, runs, (), knows, standing.beat_us), SHIFT)
 
@@ -80,11 +84,11 @@ def second_look(standing: Standing, *runs: Run, knows: bool = True) -> Decision:
 
 
 def test_a_datacenter_that_never_ran_is_started() -> None:
-    assert decision(Standing()).launch
+    assert decision(LeaseStatus()).launch
 
 
 def test_without_log_files_nothing_is_started_and_the_reason_says_where_they_were_looked_for() -> None:
-    found = decision(Standing(), growth=NO_LOGS)
+    found = decision(LeaseStatus(), growth=NO_LOGS)
     assert not found.launch
     assert "logs: not there" in found.why
 
@@ -122,7 +126,7 @@ def test_a_live_shift_is_left_alone() -> None:
 
 
 def test_a_run_that_has_just_been_launched_is_waited_for() -> None:
-    found = decision(Standing(), run(status=DagsterRunStatus.STARTING, since_s=-5))
+    found = decision(LeaseStatus(), run(status=DagsterRunStatus.STARTING, since_s=-5))
     assert (found.launch, found.lost) == (False, ())
 
 
@@ -133,7 +137,7 @@ def test_a_join_by_hand_is_left_alone_and_named() -> None:
 
 
 def test_a_lock_whose_lease_cannot_be_read_is_left_alone() -> None:
-    assert not decision(Standing(None, True, NOW_US)).launch
+    assert not decision(LeaseStatus(None, True, NOW_US)).launch
 
 
 def test_a_run_that_let_go_does_not_hold_up_its_successor() -> None:
@@ -189,13 +193,13 @@ def test_a_shift_that_let_go_has_some_time_to_end_its_run() -> None:
 
 
 def test_a_run_that_never_took_over_is_lost_after_a_while() -> None:
-    assert not decision(Standing(), run(since_s=-START_SECONDS)).lost
-    found = decision(Standing(), run(since_s=-START_SECONDS - 1))
+    assert not decision(LeaseStatus(), run(since_s=-START_SECONDS)).lost
+    found = decision(LeaseStatus(), run(since_s=-START_SECONDS - 1))
     assert ([lost.run_id for lost in found.lost], found.launch) == ([RUN], True)
 
 
 def test_a_run_in_a_queue_is_never_lost() -> None:
-    found = decision(Standing(), run(status=DagsterRunStatus.QUEUED, since_s=-86_400))
+    found = decision(LeaseStatus(), run(status=DagsterRunStatus.QUEUED, since_s=-86_400))
     assert (found.launch, found.lost) == (False, ())
 
 

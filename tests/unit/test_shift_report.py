@@ -8,7 +8,7 @@ import pytest
 
 from photon.dispatcher.batch import BatchReport
 from photon.quantiles import Sample
-from photon.shift_report import MOST_REMEMBERED, MOST_SAMPLES, ShiftLog
+from photon.shift.report import MOST_REMEMBERED, MOST_SAMPLES, ShiftLog
 
 SECOND = 1_000_000
 

@@ -7,10 +7,11 @@ from click.testing import CliRunner
 from photon import read
 from photon.cli.main import main
 from photon.cli.trace import trace_text
-from photon.registry.interface import Claim, EventKey
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
-from photon.tracing import DatacenterTrace, RegistryAnswer, Trace, trace, verdict
-from photon.tracing_logs import LogRecord, Needle
+from photon.verification.trace import DatacenterTrace, RegistryAnswer, Trace, trace, verdict
+from photon.verification.trace_logs import LogRecord, Needle
 from tests.simulation.world import World
 
 

@@ -2,25 +2,25 @@ import pytest
 
 from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, TooOld
 from photon.tokens import Occurrence, PlanKey
-from photon.verification import (
-    EpochStanding,
+from photon.verification.classes import (
+    EpochStatus,
     Fact,
     FreshJoin,
     Missing,
     Registered,
     class_of,
     class_table,
+    classify,
     open_facts,
     registered,
-    settle,
 )
-from photon.verification_report import DatacenterReport, Finding, VerificationReport
+from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
 JOINS, DROPS, NO_PRIMARY = FreshJoin("joins"), FreshJoin("drops"), FreshJoin("no primary")
 FREE = Registered("free")
 EPOCHS = {
-    "e1": EpochStanding("east", "live", table_version=5),
-    "lost": EpochStanding("west", "revoked", table_version=2**53),
+    "e1": EpochStatus("east", "live", table_version=5),
+    "lost": EpochStatus("west", "revoked", table_version=2**53),
 }
 
 
@@ -114,7 +114,7 @@ def test_a_holder_of_an_epoch_that_the_registry_does_not_know_is_named():
 def test_a_cleared_id_without_a_row_has_lost_its_row():
     found = registered(Joined(Holder("east", None)), EPOCHS)
     assert found.standing == "cleared without a row"
-    assert settle(JOINS, found, waits_somewhere=False) == Missing(
+    assert classify(JOINS, found, waits_somewhere=False) == Missing(
         "joined, and its row is gone: datacenter east, cleared", "missing_and_cleared"
     )
 
@@ -135,58 +135,58 @@ def test_other_answers_are_what_they_say(answer, standing):
 
 
 def test_an_event_with_a_primary_that_nobody_registered_is_missing():
-    verdict = settle(JOINS, FREE, waits_somewhere=False)
+    verdict = classify(JOINS, FREE, waits_somewhere=False)
     assert isinstance(verdict, Missing)
     assert "nobody has registered it" in verdict.why
 
 
 def test_a_missing_event_names_who_registered_it():
-    verdict = settle(JOINS, registered(held_by("east", "e1", 5), EPOCHS), waits_somewhere=False)
+    verdict = classify(JOINS, registered(held_by("east", "e1", 5), EPOCHS), waits_somewhere=False)
     assert isinstance(verdict, Missing)
     assert "datacenter east, batch 5 of its live epoch e1" in verdict.why
 
 
 def test_an_event_registered_without_a_row_is_missing_even_without_a_primary_here():
-    assert isinstance(settle(NO_PRIMARY, Registered("held without a row", "x"), False), Missing)
+    assert isinstance(classify(NO_PRIMARY, Registered("held without a row", "x"), False), Missing)
 
 
 def test_a_pair_that_the_adapter_drops_is_filtered_whatever_else():
-    assert settle(DROPS, FREE, waits_somewhere=True) == "filtered"
+    assert classify(DROPS, FREE, waits_somewhere=True) == "filtered"
 
 
 def test_a_pair_that_the_adapter_would_drop_is_too_old_where_that_was_asked_first():
-    assert settle(DROPS, Registered("too old"), waits_somewhere=False) == "too_old"
+    assert classify(DROPS, Registered("too old"), waits_somewhere=False) == "too_old"
 
 
 def test_an_event_recorded_as_too_old_of_which_the_registry_says_otherwise_is_missing():
-    assert isinstance(settle(JOINS, FREE, waits_somewhere=False), Missing)
+    assert isinstance(classify(JOINS, FREE, waits_somewhere=False), Missing)
 
 
 def test_without_a_primary_anywhere_an_event_is_unjoinable():
-    assert settle(NO_PRIMARY, FREE, waits_somewhere=False) == "unjoinable"
+    assert classify(NO_PRIMARY, FREE, waits_somewhere=False) == "unjoinable"
 
 
 def test_an_event_below_the_registrys_boundary_is_too_old():
-    assert settle(JOINS, Registered("too old"), waits_somewhere=False) == "too_old"
+    assert classify(JOINS, Registered("too old"), waits_somewhere=False) == "too_old"
 
 
 def test_an_event_of_a_batch_that_is_not_committed_yet_is_pending():
-    assert settle(JOINS, Registered("in flight"), waits_somewhere=False) == "pending"
+    assert classify(JOINS, Registered("in flight"), waits_somewhere=False) == "pending"
 
 
 def test_an_event_that_waits_in_another_datacenter_is_not_missing():
-    assert settle(JOINS, FREE, waits_somewhere=True) == "pending"
-    assert settle(JOINS, Registered("held without a row"), waits_somewhere=True) == "pending"
+    assert classify(JOINS, FREE, waits_somewhere=True) == "pending"
+    assert classify(JOINS, Registered("held without a row"), waits_somewhere=True) == "pending"
 
 
 def test_an_event_on_which_the_adapter_now_fails_is_missing_with_the_reason():
-    verdict = settle(FreshJoin("fails", "ValueError: no"), FREE, waits_somewhere=False)
+    verdict = classify(FreshJoin("fails", "ValueError: no"), FREE, waits_somewhere=False)
     assert isinstance(verdict, Missing)
     assert verdict.why.endswith("ValueError: no")
 
 
 def test_an_event_beyond_the_horizon_that_does_not_wait_is_missing():
-    assert isinstance(settle(JOINS, Registered("beyond horizon"), waits_somewhere=False), Missing)
+    assert isinstance(classify(JOINS, Registered("beyond horizon"), waits_somewhere=False), Missing)
 
 
 # -- the report

@@ -14,7 +14,7 @@ from assets.verification_metadata import (
     equations,
     report_metadata,
 )
-from photon.verification_report import (
+from photon.verification.report import (
     MEANINGS,
     DatacenterReport,
     Example,

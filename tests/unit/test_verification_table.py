@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from photon import verified_files
-from photon.append_table import FORMAT_PROPERTY, AppendTable, TableTooNew
+from photon.errors import FormatTooNew
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
-from photon.output import LakeUnavailable
-from photon.pipeline import Pipeline, load_pipeline
-from photon.verification_report import DatacenterReport, Example, Finding, Unverified, VerificationReport
-from photon.verification_table import MOST_UNVERIFIED_STORED, TABLE, append, newest
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.storage.append_table import FORMAT_PROPERTY, AppendTable
+from photon.storage.tables import LakeUnavailable
+from photon.verification import verified_files
+from photon.verification.report import DatacenterReport, Example, Finding, Unverified, VerificationReport
+from photon.verification.report_table import MOST_UNVERIFIED_STORED, TABLE, append, newest
 
 PIPELINE = """
 name: clicks
@@ -138,7 +139,7 @@ def test_a_table_of_a_newer_format_is_refused_by_name(pipeline: Pipeline, table:
         verified_files.stored(pipeline, "east", "e1")
 
     for act in (read, lambda: store(pipeline, east=report)):
-        with pytest.raises(TableTooNew, match=rf"{table.name} has format 2.*knows 1"):
+        with pytest.raises(FormatTooNew, match=rf"{table.name} has format 2.*knows 1"):
             act()
 
 

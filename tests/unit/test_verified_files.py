@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.window import Window
+from photon.dispatcher.read_offsets import Window
 from photon.logs.files import LogFile, TrackedFile
-from photon.pipeline import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
-from photon.verification_report import Unverified, VerifiedEarlier
-from photon.verification_scope import Scope
-from photon.verified_files import LostFile, store, stored, tell_lost, verified_further, was_verified
+from photon.verification.report import Unverified, VerifiedEarlier
+from photon.verification.scope import Scope
+from photon.verification.verified_files import (
+    LostFile,
+    store,
+    stored,
+    tell_lost,
+    verified_further,
+    was_verified,
+)
 
 PIPELINE = """
 name: clicks
@@ -49,11 +56,11 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def test_a_file_all_of_whose_records_are_in_a_final_class_is_verified_as_far_as_it_was_read() -> None:
-    assert verified_further([file(1, 100)], unsettled={}, unreadable=set(), before={}) == {1: 100}
+    assert verified_further([file(1, 100)], undecided={}, unreadable=set(), before={}) == {1: 100}
 
 
 def test_what_is_behind_a_record_that_waits_does_not_count() -> None:
-    assert verified_further([file(1, 100)], unsettled={1: 60}, unreadable=set(), before={}) == {1: 60}
+    assert verified_further([file(1, 100)], undecided={1: 60}, unreadable=set(), before={}) == {1: 60}
 
 
 def test_a_file_whose_first_record_waits_is_not_verified_at_all() -> None:

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 import photon.cli.verify as command
 from photon.cli.main import main
-from photon.pipeline import load_pipeline
-from photon.verification_report import (
+from photon.pipeline.file import load_pipeline
+from photon.verification.report import (
     DatacenterReport,
     Example,
     Finding,
@@ -18,7 +18,7 @@ from photon.verification_report import (
     VerificationReport,
     VerifiedEarlier,
 )
-from photon.verification_table import newest
+from photon.verification.report_table import newest
 from tests.simulation.world import World
 
 SOUND = VerificationReport(

@@ -1,0 +1,129 @@
+"""`photon bench`: measurements of Photon on this machine."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from photon.cli.output import fail, json_option, log_to_stderr, print_json
+from photon.errors import NOT_DONE
+
+
+@click.group()
+def bench() -> None:
+    """Measure Photon on this machine."""
+
+
+@bench.command()
+@click.option("--seconds", default=60.0, show_default=True, help="How long to measure.")
+@click.option("--primary-per-second", default=1_000.0, show_default=True, help="Of each datacenter's logs.")
+@click.option("--foreign-per-second", default=50.0, show_default=True, help="Of each datacenter's logs.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work; kept. Default: a temporary one."
+)
+@json_option
+def live(
+    seconds: float, primary_per_second: float, foreign_per_second: float, folder: Path | None, as_json: bool
+) -> None:
+    """Two datacenters join live traffic: seconds from the later of two lines written to the row readable.
+
+    Another process reads the tables. A warm-up comes first and is not measured.
+    """
+    log_to_stderr()
+    from bench.live_measurement import MeasurementFailed, measure_live
+
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        try:
+            result = measure_live(
+                folder or Path(temporary),
+                seconds,
+                primary_per_second,
+                foreign_per_second,
+                progress=lambda text: click.echo(text, err=True),
+            )
+        except MeasurementFailed as error:
+            fail(str(error), NOT_DONE)
+    values = {
+        **result.latency.as_dict(),
+        "generator": asdict(result.generator),
+        "exit_status": result.exit_status,
+    }
+    if as_json:
+        print_json(values)
+    else:
+        for key, value in values.items():
+            click.echo(f"{key:22}{value if not isinstance(value, float) else f'{value:.3f}'}")
+    sys.exit(result.exit_status)
+
+
+PARTS = ("rates", "bytes", "memory", "outages")
+
+
+@bench.command()
+@click.option(
+    "--seconds", default=10.0, show_default=True, help="Of each rate; an outage takes three times it."
+)
+@click.option("--processes", default=2, show_default=True, help="Client processes.")
+@click.option("--threads", default=4, show_default=True, help="Calls at once of each process.")
+@click.option("--delay-ms", default=100.0, show_default=True, help="Between client and endpoints, when far.")
+@click.option("--ids", default=200_000, show_default=True, help="Over which the client's memory is watched.")
+@click.option("--only", multiple=True, type=click.Choice(PARTS), help="This part, and others named so.")
+@json_option
+def registry(
+    seconds: float,
+    processes: int,
+    threads: int,
+    delay_ms: float,
+    ids: int,
+    only: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """The IdRegistry on servers of this machine: ids a second, bytes an id, memory, outages.
+
+    One and three dynoxide, three with one down, one DynamoDB Local; near, and so far away. Exit status 1 if
+    after an outage an id was lost, won twice, or not the same everywhere.
+    """
+    log_to_stderr()
+    from bench.registry_load import Load
+    from bench.registry_measurement import measure_registry
+
+    load = Load(processes=processes, threads=threads, seconds=seconds)
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as folder:
+        found = measure_registry(
+            Path(folder),
+            only or PARTS,
+            load,
+            delay_ms / 1_000,
+            ids,
+            progress=lambda text: click.echo(text, err=True),
+        )
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(_registry_lines(found)))
+    outages = found.get("outages", {}).values()
+    sys.exit(int(any(o["lost"] or o["won_twice"] or o["different"] for o in outages)))
+
+
+def _registry_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if "rates" in found:
+        yield f"{'ids a second':26}{'commits':>10}{'far':>10}{'lookups':>10}{'far':>10}"
+    for row in found.get("rates", []):
+        near, far = row["near"], row["far"]
+        numbers = (
+            place[kind] for kind in ("commits_per_second", "lookups_per_second") for place in (near, far)
+        )
+        yield f"{row['stores']:26}" + "".join(f"{number:10.0f}" for number in numbers)
+    for name, sizes in found.get("bytes", {}).items():
+        yield f"bytes beside the key, {name:8}{sizes['before_clearing']:10.0f}{sizes['after_clearing']:10.0f}"
+    if "memory" in found:
+        megabytes = [f"{look / 1e6:.0f}" for look in found["memory"]["resident_bytes"]]
+        yield f"MB of a client over {found['memory']['ids']} ids: {' '.join(megabytes)}"
+    for name, outage in found.get("outages", {}).items():
+        yield f"{name:26}" + "  ".join(f"{key} {value:g}" for key, value in outage.items())

@@ -1,0 +1,197 @@
+"""Measures the latency of a live join: starts it, logs traffic at a steady rate, and reads the tables.
+
+Three processes besides the join's own: the generator, the join, and this one, which only reads. Everything
+started here is stopped here. Numbers and percentiles are `latency`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.latency import Latency, SeenRow, TableReader, Window, summarize
+from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.testing.generator import Generator, GeneratorFailed, generating
+from photon.testing.live_traffic import LiveRun
+from photon.testing.traffic import Traffic
+
+PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
+
+
+class MeasurementFailed(Exception):
+    """The join did not do what can be measured; the message says what, and where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long each phase of a measurement may take, in seconds, and how often the tables are read."""
+
+    start: float = 180.0  # until the first row of every datacenter (Spark takes 18 s alone)
+    settle: float = 10.0  # from then on to the first measured click: what piled up is worked off
+    drain: float = 60.0  # from the last measured click to its row
+    stop: float = 60.0  # from SIGTERM to the end of the join
+    poll: float = 0.02
+    report: float = 5.0  # between lines of progress
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What `measure_live` found."""
+
+    latency: Latency
+    primary_per_second: float
+    foreign_per_second: float
+    generator: LiveRun  # where it was seconds behind, the machine was too slow for the rates
+    exit_status: int  # of the join, after SIGTERM
+
+
+def measure_live(
+    folder: Path, seconds: float, primary_per_second: float = 1_000, foreign_per_second: float = 50, *,
+    ills: Mapping[str, int] | None = None, more: str = "", seed: int = 1, patience: Patience | None = None,
+    command: Sequence[str] = PHOTON_JOIN, progress: Callable[[str], None] = lambda text: None,
+) -> LiveResult:  # fmt: skip
+    """Join live traffic of two datacenters in a new `folder` for `seconds`, and measure it.
+
+    The rates are those of one datacenter's logs, in events per second. `more` is added to the pipeline
+    file; `command` followed by its path starts the join. MeasurementFailed if nothing can be measured.
+    """
+    patience = patience or Patience()
+    longest_seconds = patience.start + patience.settle + seconds + patience.drain  # stopped long before
+    traffic = Traffic(
+        seed=seed, primary_per_second=primary_per_second, foreign_per_second=foreign_per_second,
+        duration_seconds=longest_seconds, ills=ills or {},
+    )  # fmt: skip
+    pipeline = traffic.write_pipeline(folder, "live_latency", more)
+    for name in traffic.datacenters:
+        (folder / "logs" / name).mkdir(parents=True)
+    tables = [folder / "lake" / name / "joined_events" for name in traffic.datacenters]
+    with _join(command, pipeline, patience) as join, generating(traffic, folder) as generator:
+        watch = _Watch(tables, join, folder / "join.log", patience, progress)
+        window = watch.measure(seconds, len(traffic.datacenters))
+        run = _stopped(generator)
+        written = clicks_written(folder / "logs" / traffic.datacenters[0] / "clicks")
+        due = {click for click, time_us in written.items() if time_us in window}
+        watch.until(lambda: due <= watch.clicks, patience.drain, "reading the last rows")
+    latency = summarize(watch.rows, written, window)
+    return LiveResult(latency, primary_per_second, foreign_per_second, run, join.returncode)
+
+
+def _stopped(generator: Generator) -> LiveRun:
+    try:
+        return generator.stop()
+    except GeneratorFailed as error:
+        raise MeasurementFailed(str(error)) from error
+
+
+def clicks_written(folder: Path) -> dict[str, int]:
+    """By click id, when its (first) line was written, in us: from one datacenter's JSON lines."""
+    written: dict[str, int] = {}
+    for path in folder.iterdir():
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError, KeyError):  # malformed on purpose
+                record = json.loads(line)
+                time_us = int(record["logged_at"])
+                written[record["click_id"]] = min(time_us, written.get(record["click_id"], time_us))
+    return written
+
+
+@dataclass
+class _Watch:
+    """Reads the tables while time passes, and notices when the join ends too early."""
+
+    tables: Sequence[Path]
+    join: subprocess.Popen[bytes]
+    log: Path
+    patience: Patience
+    progress: Callable[[str], None]
+    clock: Clock = field(default_factory=SystemClock)
+    rows: list[SeenRow] = field(default_factory=list)
+    clicks: set[str] = field(default_factory=set)
+    datacenters: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._reader = TableReader(self.tables, self.clock)
+
+    def measure(self, seconds: float, datacenters: int) -> Window:
+        """Wait for the join to run and to settle, then for the window to pass."""
+        started = self.until(
+            lambda: len(self.datacenters) == datacenters, self.patience.start, "waiting for the first rows"
+        )
+        if not started:
+            raise MeasurementFailed(
+                f"after {self.patience.start:.0f} s only {sorted(self.datacenters) or 'no datacenter'} had "
+                f"written rows, expected {datacenters} datacenters; {self._last_words()}"
+            )
+        self.until(lambda: False, self.patience.settle, "settling")
+        start_us = self.clock.now_us()
+        self.until(lambda: False, seconds, "measuring")
+        return Window(start_us, self.clock.now_us())
+
+    def until(self, done: Callable[[], bool], seconds: float, what: str) -> bool:
+        """Read until `done`, at most so long; whether it was done. MeasurementFailed if the join ended."""
+        begin_us = now_us = self.clock.now_us()
+        report_us = begin_us
+        while not done():
+            if now_us - begin_us >= seconds * MICROSECONDS:
+                return False
+            if now_us >= report_us:
+                self.progress(f"{what}: {(now_us - begin_us) / MICROSECONDS:.0f} s, {self._so_far(now_us)}")
+                report_us = now_us + round(self.patience.report * MICROSECONDS)
+            self._read()
+            self.clock.sleep(self.patience.poll)
+            now_us = self.clock.now_us()
+        return True
+
+    def _read(self) -> None:
+        ended = self.join.poll()
+        if ended is not None:
+            raise MeasurementFailed(f"the join ended by itself with status {ended}; {self._last_words()}")
+        new = self._reader.poll()
+        self.rows.extend(new)
+        self.clicks.update(row.click_id for row in new)
+        self.datacenters.update(row.row[0] for row in new)
+
+    def _so_far(self, now_us: int) -> str:
+        since_us = now_us - round(self.patience.report * MICROSECONDS)
+        recent = {row.click_id: since_us for row in self.rows[-10_000:] if row.readable_us >= since_us}
+        latency = summarize(self.rows[-10_000:], recent, Window(since_us, now_us))
+        newest = f", of the last seconds p90 {latency.p90_seconds:.2f} s" if recent else ""
+        return f"{len(self.clicks)} rows{newest}"
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-15:]
+        return f"the end of its log {self.log}:\n" + "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _join(command: Sequence[str], pipeline: Path, patience: Patience) -> Iterator[subprocess.Popen[bytes]]:
+    with (pipeline.parent / "join.log").open("wb") as log:
+        join = subprocess.Popen(
+            [*command, str(pipeline)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,  # so that what it leaves behind can be ended with it
+        )  # fmt: skip
+    try:
+        yield join
+    finally:
+        _stop_join(join, patience)
+
+
+def _stop_join(join: subprocess.Popen[bytes], patience: Patience) -> None:
+    """SIGTERM; then whatever is left of its process group is killed."""
+    if join.poll() is None:
+        join.send_signal(signal.SIGTERM)
+    try:
+        join.wait(patience.stop)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(join.pid, signal.SIGKILL)
+        join.wait()

@@ -1,0 +1,163 @@
+"""How many ids a second a registry commits and looks up, for several processes as Spark's tasks are.
+
+Which registry, and what is done to its servers, belongs in `bench.registry_measurement`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing import get_context
+from typing import Any
+
+from photon.clock import Clock, SystemClock
+from photon.pipeline.event_key import EventKey
+from photon.registry.address import RegistryAddress
+from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.interface import Claim, Joined, Won
+from photon.registry.open import close_registries, open_registry
+from photon.tokens import Occurrence, PlanKey
+
+_start: Any = None  # where the processes wait for each other
+
+
+class WrongAnswers(Exception):
+    """Ids of one's own were not won, or not found again: what was measured is not a registry that works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a measurement asks for. `delay_seconds` goes by before each request to an endpoint."""
+
+    processes: int = 2
+    threads: int = 4  # of each process, each with a call of its own
+    ids_per_call: int = 2_000
+    seconds: float = 10.0  # of commits, and again of lookups
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What came of it, over all processes."""
+
+    commits_per_second: float
+    lookups_per_second: float
+
+
+def mean_rates(rates: Sequence[Rates]) -> Rates:
+    """Of measurements that took the same time."""
+    return Rates(
+        statistics.fmean(one.commits_per_second for one in rates),
+        statistics.fmean(one.lookups_per_second for one in rates),
+    )
+
+
+class Distant:
+    """An endpoint that is so far away."""
+
+    def __init__(self, acceptor: Acceptor, delay_seconds: float, clock: Clock) -> None:
+        self._acceptor = acceptor
+        self._delay_seconds = delay_seconds
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._acceptor, name)
+        if not callable(asked):
+            return asked
+
+        def ask(*arguments: Any) -> Any:
+            self._clock.sleep(self._delay_seconds)
+            return asked(*arguments)
+
+        return ask
+
+
+def measure_rates(address: RegistryAddress, load: Load) -> Rates:
+    """Put the load on the registry at `address`. WrongAnswers if it does not answer as it must."""
+    context = get_context("spawn")  # a fork would share connections and threads
+    together = context.Barrier(load.processes)
+    with ProcessPoolExecutor(
+        load.processes, mp_context=context, initializer=_wait_here, initargs=(together,)
+    ) as pool:
+        each = list(pool.map(_measure_here, [address] * load.processes, [load] * load.processes))
+    return Rates(sum(rates.commits_per_second for rates in each), sum(r.lookups_per_second for r in each))
+
+
+def _wait_here(barrier: Any) -> None:
+    global _start
+    _start = barrier
+
+
+def _measure_here(address: RegistryAddress, load: Load) -> Rates:
+    registry = open_registry(address)
+    distant = None
+    if load.delay_seconds:
+        clock = SystemClock()
+        acceptors: Any = [Distant(a, load.delay_seconds, clock) for a in registry.endpoints.acceptors]
+        distant = QuorumRegistry(acceptors, address.settings, clock, members=address.members)
+    try:
+        return _measure(distant or registry, load)
+    except BaseException:
+        _start.abort()  # or the others would wait for this one
+        raise
+    finally:
+        if distant is not None:
+            distant.close()
+        close_registries()
+
+
+def _measure(registry: QuorumRegistry, load: Load) -> Rates:
+    plan = PlanKey("east", f"{registry.endpoints.chance.getrandbits(64):016x}", 1, "0" * 16)
+    numbers = count()
+
+    def new_claims() -> list[Claim]:
+        begin = next(numbers) * load.ids_per_call
+        now_us = SystemClock().now_us()
+        return [
+            Claim(EventKey(f"{plan.epoch}-{number}", None, now_us), plan.token(Occurrence(1, number)))
+            for number in range(begin, begin + load.ids_per_call)
+        ]
+
+    committed: list[list[EventKey]] = []
+
+    def commit() -> int:
+        claims = new_claims()
+        wrong = [outcome for outcome in registry.commit(claims) if outcome != Won()]
+        if wrong:
+            raise WrongAnswers(f"{len(wrong)} new ids were not won: {wrong[0]}")
+        committed.append([claim.key for claim in claims])
+        return len(claims)
+
+    turns = count()
+
+    def look_up() -> int:
+        keys = committed[next(turns) % len(committed)]
+        if not all(isinstance(outcome, Joined) for outcome in registry.lookup(keys)):
+            raise WrongAnswers("an id that was won is not there")
+        return len(keys)
+
+    commit()  # connections are made
+    rates = []
+    for call in (commit, look_up):
+        _start.wait()
+        rates.append(_per_second(call, load))
+    return Rates(*rates)
+
+
+def _per_second(call: Callable[[], int], load: Load) -> float:
+    began = time.monotonic()
+
+    def again_and_again(_: int) -> int:
+        done = 0
+        while time.monotonic() - began < load.seconds:
+            done += call()
+        return done
+
+    with ThreadPoolExecutor(load.threads) as pool:
+        done: Sequence[int] = list(pool.map(again_and_again, range(load.threads)))
+    return sum(done) / (time.monotonic() - began)

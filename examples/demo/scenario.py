@@ -1,0 +1,156 @@
+"""What happens in a demo, as data: its traffic, its pipeline's settings, and its phases one after the other.
+
+A phase begins with a deed and ends when what is seen (`Facts`) says so: pure. Who does the deeds and looks
+is `performance`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from photon.clock import MICROSECONDS
+from photon.shift.status import DatacenterStatus
+from photon.testing.stories import ILLS, Ill
+from photon.testing.traffic import Traffic
+
+DATACENTERS = ("east", "west")
+VICTIM = "west"  # whose shift is killed
+PIPELINE = "demo"
+
+PRIMARY_PER_SECOND = 1_000.0
+FOREIGN_PER_SECOND = 50.0
+ILL_EVERY_SECONDS = 30.0  # each kind of ill; some 15 kinds make one every two seconds
+NEW_FILE_EVERY_SECONDS = 60.0  # each file rolls over or is rotated
+LATE_SECONDS = 5.0  # late queries come 5 to 10 s after their clicks
+
+# Clicks cease, queries go on: each click gets its query, and the watermark passes the clicks that get none.
+CALM_SECONDS = 2 * LATE_SECONDS + 2
+AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was replaced
+# What is there when a datacenter begins or returns is worked off; after that a delay is the pipeline's own.
+SETTLE_SECONDS = 10.0
+
+# Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
+# Only the demo itself has the join verified: Spark beside both shifts would be measured too.
+SETTINGS = """\
+retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
+tailing: {idle_after: 3s}
+shift: {idle: 5s}
+verification: {cron: "0 0 1 1 *"}
+"""
+
+Deed = Literal["kill", "calm", "silence", "verify"]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The end of a shift."""
+
+    datacenter: str
+    process: int
+    at_us: int
+    gone_us: int  # when the process had ended: rows seen later are of its successor
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is seen of a demo at one moment. Times are microseconds since 1970 UTC."""
+
+    now_us: int
+    began_us: int  # the phase
+    datacenters: Mapping[str, DatacenterStatus]
+    newest_row_us: Mapping[str, int]  # by datacenter, when its newest row was first seen
+    kill: Kill | None = None
+    verified: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Since the phase began."""
+        return (self.now_us - self.began_us) / MICROSECONDS
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the demo.
+
+    One that takes longer than `at_most_seconds` is a failure, or is ended if `may_end`.
+    """
+
+    name: str
+    says: str
+    at_most_seconds: float
+    is_over: Callable[[Facts], bool]
+    deed: Deed | None = None
+    may_end: bool = False
+
+
+def phases(seconds: float) -> tuple[Phase, ...]:
+    """The demo; `seconds`: how long both datacenters join undisturbed."""
+    return (
+        Phase("start", "the sensors see the logs grow, and Dagster starts a shift in each datacenter",
+              120, all_have_rows),
+        Phase("join", "both datacenters join", seconds + 1, lasted(seconds)),
+        Phase("kill", f"without {VICTIM}: others take up its half after 2 s, until Dagster has replaced it",
+              120, has_returned, deed="kill"),
+        Phase("return", "both datacenters join again",
+              AFTERWARDS_SECONDS + 1, lasted(AFTERWARDS_SECONDS)),
+        Phase("calm", "no more clicks; queries that are late still come",
+              CALM_SECONDS + 1, lasted(CALM_SECONDS), deed="calm"),
+        Phase("idle", "the traffic has stopped; what waits is joined or given up, and the shifts leave",
+              45, all_have_left, deed="silence", may_end=True),
+        Phase("verify", "Dagster verifies: every click is classified anew from the raw logs and the tables",
+              120, is_verified, deed="verify"),
+    )  # fmt: skip
+
+
+def stay() -> tuple[Phase, ...]:
+    """Traffic and shifts until somebody ends it."""
+    return (Phase("stay", "live traffic until Ctrl-C", math.inf, lambda facts: False),)
+
+
+def traffic(seed: int, duration_seconds: float) -> Traffic:
+    """The demo's traffic: steady rates, and each kind of ill every half minute."""
+
+    def times(ill: Ill) -> int:
+        every_seconds = NEW_FILE_EVERY_SECONDS if ill.tell is None else ILL_EVERY_SECONDS
+        return max(1, round(duration_seconds / every_seconds))
+
+    return Traffic(
+        seed=seed, datacenters=DATACENTERS, primary_per_second=PRIMARY_PER_SECOND,
+        foreign_per_second=FOREIGN_PER_SECOND, duration_seconds=duration_seconds,
+        ills={ill.name: times(ill) for ill in ILLS}, late_seconds=LATE_SECONDS,
+    )  # fmt: skip
+
+
+def lasted(seconds: float) -> Callable[[Facts], bool]:
+    """Whether the phase has lasted so long."""
+    return lambda facts: facts.seconds >= seconds
+
+
+def all_have_rows(facts: Facts) -> bool:
+    """Whether every datacenter has joined something."""
+    return facts.newest_row_us.keys() >= facts.datacenters.keys()
+
+
+def has_returned(facts: Facts) -> bool:
+    """Whether the datacenter whose shift was killed has joined something again."""
+    kill = facts.kill
+    return kill is not None and facts.newest_row_us.get(kill.datacenter, 0) > kill.gone_us
+
+
+def all_have_left(facts: Facts) -> bool:
+    """Whether nothing is left to do anywhere, and no shift runs."""
+    return all(is_settled(seen) and seen.running_process is None for seen in facts.datacenters.values())
+
+
+def is_verified(facts: Facts) -> bool:
+    """Whether the verification has ended."""
+    return facts.verified
+
+
+def is_settled(seen: DatacenterStatus) -> bool:
+    """Whether everything is read and nothing waits."""
+    unread_bytes = seen.primary.backlog_bytes + seen.foreign.backlog_bytes
+    return not (unread_bytes or sum(seen.waiting.values()) or seen.to_take_up_again)

@@ -1,0 +1,157 @@
+"""What is told at the end of a demo: numbers made of what was seen, and their text.
+
+`Summary` is the object of `--json`. The plot is `plot`; whether the join is right, the verification says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.latency import Latency, SeenRow, Window, summarize
+from examples.demo.scenario import SETTLE_SECONDS, Kill
+from examples.demo.verdict import Verdict
+from photon.clock import MICROSECONDS
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a demo went: its phases, the kill, and every row when it was first seen."""
+
+    rows: tuple[SeenRow, ...]
+    spans: Mapping[str, Window]  # by phase
+    kill: Kill
+
+    @property
+    def undisturbed(self) -> Window:
+        """Both datacenters join, what had piled up before is worked off, and nobody was killed yet."""
+        both = self.spans["join"]
+        settled_us = both.start_us + round(min(SETTLE_SECONDS, both.seconds / 2) * MICROSECONDS)
+        return Window(settled_us, self.kill.at_us)
+
+    @property
+    def without(self) -> Window:
+        """From the kill until the datacenter's next row could be read."""
+        kill = self.kill
+        back_us = min(
+            row.readable_us
+            for row in self.rows
+            if row.row[0] == kill.datacenter and row.readable_us > kill.gone_us
+        )
+        return Window(kill.at_us, back_us)
+
+    @property
+    def end_us(self) -> int:
+        """When the clicks ceased."""
+        return self.spans["return"].end_us
+
+    def latency(self, window: Window) -> Latency:
+        """Of the rows whose later line was written in the window."""
+        return summarize(self.rows, {row.click_id: row.written_us for row in self.rows}, window)
+
+    def shares(self) -> dict[str, dict[str, int]]:
+        """Rows by datacenter, before the kill, while one datacenter was gone, and afterwards."""
+        windows = {
+            "before": Window(0, self.without.start_us),
+            "without": self.without,
+            "after": Window(self.without.end_us, 2**63),
+        }
+        return {
+            name: dict(Counter(row.row[0] for row in self.rows if row.readable_us in window))
+            for name, window in windows.items()
+        }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that a demo tells at its end."""
+
+    verdict: Verdict
+    course: Course
+    url: str
+    plot: str
+    folder: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        verdict, course = self.verdict, self.course
+        return {
+            "holds": verdict.holds,
+            "datacenters": {name: dict(equation) for name, equation in verdict.equations.items()},
+            "joined": verdict.joined,
+            "duplicate_rows": verdict.duplicate_rows,
+            "missing": verdict.missing,
+            "latency_undisturbed": course.latency(course.undisturbed).as_dict(),
+            "latency_around_kill": course.latency(course.without).as_dict(),
+            "recovery_seconds": course.without.seconds,
+            "rows": course.shares(),
+            "seconds": {name: round(span.seconds, 1) for name, span in course.spans.items()},
+            "total_seconds": round(total_seconds(course.spans.values()), 1),
+            "url": self.url,
+            "plot": self.plot,
+            "folder": self.folder,
+        }
+
+    def text(self) -> str:
+        """For people."""
+        course, verdict = self.course, self.verdict
+        victim, gone = course.kill.datacenter, course.without
+        names = list(verdict.equations)
+        return "\n".join(
+            [
+                *_equations(verdict.equations),
+                "",
+                f"{verdict.joined:,} clicks joined by {' and '.join(names)}; "
+                f"joined twice: {verdict.duplicate_rows:,}; missing: {verdict.missing:,}",
+                "",
+                f"{'from the later line written to the row readable, s':50}{'p50':>7}{'p90':>7}{'p99':>7}"
+                f"{'rows':>8}",
+                _latency("undisturbed", course.latency(course.undisturbed)),
+                _latency(f"while {victim} was gone", course.latency(gone)),
+                "",
+                f"{victim}: killed with -9; joined again after {gone.seconds:.1f} s",
+                *_shares(course.shares(), names),
+                "",
+                "time: " + ", ".join(f"{name} {span.seconds:.0f} s" for name, span in course.spans.items())
+                + f"; {total_seconds(course.spans.values()):.0f} s in all",
+                f"latency plot: {self.plot}",
+                f"Dagster's UI: {self.url} while it runs; `make dev` shows it again, with this history",
+                *verdict.remedies,
+                "VERIFIED: nothing is missing, nothing is joined twice, every value is right"
+                if verdict.holds
+                else "PROMISES ARE BROKEN, see above",
+            ]
+        )  # fmt: skip
+
+
+def total_seconds(spans: Iterable[Window]) -> float:
+    """From the beginning of the first to the end of the last."""
+    listed = list(spans)
+    return (max(span.end_us for span in listed) - min(span.start_us for span in listed)) / MICROSECONDS
+
+
+def _equations(equations: Mapping[str, Mapping[str, int]]) -> list[str]:
+    lines = [" " * 20 + "".join(f"{name:>12}" for name in equations)]
+    for term in next(iter(equations.values())):
+        sign = {"foreign": " ", "joined": "="}.get(term, "+")
+        lines.append(
+            f"{sign} {term:18}" + "".join(f"{equation[term]:>12,}" for equation in equations.values())
+        )
+    return lines
+
+
+def _latency(when: str, latency: Latency) -> str:
+    values = "".join(
+        f"{value:7.2f}" for value in (latency.p50_seconds, latency.p90_seconds, latency.p99_seconds)
+    )
+    return f"    {when:46}{values}{latency.rows:>8,}"
+
+
+def _shares(shares: Mapping[str, Mapping[str, int]], names: list[str]) -> list[str]:
+    lines = ["rows by datacenter  " + "".join(f"{name:>12}" for name in names)]
+    for when, rows in shares.items():
+        label = {"before": "before the kill", "without": "while it was gone", "after": "afterwards"}[when]
+        lines.append(f"  {label:18}" + "".join(f"{rows.get(name, 0):>12,}" for name in names))
+    return lines

@@ -1,0 +1,184 @@
+"""Following both logs of a datacenter: what has grown, and the ranges of the next plan.
+
+Wires `photon.logs` to the dispatcher's state. How much of each kind a batch may take is decided in
+`planning`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from photon.dispatcher.plan import Advance
+from photon.dispatcher.state import DispatcherState
+from photon.logs.discovery import Problem, signature_of
+from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.logs.ranges import next_first, share_bytes
+from photon.logs.tail import LogTail, Observation
+from photon.pipeline.file import Pipeline
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NewRanges:
+    """Ranges of one log for a plan, and how far its files are read then."""
+
+    ranges: tuple[ByteRange, ...] = ()
+    advances: tuple[Advance, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrimaryNews:
+    """What a look at the primary log found: new and moved files, and the numbers of lost ones."""
+
+    found: list[LogFile]
+    lost: list[int]
+
+
+class Follower:
+    """Both logs of one datacenter, as far as they are read."""
+
+    def __init__(
+        self, pipeline: Pipeline, datacenter: str, state: DispatcherState, read_only: bool = False
+    ) -> None:
+        """With `read_only`, what is seen is not stored: for those who only want to know how far it is."""
+        self.limits = pipeline.limits
+        self._state = state
+        self._read_only = read_only
+        logs = pipeline.datacenters[datacenter].logs
+        self._tails: dict[Side, LogTail] = {
+            "primary": LogTail(logs, "primary", pipeline.primary, pipeline.limits, pipeline.tailing),
+            "foreign": LogTail(logs, "foreign", pipeline.foreign, pipeline.limits, pipeline.tailing),
+        }
+        self.files: dict[int, TrackedFile] = state.files()
+        self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
+        self.problems: dict[Side, tuple[Problem, ...]] = {"primary": (), "foreign": ()}
+        self.unsettled = (
+            False  # files are still being checked: there may be more to read than the backlog says
+        )
+        self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
+        self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
+
+    def of(self, side: Side) -> dict[int, TrackedFile]:
+        """The files of one log, by number."""
+        return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
+
+    def look(self, now_us: int, final: bool) -> PrimaryNews:
+        """Look at both logs; what that means for the log file map.
+
+        Foreign logs first: then every primary line that was written before a foreign line that this
+        look has seen is seen as well.
+        With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
+        """
+        observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
+        self.unsettled = any(seen.unsettled for seen in observed.values())
+        if final and self._ends_bytes is None:
+            self._ends_bytes = {
+                number: self.files[number].offset_bytes + waiting
+                for backlog in self.backlog_bytes.values()
+                for number, waiting in backlog.items()
+            }
+        if final and self._ends_bytes is not None:
+            self.backlog_bytes = {side: self._until_end(side) for side in self._tails}
+        primaries = observed["primary"].changed.values()
+        return PrimaryNews(
+            found=[tracked.file for tracked in primaries if tracked.state == "open"],
+            lost=[tracked.file.number for tracked in primaries if tracked.state != "open"],
+        )
+
+    def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
+        next_number = max(self.files, default=0) + 1
+        seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
+        changed = {number: _back_again(self.files.get(number), new) for number, new in seen.changed.items()}
+        store = [new for number, new in changed.items() if _worth_storing(self.files.get(number), new)]
+        lost_bytes = sum(lost.unread_bytes for lost in seen.lost)
+        if (store or lost_bytes) and not self._read_only:
+            self._state.put_files(store, lost_bytes)
+        self.files.update(changed)
+        begun_again = {n: new for n, new in changed.items() if new is not seen.changed[n]}
+        again_bytes = {n: new.size_bytes - new.offset_bytes for n, new in begun_again.items()}
+        self.backlog_bytes[side] = {**seen.backlog_bytes, **again_bytes}
+        for problem in seen.problems:
+            if problem not in self.problems[side] and not self._read_only:
+                log.warning("%s log: %s: %s", side, problem.path, problem.reason)
+        self.problems[side] = seen.problems
+        return seen
+
+    def _until_end(self, side: Side) -> dict[int, int]:
+        assert self._ends_bytes is not None
+        remaining: dict[int, int] = {}
+        for number in self.backlog_bytes[side]:
+            waiting = self._ends_bytes.get(number, 0) - self.files[number].offset_bytes
+            if waiting > 0:
+                remaining[number] = waiting
+        return remaining
+
+    @property
+    def signature(self) -> str:
+        """Of the log files as the last look saw them (`growth.Growth.signature`)."""
+        return signature_of(self._tails[side].seen for side in ("primary", "foreign"))
+
+    def cut(self, side: Side, budget_bytes: int, most_lines: int, final: bool) -> NewRanges:
+        """The next ranges of one log: fair among its files, within the budget.
+
+        Files are cut until `most_lines` is reached, so that at most one file's share goes beyond it.
+        """
+        backlog = self.backlog_bytes[side]
+        if not backlog or budget_bytes <= 0:
+            return NewRanges()
+        shares = share_bytes(backlog, budget_bytes, self.limits.file_quantum, self._first[side])
+        self._first[side] = next_first(backlog, shares, self._first[side])
+        ranges: list[ByteRange] = []
+        advances: list[Advance] = []
+        lines = 0
+        for number, share in shares.items():
+            end_bytes = self._ends_bytes.get(number) if self._ends_bytes is not None else None
+            cut = self._tails[side].cut(self.files[number], share, final, end_bytes)
+            if cut is None:
+                continue
+            byte_range, after = cut
+            ranges.append(byte_range)
+            advances.append(Advance(number, after.offset_bytes, after.tail_hash, after.inside_oversized))
+            lines += byte_range.lines
+            if lines >= most_lines:
+                break
+        return NewRanges(tuple(ranges), tuple(advances))
+
+    def advance(self, advances: tuple[Advance, ...], max_time_us: Mapping[int, int]) -> None:
+        """Note what a completed plan has read: the same that the state has stored."""
+        for step in advances:
+            self.files[step.file_number] = replace(
+                self.files[step.file_number],
+                offset_bytes=step.offset_bytes,
+                tail_hash=step.tail_hash,
+                inside_oversized=step.inside_oversized,
+            )
+        for number, time_us in max_time_us.items():
+            before = self.files[number].max_time_us
+            latest = time_us if before is None else max(before, time_us)
+            self.files[number] = replace(self.files[number], max_time_us=latest)
+
+
+def _back_again(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
+    """A primary file that was lost and is seen again is read from its start: the map has forgotten it."""
+    if before is None or before.state == "open" or now.state != "open" or now.file.side == "foreign":
+        return now
+    return replace(now, offset_bytes=now.file.header_bytes, tail_hash=b"", inside_oversized=False)
+
+
+def _worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
+    """Whether more than size and time of growth changed: those are seen anew at the next start."""
+    return before is None or _lasting(before) != _lasting(after)
+
+
+def _lasting(tracked: TrackedFile) -> tuple[object, ...]:
+    return (
+        tracked.file,
+        tracked.state,
+        tracked.offset_bytes,
+        tracked.tail_hash,
+        tracked.inside_oversized,
+        tracked.max_time_us,
+    )

@@ -1,0 +1,171 @@
+"""The check at the start of a datacenter's dispatcher: does its state belong to its table? (protocol A13)
+
+Decides between going on, reading a batch back, and a new epoch; and makes the new epoch.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.clock import Clock
+from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.errors import UserError
+from photon.event_store.log_file_map import LogFileMap
+from photon.join.tasks import index_path
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import EpochRecord
+from photon.registry.consensus.register_store import RegisterStore
+from photon.storage.tables import OutputTable, app_id
+from photon.tokens import new_epoch
+
+
+class RetiredDatacenter(UserError):
+    """The registry has retired this datacenter's epoch (protocol E2)."""
+
+
+class LakeMismatch(UserError):
+    """The lake is not the one that the registry knows of this datacenter (protocol B9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """State and table agree; an open plan is run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """The open plan's batch is in the table: what it has no row for becomes due again (protocol A6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginEpoch:
+    """The state is not the table's: it was lost, restored from a copy, or its epoch was revoked."""
+
+    reason: str
+
+
+def judge(
+    epoch: str | None, completed: int, open_batch: int | None, table_version: int, live: bool
+) -> GoOn | ReadBack | BeginEpoch:
+    """What a start has to do, from the state's epoch and batches and the table's version for that epoch."""
+    if epoch is None:
+        return BeginEpoch("there is no state yet")
+    if not live:
+        return BeginEpoch(f"epoch {epoch} is not live in the registry")
+    if table_version == completed:
+        return GoOn()
+    if open_batch is not None and table_version == open_batch == completed + 1:
+        return ReadBack()
+    return BeginEpoch(
+        f"the state stands at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
+        "the state is not the one that wrote the table last"
+    )
+
+
+@dataclass
+class Started:
+    """A checked state with its log file map; why it is a new one, where an earlier one can't go on."""
+
+    state: DispatcherState
+    log_map: LogFileMap
+    new_epoch_because: str | None = None
+
+
+def start(
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table: OutputTable, clock: Clock
+) -> Started:
+    """Open the datacenter's state, checked against its table and the registry; a new epoch where it must be.
+
+    Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
+    """
+    own_epochs = {name: e for name, e in register.read().epochs.items() if e.datacenter == datacenter}
+    _check_lake(datacenter, own_epochs, table)
+    table.create(pipeline.name, datacenter)
+    folder = pipeline.datacenters[datacenter].state
+    state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
+    epoch = state.epoch if state is not None else None
+    because = "there is no state"
+    if state is not None and epoch is not None:
+        live = epoch in own_epochs and own_epochs[epoch].state == "live"
+        verdict = _judge(state, epoch, table.version_of(app_id(datacenter, epoch)), live)
+        log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+        if not isinstance(verdict, BeginEpoch) and log_map.map_id == state.meta("map_id"):
+            return Started(state, log_map)
+        because = (
+            verdict.reason if isinstance(verdict, BeginEpoch) else "its log file map is not there any more"
+        )
+        log_map.close()
+    if state is not None:
+        state.close()
+    # An epoch that a crash in the very first start left behind has read nothing: this one is the first.
+    ran_before = epoch is not None or any(table.version_of(app_id(datacenter, name)) for name in own_epochs)
+    for name in {*own_epochs, *([epoch] if epoch else [])}:
+        table.fence(app_id(datacenter, name))
+        if name in own_epochs:
+            register.revoke_epoch(name, clock.now_us())
+    started = _begin(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
+    started.new_epoch_because = because if ran_before else None
+    return started
+
+
+def _judge(
+    state: DispatcherState, epoch: str, table_version: int, live: bool
+) -> GoOn | ReadBack | BeginEpoch:
+    open_plan = state.open_plan()
+    return judge(epoch, state.completed, open_plan.key.batch if open_plan else None, table_version, live)
+
+
+def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:
+    """Refuse a lake that is not the one that the registry knows, before anything is made in it."""
+    if any(record.state == "retired" for record in own_epochs.values()):
+        raise RetiredDatacenter(
+            f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
+            "take it out of the pipeline file, or give it a new name"
+        )
+    table_id = table.table_id() if table.exists() else None
+    if not own_epochs and table_id is not None and table.has_commits():
+        raise LakeMismatch(
+            f"the table {table.folder} has been written, but the registry knows nothing of datacenter "
+            f"{datacenter}: it is not the registry that this lake was joined with, and everything would "
+            "be joined again; put the registry's data back, or begin anew with empty lake and state folders"
+        )
+    for record in own_epochs.values():
+        if record.table_id != table_id:
+            found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
+            raise LakeMismatch(
+                f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
+                f"(id {record.table_id}): rows would be missing; put the lake folder back"
+            )
+
+
+def _begin(
+    pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock, follows: bool
+) -> Started:
+    """A new epoch: first in the registry, then on the disk.
+
+    A crash between leaves an epoch without a state, which the next start fences.
+    """
+    folder = pipeline.datacenters[datacenter].state
+    epoch = new_epoch()
+    register.add_epoch(epoch, datacenter, table_id, clock.now_us())
+    folder.mkdir(parents=True, exist_ok=True)
+    _set_aside(folder)
+    log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+    state = DispatcherState(folder)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id, follows)
+    return Started(state, log_map)
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep the database of an earlier epoch under another name; its log file map is made anew."""
+    path = folder / STATE_FILE
+    if path.exists():
+        with sqlite3.connect(path) as db:
+            db.execute("PRAGMA journal_mode=DELETE")
+        db.close()
+        path.rename(folder / f"{path.stem}-set-aside.sqlite")
+    for old in folder.glob("event_store-*.sqlite*"):
+        old.unlink()

@@ -1,0 +1,207 @@
+"""Calling of adapters: finding the user's own, checking what it returns, isolating the events it fails on.
+
+The adapter interface itself is `photon.adapters`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter
+from photon.errors import WrongUsage
+
+T = TypeVar("T")
+REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
+
+
+class AdapterNotFound(WrongUsage):
+    """The pipeline's `adapter` can't be had; the message says why and what was expected."""
+
+
+class AdapterMisbehaved(Exception):
+    """An adapter returned what it must not; the message says what and what was expected."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What became of pairs; every row index is in exactly one of `kept`, `filtered` and `failures`."""
+
+    table: pa.Table  # one row for each of `kept`, in order
+    kept: list[int]
+    filtered: list[int]
+    failures: dict[int, str] = field(default_factory=dict)  # reason by row
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Which foreign events are passed over: every row is passed over, failed, or to be looked up."""
+
+    rows: list[int]
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
+    """The adapter `module:attribute`: an `Adapter`, or a class of them without arguments.
+
+    Modules are looked for in `folder` (the pipeline file's) too. AdapterNotFound says what is wrong.
+    """
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise AdapterNotFound(f"adapter: expected module:attribute, got {spec!r}")
+    module = _module(module_name, folder)
+    if not hasattr(module, attribute):
+        raise AdapterNotFound(
+            f"adapter {spec}: module {module_name} has no {attribute!r} (it is {module.__file__})"
+        )
+    found = getattr(module, attribute)
+    if isinstance(found, type) and issubclass(found, Adapter):
+        found = _instance(spec, found)
+    if not isinstance(found, Adapter):
+        remedy = "; decorate it with photon.adapters.per_event" if callable(found) else ""
+        raise AdapterNotFound(
+            f"adapter {spec}: expected a photon.adapters.Adapter, got {type(found).__name__}{remedy}"
+        )
+    return found
+
+
+def combine_isolating_failures(adapter: Adapter, foreign: pa.Table, primary: pa.Table) -> Combined:
+    """Combine row-aligned pairs; where the adapter raises or misbehaves, halve until only bad pairs are out.
+
+    ValueError if the tables differ in length.
+    """
+    if foreign.num_rows != primary.num_rows:
+        raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
+
+    def combine(first: int, count: int) -> Adapted:
+        result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
+        return checked_rows(result, count)
+
+    parts, failures = isolate(combine, foreign.num_rows)
+    parts, failures = _of_one_type(parts, failures)
+    kept = [first + row for first, part in parts for row, keep in enumerate(part.kept.to_pylist()) if keep]
+    filtered = sorted(set(range(foreign.num_rows)) - set(kept) - set(failures))
+    tables = [part.table for _, part in parts if part.table.num_rows]
+    table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    return Combined(table, kept, filtered, failures)
+
+
+def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
+    """Ask the adapter which events to pass over; where it raises, halve as above."""
+
+    def skip(first: int, count: int) -> pa.BooleanArray | None:
+        mask = adapter.skip(foreign.slice(first, count))
+        return None if mask is None else checked_mask(mask, count, "skip")
+
+    parts, failures = isolate(skip, foreign.num_rows)
+    rows = [first + row for first, mask in parts if mask for row, yes in enumerate(mask.to_pylist()) if yes]
+    return Skipped(rows, failures)
+
+
+def isolate(call: Callable[[int, int], T], rows: int) -> tuple[list[tuple[int, T]], dict[int, str]]:
+    """`call(first, count)` for all rows, in halves where it raises, down to single rows.
+
+    The results, each with its first row, in order, and the reason for each row on which it raised alone.
+    """
+    results: list[tuple[int, T]] = []
+    failures: dict[int, str] = {}
+    todo = [(0, rows)] if rows else []
+    while todo:
+        first, count = todo.pop()
+        try:
+            results.append((first, call(first, count)))
+        except Exception as error:
+            if count == 1:
+                failures[first] = f"adapter: {type(error).__name__}: {error}"[:REASON_CHARACTERS]
+            else:
+                half = count // 2
+                todo += [(first + half, count - half), (first, half)]
+    return results, failures
+
+
+def checked_rows(result: pa.Table | Adapted, pairs: int) -> Adapted:
+    """What `combine` returned, if it is what it must be; else AdapterMisbehaved."""
+    if isinstance(result, pa.Table):
+        result = Adapted(result, pa.array([True] * pairs, pa.bool_()))
+    if not isinstance(result, Adapted) or not isinstance(result.table, pa.Table):
+        what = type(result).__name__
+        raise AdapterMisbehaved(f"combine returned {what}; expected a pyarrow.Table or Adapted")
+    kept = checked_mask(result.kept, pairs, "Adapted.kept")
+    if result.table.num_rows != kept.true_count:
+        raise AdapterMisbehaved(
+            f"combine returned {result.table.num_rows} rows for {pairs} pairs; it keeps {kept.true_count}"
+        )
+    _check_names(result.table.column_names)
+    return Adapted(result.table, kept)
+
+
+def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
+    """A mask of one boolean a row, without nulls; else AdapterMisbehaved."""
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    if not isinstance(mask, pa.BooleanArray) or len(mask) != rows or mask.null_count:
+        raise AdapterMisbehaved(f"{what}: expected {rows} booleans without nulls, got {_shape(mask)}")
+    return mask
+
+
+def _check_names(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in RESERVED_COLUMNS:
+            raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")
+        if name.lower() in seen:
+            raise AdapterMisbehaved(f"combine returned column {name!r} twice, but for case; rename one")
+        seen.add(name.lower())
+
+
+def _of_one_type(
+    parts: list[tuple[int, Adapted]], failures: dict[int, str]
+) -> tuple[list[tuple[int, Adapted]], dict[int, str]]:
+    """Parts whose columns can stand in one table; those of a type that can't join the others fail."""
+    good: list[tuple[int, Adapted]] = []
+    failures = dict(failures)
+    schema: pa.Schema | None = None
+    for first, part in parts:
+        try:
+            if part.table.num_rows:
+                schemas = [part.table.schema] if schema is None else [schema, part.table.schema]
+                schema = pa.unify_schemas(schemas, promote_options="permissive")
+            good.append((first, part))
+        except pa.ArrowException as error:
+            rows = range(first, first + len(part.kept))
+            failures |= dict.fromkeys(rows, f"adapter: {error}"[:REASON_CHARACTERS])
+    return good, failures
+
+
+def _shape(mask: object) -> str:
+    if isinstance(mask, pa.Array):
+        return f"{len(mask)} values of {mask.type} with {mask.null_count} nulls"
+    return f"a {type(mask).__name__}"
+
+
+def _module(name: str, folder: Path | None) -> ModuleType:
+    if folder is not None and str(folder) not in sys.path:
+        sys.path.append(str(folder))  # last, so that a user's file can't stand in for a library
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            beside = f" nor in {folder}" if folder is not None else ""
+            raise AdapterNotFound(f"adapter: no module {name!r} among the installed ones{beside}") from error
+        raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
+    except Exception as error:
+        raise AdapterNotFound(f"adapter: module {name} raised {type(error).__name__}: {error}") from error
+
+
+def _instance(spec: str, adapter_class: type[Adapter]) -> Adapter:
+    try:
+        return adapter_class()
+    except Exception as error:
+        raise AdapterNotFound(f"adapter {spec}: {adapter_class.__name__}() raised {error}") from error

@@ -1,0 +1,389 @@
+"""The pipeline file: what it may say, with its defaults, and how it is read.
+
+Models of every key of the file (design, section 6), and `load_pipeline`, which refuses what is
+wrong with file, line, key and what was expected. What the keys make the engine do belongs to
+the parts that read them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+)
+
+from photon.errors import WrongUsage
+from photon.pipeline.problems import describe, dotted, unknown_key
+from photon.pipeline.values import (
+    LONGEST,
+    AdapterName,
+    BatchSize,
+    Columns,
+    ColumnType,
+    Cron,
+    Duration,
+    Format,
+    Glob,
+    PositiveDuration,
+    Size,
+    TimeUnit,
+    Url,
+    Whole,
+)
+from photon.pipeline.yaml_lines import Document, KeyPath, read_document
+
+MOST_SHARDS = 65_536
+
+
+def _endpoint_count(value: object) -> object:
+    if not isinstance(value, tuple):
+        return value
+    if len(value) not in (1, 3, 5):
+        raise ValueError("`local`, or 1, 3 or 5 endpoints")
+    if len({endpoint.url.rstrip("/").lower() for endpoint in value}) < len(value):
+        raise ValueError("endpoints with different URLs: each is to be a store of its own")
+    return value
+
+
+class Strict(BaseModel):
+    """Every model of the file: immutable, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Datacenter(Strict):
+    """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
+
+    logs: Path
+    lake: Path
+    state: Path
+
+
+class Log(Strict):
+    """What both kinds of log have in common."""
+
+    files: Glob
+    format: Format
+    id: Columns
+    time: str
+    time_unit: TimeUnit = "s"
+    columns: dict[str, ColumnType] = Field(default_factory=dict)  # undeclared columns are text
+    id_codec: Literal["server_process_timestamp"] | None = None  # ids that carry their time
+    id_time_unit: Literal["s", "ms", "us", "ns"] = "us"
+
+
+class PrimaryLog(Log):
+    """The log that is waited for: queries, impressions, requests."""
+
+
+class ForeignLog(Log):
+    """The log whose every event names its primary: clicks, conversions, responses."""
+
+    key: Columns
+    time_in_id: bool = False  # (time, id) together are the identity of an event
+
+
+class Endpoint(Strict):
+    """One store of the registry, spoken to with the DynamoDB API."""
+
+    url: Url
+    region: str = "local"
+    transactions: bool = False  # register many ids at a time; on AWS each then costs double
+
+
+Endpoints = Annotated[
+    Annotated[Literal["local"], Tag("local")] | Annotated[tuple[Endpoint, ...], Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "local"),
+    AfterValidator(_endpoint_count),
+]
+
+
+class Clearing(Strict):
+    """How ids whose row is in the output are cleared of their tokens."""
+
+    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
+    page_rows: Whole = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
+
+
+class StateReport(Strict):
+    """How much of the registry is looked at when its state is reported."""
+
+    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
+    page_items: Whole = Field(default=1_000, ge=1, le=10_000)
+    # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
+    pages: Whole = Field(default=2_000, ge=1)
+    pages_of_a_shard: Whole = Field(default=20, ge=1)
+
+
+class Collection(Strict):
+    """How ids older than `registry.keep_days` are forgotten."""
+
+    cron: Cron = "47 3 * * *"  # when Dagster collects, in UTC: half an hour behind a verification
+    page: Whole = Field(default=1_000, ge=1, le=10_000)  # items read, then deleted, at a time
+    in_flight: Whole = Field(default=4, ge=1, le=64)  # requests that delete, at once to one endpoint
+
+
+class Resharding(Strict):
+    """When another number of shards is proposed, or put in force, by the load of each shard."""
+
+    policy: Literal["off", "propose", "apply"] = "propose"
+    # Half of what DynamoDB serves of one key range: 10 GB, and 1,000 writes/s.
+    ids_per_shard: Whole = Field(default=25_000_000, ge=1)
+    bytes_per_shard: Size = 4 * 2**30
+    commits_per_second_per_shard: Whole = Field(default=500, ge=1)
+    sampled_shards: Whole = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
+    sampled_items: Whole = Field(default=10_000, ge=1)  # in each of them
+    cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
+
+
+class Registry(Strict):
+    """The IdRegistry: where it is and how it is laid out."""
+
+    endpoints: Endpoints = "local"
+    shards: Whole = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
+    keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
+    request_timeout: PositiveDuration = timedelta(seconds=2)
+    deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
+    endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long
+    # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
+    concurrency: Whole = Field(default=40, ge=1, le=256)
+    horizon_step: PositiveDuration = timedelta(days=1)
+    clearing: Clearing = Clearing()
+    state: StateReport = StateReport()
+    collection: Collection = Collection()
+    resharding: Resharding = Resharding()
+
+
+class Retry(Strict):
+    """When a foreign event whose primary is not there yet is looked at again, and when no more."""
+
+    first_delay: PositiveDuration = timedelta(milliseconds=250)
+    max_delay: PositiveDuration = timedelta(minutes=1)
+    unjoinable_after: Duration = timedelta(hours=24)
+    min_attempts: Whole = Field(default=8, ge=1)
+    allowed_lateness: Duration = timedelta(minutes=1)
+    lookup_window: PositiveDuration = timedelta(minutes=10)
+
+
+class Home(Strict):
+    """How long an event is left to its home datacenter before the others take it up."""
+
+    takeover_delay: Duration = timedelta(seconds=2)
+    quiet_after: Duration = timedelta(seconds=30)  # nothing registered for so long: no delay
+
+
+class Limits(Strict):
+    """A bound on everything that could grow."""
+
+    line: BatchSize = 2**20  # a longer line is a dead letter
+    batch_primary: BatchSize = 64 * 2**20
+    batch_foreign: BatchSize = 16 * 2**20
+    batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
+    task_bytes: Size = 2**20  # a batch is split over tasks so that each has at least about so much
+    file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
+    pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
+    quarantined_in_a_row: Whole = Field(default=20, ge=1)  # more of them: it is not the events
+    columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
+
+
+class EventStoreSettings(Strict):
+    """The CacheEventStore and the log file map."""
+
+    cache_memory: Size = 256 * 2**20  # of one datacenter, all tasks together
+    filter_memory: Size = 64 * 2**20  # the log file map's filters held in memory, of each task process
+    entry_bytes: Size = 256 * 2**10  # one entry of the log file map covers at most this much of a file
+    entry_span: PositiveDuration = timedelta(seconds=60)  # and at most this much time
+
+
+class Tailing(Strict):
+    """How log folders are watched."""
+
+    poll_interval: PositiveDuration = timedelta(milliseconds=100)
+    idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    gzip_check: Size = 32 * 2**20  # decompressed in one look, to see which gzip files are whole
+
+
+class Verification(Strict):
+    """How the join is verified."""
+
+    examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
+    piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
+    cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
+
+
+class Shift(Strict):
+    """How Dagster's runs of one datacenter follow one another."""
+
+    length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
+    lead: PositiveDuration = timedelta(minutes=1)  # so long before that its successor is started, to get warm
+    relief: PositiveDuration = timedelta(minutes=1)  # a successor that is not ready by then is not waited for
+    # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
+    start: PositiveDuration = timedelta(minutes=2)
+    idle: PositiveDuration = timedelta(minutes=2)  # nothing to do for so long: the shift ends
+    lease: PositiveDuration = timedelta(seconds=10)  # no sign of life for so long: the shift is replaced
+    stuck: PositiveDuration = timedelta(minutes=10)  # no progress for so long: it gives no sign of life
+    report: PositiveDuration = timedelta(minutes=1)  # between two materializations of one shift
+
+
+class Pipeline(Strict):
+    """One pipeline: everything else (commands, Dagster, tests) reads it."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")
+    file: Path = Field(exclude=True)
+    datacenters: dict[str, Datacenter] = Field(min_length=1)
+    primary: PrimaryLog
+    foreign: ForeignLog
+    adapter: AdapterName = "photon.adapters:merge_columns"
+    registry: Registry = Registry()
+    retry: Retry = Retry()
+    home: Home = Home()
+    limits: Limits = Limits()
+    event_store: EventStoreSettings = EventStoreSettings()
+    tailing: Tailing = Tailing()
+    verification: Verification = Verification()
+    shift: Shift = Shift()
+    # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
+    new_epoch_reads_from: Literal["start", "now"] = "start"
+
+    @property
+    def ids_carry_time(self) -> bool:
+        """Whether events have a time in their key (protocol C4): only then their shards may change."""
+        return self.foreign.time_in_id or self.foreign.id_codec is not None
+
+    @property
+    def registry_folder(self) -> Path:
+        """Where the local registry (`endpoints: local`) has its data."""
+        return self.file.parent / "state" / "registry"
+
+
+class PipelineError(WrongUsage):
+    """A pipeline file that can't be used: every problem with its file, line, key and what was expected."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """The pipeline that the file at `path` describes; PipelineError with all that is wrong with it."""
+    path = Path(path)
+    try:
+        document = read_document(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PipelineError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise PipelineError([f"{path}: expected a YAML file in UTF-8"]) from None
+    problems = list(document.problems)
+    if not problems and not isinstance(document.value, dict):
+        found = "nothing" if document.value is None else "something else"
+        problems.append((1, f"expected keys such as name, datacenters, primary and foreign, got {found}"))
+    if isinstance(document.value, dict):
+        settings = _with_places(document.value, path.absolute().parent)
+        problems += _misnamed(document)
+        try:
+            pipeline = Pipeline.model_validate({**settings, "file": path.absolute()})
+            problems += _contradictions(pipeline, document)
+        except ValidationError as error:
+            problems += describe(error, document, Pipeline)
+    if problems:
+        raise PipelineError([f"{path}:{line}: {what}" for line, what in sorted(set(problems))])
+    return pipeline
+
+
+def _with_places(settings: dict[str, object], folder: Path) -> dict[str, object]:
+    """The settings with each datacenter's places: relative to the file's folder, or by default."""
+    datacenters = settings.get("datacenters")
+    if not isinstance(datacenters, dict):
+        return settings
+    placed = {}
+    for name, datacenter in datacenters.items():
+        if isinstance(datacenter, dict):
+            places = {"lake": f"lake/{name}", "state": f"state/{name}", **datacenter}
+            is_place = {
+                key: key in ("logs", "lake", "state") and isinstance(places[key], str) for key in places
+            }
+            datacenter = {key: folder / places[key] if is_place[key] else places[key] for key in places}
+        placed[name] = datacenter
+    return {**settings, "datacenters": placed}
+
+
+def _misnamed(document: Document) -> list[tuple[int, str]]:
+    """What is wrong before the models see it: names of datacenters, places on S3, the model's own key."""
+    settings = document.value
+    assert isinstance(settings, dict)
+    problems = []
+    if "file" in settings:
+        known = [name for name in Pipeline.model_fields if name != "file"]
+        problems.append((document.line_of(("file",)), f"file: {unknown_key('file', known)}"))
+    datacenters = settings.get("datacenters")
+    for name, datacenter in datacenters.items() if isinstance(datacenters, dict) else ():
+        path: KeyPath = ("datacenters", name)
+        if not re.fullmatch("[a-z][a-z0-9_-]{0,62}", name):
+            expected = "a name of lower-case letters, digits, _ and -, a letter first"
+            problems.append((document.line_of(path), f"{dotted(path)}: expected {expected}, got {name!r}"))
+        for key, place in datacenter.items() if isinstance(datacenter, dict) else ():
+            if key in ("logs", "lake", "state") and re.match(r"[a-z0-9]+://", str(place)):
+                expected = f"a local folder: {str(place).partition(':')[0]} is not supported yet"
+                line = document.line_of((*path, key))
+                problems.append((line, f"{dotted((*path, key))}: expected {expected}, got {place!r}"))
+    return problems
+
+
+def _contradictions(pipeline: Pipeline, document: Document) -> list[tuple[int, str]]:
+    """Settings that are right one by one and wrong together."""
+    found: list[tuple[KeyPath, str]] = []
+    owners: dict[Path, str] = {}
+    for name, datacenter in pipeline.datacenters.items():
+        for key in ("lake", "state"):
+            place = getattr(datacenter, key).resolve()
+            if place in owners:
+                why = f"expected a folder of its own, got that of {owners[place]}"
+                found.append((("datacenters", name, key), why))
+            owners[place] = f"datacenters.{name}.{key}"
+    if len(pipeline.foreign.key) != len(pipeline.primary.id):
+        counts = f"{len(pipeline.primary.id)}, as primary.id has, got {len(pipeline.foreign.key)}"
+        found.append((("foreign", "key"), f"expected as many columns as make the primary's id: {counts}"))
+    if pipeline.retry.max_delay < pipeline.retry.first_delay:
+        found.append((("retry", "max_delay"), "expected a duration not shorter than retry.first_delay"))
+    if pipeline.primary.files == pipeline.foreign.files:
+        found.append((("foreign", "files"), "expected other files than those of primary.files"))
+    return [(document.line_of(path), f"{dotted(path)}: {what}") for path, what in found]
+
+
+def identity_settings(pipeline: Pipeline) -> dict[str, object]:
+    """What decides the ids and times of events; a registry serves only one such setting (protocol B9).
+
+    Paths, limits, delays and the number of shards are not among it: they may change while a pipeline lives.
+    """
+    foreign = pipeline.foreign
+    return {
+        "pipeline": pipeline.name,
+        "id": list(foreign.id),
+        "time": foreign.time,
+        "time_unit": foreign.time_unit,
+        "time_in_id": foreign.time_in_id,
+        "id_codec": foreign.id_codec,
+        "id_time_unit": foreign.id_time_unit,
+    }
+
+
+def settings_hash(pipeline: Pipeline, **more: object) -> str:
+    """A hash (sha256, hex) of `identity_settings`, and `more` that earlier versions had among them."""
+    text = json.dumps({**identity_settings(pipeline), **more}, sort_keys=True, ensure_ascii=True)
+    return sha256(text.encode()).hexdigest()

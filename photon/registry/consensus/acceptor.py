@@ -1,0 +1,195 @@
+"""What the rounds ask of one endpoint, and its answers as types.
+
+No I/O and no decisions: `photon.registry.dynamodb.requests` is the real acceptor, and
+`photon.testing.memory_registry` has one in memory.
+
+An answer is about one item. `NoReply` says nothing about whether the request took effect: it may have,
+or may yet do so later (protocol B2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.layout import ItemKey
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The write took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The item is there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The item has another value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """The endpoint promised; `before` is what it had, where `promised` may be the new promise already."""
+
+    before: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The endpoint has promised a higher ballot, or the item is cleared; `now` is what it has."""
+
+    now: Stored
+
+
+NoReplyKind = Literal["unclear", "throttled", "unreachable", "not_asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """No answer about this item.
+
+    `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
+    it did not answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is
+    out of use, or it has just been silent; this says nothing new of it.
+    """
+
+    reason: str
+    kind: NoReplyKind = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Store `value` where nothing is. `time`: as `layout.stored_time`; who makes an item stores it there."""
+
+    key: ItemKey
+    value: str
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Promise `ballot`."""
+
+    key: ItemKey
+    ballot: str
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Store `value` at `ballot`."""
+
+    key: ItemKey
+    ballot: str
+    value: str
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """An item as a scan found it; `time` as in `Insert`."""
+
+    key: ItemKey
+    time: str
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of an endpoint's items; `last`: where the next page goes on, None after the last one."""
+
+    items: tuple[Scanned, ...]
+    last: ItemKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the item; where `time` (as in `Insert`) is not empty, only one that was stored with it."""
+
+    key: ItemKey
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How much an endpoint has, as it counts itself: DynamoDB on AWS is up to six hours late."""
+
+    items: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Store `new` where `old` is."""
+
+    key: ItemKey
+    old: str
+    new: str
+
+
+InsertReply = Done | Exists | NoReply
+ReadReply = Stored | NoReply
+PrepareReply = Promised | Refused | NoReply
+AcceptReply = Done | Refused | NoReply
+ReplaceReply = Done | Unchanged | NoReply
+DeleteReply = Done | Unchanged | NoReply
+
+
+class Acceptor(Protocol):
+    """One endpoint. Each method is one batch, with distinct keys; answers come in its order.
+
+    `inserts_per_request`, `reads_per_request` and, for the others, `writes_per_request` bound the length
+    of a batch. Thread-safe. Every write is atomic for its item and applies only if its condition holds at
+    that moment.
+    """
+
+    inserts_per_request: int
+    writes_per_request: int
+    reads_per_request: int
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        """Store a value where there is no item: the fast round."""
+        ...
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        """What is stored (consistently); `ABSENT` only if the key was processed (protocol B8)."""
+        ...
+
+    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+        """Promise a ballot above the one promised, and say what was there before (protocol B4)."""
+        ...
+
+    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        """Store a value at a ballot not below the one promised; over a cleared one only the same (B6)."""
+        ...
+
+    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        """Replace exactly the value `old`, keeping its ballots: the clearing of ids."""
+        ...
+
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next at most `limit` items, in an order of the endpoint's own, consistently.
+
+        Pages from None to None hold every item that was there before the first of them was asked for.
+        """
+        ...
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """The next at most `limit` items of a shard with a range key below this one, in order, consistently.
+
+        `below` empty: all of the shard.
+        """
+        ...
+
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        """Remove items, for collection alone; where there is none, `Done` or `Unchanged`."""
+        ...
+
+    def size(self) -> StoreSize | NoReply:
+        """How much there is."""
+        ...

@@ -1,0 +1,211 @@
+"""The small register of a registry: members, boundary, configs and horizon, epochs, settings' hash.
+
+What it holds, how it is written down and how it may change, pure. Reading and changing the one that is
+stored belongs in `photon.registry.consensus.register_store`, what it means for commits in `photon.registry.consensus.proposer`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+from photon.errors import FormatTooNew, UserError
+
+EpochState = Literal["live", "revoked", "retired"]
+
+REGISTER_FORMAT = 2  # 1: without `boundary_us`, which whoever does not know it would pass over
+MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
+
+
+class ReshardingRefused(UserError):
+    """The number of shards can't be changed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Which incarnations of the stores count, by slot, and how often that has changed (protocol B11).
+
+    A slot that is down has a store that is just being filled: it is neither asked nor counted. A fresh one
+    has come up with this very version: it counts for ids, and for the register only from the next version on,
+    so that nobody who still asks the store of before can miss the change (docs/adr/0017).
+    """
+
+    version: int
+    incarnations: tuple[str, ...]
+    down: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    """Into how many shards ids with a time in [start, end) go; None: without that bound (microseconds).
+
+    Its number is its place among the register's configs, and part of every key that was ever made with it.
+    """
+
+    shards: int
+    start_us: int | None = None
+    end_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch of one datacenter: the id of its joined table, and its state since when (microseconds)."""
+
+    datacenter: str
+    state: EpochState
+    table_id: str
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The register as it was read. Horizon, boundaries and members' version never go back.
+
+    `boundary_us` is that of every shard, `boundaries_us` of those that are further than that: the register
+    is read at every check, so it must not grow with the number of shards.
+    """
+
+    pipeline: str
+    settings_hash: str
+    shard_hash: str  # the name of the hash that spreads ids over shards
+    members: Members
+    configs: tuple[ShardConfig, ...]
+    horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
+    boundary_us: int | None = None  # None: nothing was collected yet
+    boundaries_us: Mapping[str, int] = field(default_factory=dict)  # by shard
+    epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
+
+    def boundary_of(self, shard: str) -> int | None:
+        """The boundary of one shard: ids of events before it (microseconds) may be forgotten there."""
+        if not self.boundaries_us:
+            return self.boundary_us
+        further_us = self.boundaries_us.get(shard)
+        return further_us if _is_behind(self.boundary_us, further_us) else self.boundary_us
+
+    def has_boundaries_of(self, other: Register) -> bool:
+        """Whether no shard's boundary is behind what it is in `other`."""
+        behind = (_is_behind(self.boundary_of(shard), us) for shard, us in other.boundaries_us.items())
+        return not _is_behind(self.boundary_us, other.boundary_us) and not any(behind)
+
+
+def _is_behind(one_us: int | None, other_us: int | None) -> bool:
+    return other_us is not None and (one_us is None or one_us < other_us)
+
+
+def encode_register(register: Register) -> str:
+    """The register as the text that is stored."""
+    return json.dumps({"format": REGISTER_FORMAT, **asdict(register)}, sort_keys=True, separators=(",", ":"))
+
+
+def decode_register(text: str) -> Register:
+    """The inverse of `encode_register`; FormatTooNew if a newer version wrote the text."""
+    stored = json.loads(text)
+    written = stored.pop("format")
+    if written > REGISTER_FORMAT:
+        raise FormatTooNew("the registry", written, REGISTER_FORMAT)
+    members = stored["members"]
+    members = Members(
+        members["version"],
+        tuple(members["incarnations"]),
+        tuple(members.get("down", ())),
+        tuple(members.get("fresh", ())),
+    )
+    configs = tuple(ShardConfig(**config) for config in stored["configs"])
+    epochs = {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()}
+    return Register(**{**stored, "members": members, "configs": configs, "epochs": epochs})
+
+
+def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
+    """The register with one more epoch; adding the same one again changes nothing."""
+    known = register.epochs.get(epoch)
+    if known is not None and (known.datacenter, known.table_id) != (record.datacenter, record.table_id):
+        raise ValueError(
+            f"epoch {epoch} is already that of datacenter {known.datacenter} with table {known.table_id};"
+            f" it can't be that of {record.datacenter} with table {record.table_id} too"
+        )
+    return register if known is not None else replace(register, epochs={**register.epochs, epoch: record})
+
+
+def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: int) -> Register:
+    """The register with an epoch revoked or retired: it never becomes live again, nor retired less."""
+    known = register.epochs.get(epoch)
+    if known is None:
+        raise KeyError(f"the registry of {register.pipeline} knows no epoch {epoch}")
+    order: tuple[EpochState, ...] = ("live", "revoked", "retired")
+    if order.index(state) <= order.index(known.state):
+        return register
+    changed = replace(known, state=state, since_us=now_us)
+    return replace(register, epochs={**register.epochs, epoch: changed})
+
+
+def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:
+    """The register with a slot out of use, while a new store is filled in its place."""
+    old = register.members
+    assert not old.fresh, "one repair ends before the next one begins"
+    incarnations = tuple(incarnation if s == slot else i for s, i in enumerate(old.incarnations))
+    down = tuple(sorted({*old.down, slot}))
+    return replace(register, members=Members(old.version + 1, incarnations, down))
+
+
+def with_slot_up(register: Register, slot: int) -> Register:
+    """The register with a slot in use again, as a fresh one."""
+    old = register.members
+    down = tuple(s for s in old.down if s != slot)
+    return replace(register, members=Members(old.version + 1, old.incarnations, down, fresh=(slot,)))
+
+
+def without_fresh_slots(register: Register) -> Register:
+    """The register with no slot that is fresh: all that are up count for the register too."""
+    old = register.members
+    if not old.fresh:
+        return register
+    return replace(register, members=Members(old.version + 1, old.incarnations, old.down))
+
+
+def with_horizon(register: Register, now_us: int, step_us: int) -> Register:
+    """The register with its horizon a step or two ahead of now; never moved back (protocol C3)."""
+    if register.horizon_us is None or now_us + step_us <= register.horizon_us:
+        return register
+    return replace(register, horizon_us=now_us + 2 * step_us)
+
+
+def with_boundary(register: Register, boundary_us: int) -> Register:
+    """The register with the boundary of every shard at least there; never moved back (protocol C2)."""
+    if not _is_behind(register.boundary_us, boundary_us):
+        return register
+    further = {shard: us for shard, us in register.boundaries_us.items() if us > boundary_us}
+    return replace(register, boundary_us=boundary_us, boundaries_us=further)
+
+
+def with_shard_boundary(register: Register, shard: str, boundary_us: int) -> Register:
+    """The register with the boundary of one shard at least there; never moved back (protocol C2)."""
+    if not _is_behind(register.boundary_of(shard), boundary_us):
+        return register
+    return replace(register, boundaries_us={**register.boundaries_us, shard: boundary_us})
+
+
+def with_shards(register: Register, shards: int) -> Register:
+    """The register with so many shards for events from the horizon on (protocol C3).
+
+    Nothing below the horizon changes. A config that begins at the horizon has no id yet, for no commit passes
+    it: asked again, another one takes its place. ReshardingRefused where ids carry no time, or at the limit.
+    """
+    horizon_us = register.horizon_us
+    if horizon_us is None:
+        raise ReshardingRefused(
+            f"the ids of {register.pipeline} carry no time, so that none would be found again under another"
+            " number of shards: theirs is fixed"
+        )
+    *earlier, last = (c for c in register.configs if c.start_us is None or c.start_us < horizon_us)
+    if last.shards == shards:
+        return replace(register, configs=(*earlier, replace(last, end_us=None)))
+    if len(earlier) + 2 > MOST_CONFIGS:
+        raise ReshardingRefused(
+            f"the registry of {register.pipeline} has had {len(earlier) + 1} numbers of shards, of at most"
+            f" {MOST_CONFIGS}: leave it as it is"
+        )
+    begun = replace(last, end_us=horizon_us)
+    return replace(register, configs=(*earlier, begun, ShardConfig(shards, start_us=horizon_us)))

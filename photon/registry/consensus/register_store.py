@@ -1,0 +1,220 @@
+"""Reading and changing the register that is stored at the endpoints.
+
+One item of the registry's own table, changed by the same prepare and accept as an id (CASPaxos): a
+compare-and-set by ballots. What the register holds is in `photon.registry.consensus.register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from photon.clock import Clock
+from photon.registry.consensus.acceptor import Accept, Done, NoReply, Prepare, Promised, ReadReply, Refused
+from photon.registry.consensus.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
+from photon.registry.consensus.layout import REGISTER_KEY
+from photon.registry.consensus.register import (
+    EpochRecord,
+    Members,
+    Register,
+    decode_register,
+    encode_register,
+    with_epoch,
+    with_epoch_state,
+    with_horizon,
+)
+from photon.registry.endpoints.endpoints import ActiveEndpoints, Deadline, Endpoints
+from photon.registry.interface import RegistryUnavailable
+
+Change = Callable[[Register | None], Register]
+Reply = TypeVar("Reply")
+
+MEMBERS_CHANGES = 3  # followed within one read of the register: a repair makes two
+
+_MEMBERS_MOVE = "the registry's endpoints are just being changed"
+_NOT_COUNTED = NoReply("the endpoint does not count yet: it is being repaired", "not_asked")
+
+
+class RegisterStore:
+    """The register, at a majority of endpoints.
+
+    Methods raise RegistryUnavailable if no majority answers within `deadline`; a change may then have
+    taken effect or not.
+    """
+
+    def __init__(
+        self, endpoints: Endpoints, clock: Clock, deadline: timedelta, horizon_step: timedelta
+    ) -> None:
+        self._endpoints = endpoints
+        self._clock = clock
+        self._deadline_seconds = deadline.total_seconds()
+        self._horizon_step_us = horizon_step // timedelta(microseconds=1)
+        self._proposer = endpoints.new_proposer()
+
+    # -- reading
+
+    def read(self) -> Register:
+        """The register, as a majority has it at a moment after the call began."""
+        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
+        while True:
+            answer = self.read_once()
+            if isinstance(answer, Register):
+                return answer
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
+
+    def read_once(self) -> Register | NoReply:
+        """`read` in a single attempt: the *check* of protocol B.
+
+        Whoever sees other members than those that were asked asks these (B11).
+        """
+        for _ in range(MEMBERS_CHANGES):
+            seats = self._endpoints.seats
+            (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+            register = self._chosen(replies, seats)
+            if isinstance(register, NoReply):
+                return register
+            if register.members == seats.members and self._endpoints.seats is seats:
+                return register
+            self._endpoints.follow(register.members)
+        return NoReply(_MEMBERS_MOVE)
+
+    def _chosen(self, replies: Sequence[ReadReply], seats: ActiveEndpoints) -> Register | NoReply:
+        """The register that these replies show: chosen, or of other members and to be read from those."""
+        n = self._endpoints.n
+        stored = [reply for reply in _counted(replies, seats.members) if isinstance(reply, Stored)]
+        newest = max(stored, key=lambda s: s.accepted, default=ABSENT)
+        if len(stored) < majority(n):
+            # One who was idle through a repair may meet too few that are left: they know whom to ask now.
+            return _of_newer_members(newest, seats.members) or _no_majority(replies)
+        if newest.value is None:
+            return NoReply("the table has no register; the registry is not the one that was made")
+        register = decode_register(newest.value)
+        if register.members != seats.members:
+            return register
+        if sum(s.accepted == newest.accepted for s in stored) >= majority(n):
+            return register
+        # Somebody died while changing it, or an endpoint missed a change and another one is down. A value
+        # that is not chosen may go away again, and boundary and members never go back.
+        answer = self._round(_existing(lambda current: current), ballot(next_counter(stored), self._proposer))
+        return NoReply("others change the register") if isinstance(answer, int) else answer
+
+    # -- changing
+
+    def create(self, register: Register) -> Register:
+        """Store the first register; if there is one already, that one stays and is returned."""
+        there = self.read_once()
+        if isinstance(there, Register):
+            return there
+        return self._propose(lambda current: current or register)
+
+    def change(self, change: Callable[[Register], Register]) -> Register:
+        """Replace the register by `change(register)`, which is called again after a conflict."""
+        return self._propose(_existing(change))
+
+    def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
+        """Record a live epoch of a datacenter; adding it again changes nothing."""
+        record = EpochRecord(datacenter, "live", table_id, now_us)
+        return self.change(lambda register: with_epoch(register, epoch, record))
+
+    def revoke_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose state was lost (protocol A13): superseded, its rows still count."""
+        return self.change(lambda register: with_epoch_state(register, epoch, "revoked", now_us))
+
+    def retire_epoch(self, epoch: str, now_us: int) -> Register:
+        """Mark an epoch whose datacenter is lost (protocol E2): its rows no longer count."""
+        return self.change(lambda register: with_epoch_state(register, epoch, "retired", now_us))
+
+    def advance_horizon(self, now_us: int) -> Register:
+        """Move the horizon on if it is less than a step ahead of `now_us`; the register after that."""
+        register = self.read()
+        if with_horizon(register, now_us, self._horizon_step_us) == register:
+            return register
+        return self.change(lambda current: with_horizon(current, now_us, self._horizon_step_us))
+
+    def _propose(self, change: Change) -> Register:
+        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
+        counter = self._next_counter()
+        while True:
+            answer = self._round(change, ballot(counter, self._proposer))
+            if isinstance(answer, Register):
+                return answer
+            if isinstance(answer, int):
+                counter = max(counter + 1, answer)
+                reason = "others change the register all the time"
+            else:
+                counter += 1
+                reason = answer.reason
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
+
+    def _next_counter(self) -> int:
+        """A counter above every ballot so far: a lower one would cost a round and a pause."""
+        (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
+        return next_counter(reply for reply in replies if isinstance(reply, Stored))
+
+    def _round(self, change: Change, own: str) -> Register | NoReply | int:
+        """One classic round: the new register, or how many too few replied, or the counter to go above."""
+        n, seats = self._endpoints.n, self._endpoints.seats
+        (replies,) = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.prepare(batch), [Prepare(REGISTER_KEY, own)], 1
+        )
+        counted = _counted(replies, seats.members)
+        promised = [reply.before for reply in counted if isinstance(reply, Promised)]
+        if len(promised) < majority(n):
+            return _conflict(replies) or _no_majority(replies)
+        text = recover(promised, n)
+        current = decode_register(text) if text is not None else None
+        if current is not None and current.members != seats.members:
+            self._endpoints.follow(current.members)  # what stores of before say does not count (B11)
+            return NoReply(_MEMBERS_MOVE)
+        register = change(current)
+        accept = Accept(REGISTER_KEY, own, encode_register(register))
+        # Not sent to a slot that goes out of use with it: whoever found it there alone, and followed it,
+        # would no longer ask there, find the members of before, follow these, and so on for ever.
+        (accepted,) = self._endpoints.ask(
+            lambda acceptor, batch: acceptor.accept(batch), [accept], 1, without=_out(register.members)
+        )
+        # Counted where the members of before count too.
+        count = _counted(accepted, seats.members)
+        if sum(isinstance(reply, Done) for reply in count) < majority(n):
+            return _conflict(accepted) or _no_majority(accepted)
+        if self._endpoints.seats is not seats:
+            return NoReply(_MEMBERS_MOVE)
+        self._endpoints.follow(register.members)
+        return register
+
+
+def _counted(replies: Sequence[Reply], members: Members | None) -> list[Reply | NoReply]:
+    """The replies of stores that count for the register under these members; of the others, none."""
+    return [_NOT_COUNTED if slot in _out(members) else reply for slot, reply in enumerate(replies)]
+
+
+def _out(members: Members | None) -> tuple[int, ...]:
+    return () if members is None else (*members.down, *members.fresh)
+
+
+def _of_newer_members(stored: Stored, members: Members | None) -> Register | None:
+    register = decode_register(stored.value) if stored.value is not None else None
+    is_newer = register is not None and members is not None and register.members.version > members.version
+    return register if is_newer else None
+
+
+def _existing(change: Callable[[Register], Register]) -> Change:
+    def change_existing(current: Register | None) -> Register:
+        if current is None:
+            raise RegistryUnavailable("the registry's table has no register: nothing to change")
+        return change(current)
+
+    return change_existing
+
+
+def _conflict(replies: Sequence[object]) -> int | None:
+    refused = [reply.now for reply in replies if isinstance(reply, Refused)]
+    return next_counter(refused) if refused else None
+
+
+def _no_majority(replies: Sequence[object]) -> NoReply:
+    reasons = [reply.reason for reply in replies if isinstance(reply, NoReply)]
+    return NoReply(reasons[0] if reasons else "too few endpoints answered")

@@ -1,0 +1,275 @@
+"""The local registry (`endpoints: local`): one DynamoDB Local per folder, for all processes of a machine.
+
+Each user holds a shared lock on `users.lock`. A supervisor process (`python -m
+photon.registry.dynamodb.local_server FOLDER`) starts the server, writes `server.json` once it answers, and stops it
+when nobody holds that lock any more: the kernel drops a dead process' lock, so that a server never
+outlives its users, `kill -9` included. What is stored in the server belongs to the other modules of
+`photon.registry`.
+
+DynamoDB Local can't be told to listen on one address only: it answers on every interface of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from photon.registry.dynamodb.server_process import (
+    ServerKind,
+    answers,
+    die_with_parent,
+    free_port,
+    listens,
+    server_command,
+    use_write_ahead_log,
+)
+from photon.registry.interface import RegistryUnavailable
+from photon.toolchain.fetch import JavaMissing, dynamodb_local_dir, java_command
+
+SERVER: ServerKind = "dynamodb-local"
+START_SECONDS = 60.0  # two seconds alone; many more on a machine that is busy
+STOP_SECONDS = 5.0
+USERS_POLL_SECONDS = 0.5
+WAIT_POLL_SECONDS = 0.05
+PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
+LOG_TAIL_BYTES = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers: `server.json`."""
+
+    url: str
+    java_pid: int
+    supervisor_pid: int
+
+
+class LocalServer:
+    """A user of the server of one folder: it runs for as long as somebody holds it.
+
+    Thread-safe. A fork of this process is a user too, until it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._users: IO[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> str:
+        """The URL of a server that answers, started if need be; it is held until `leave`.
+
+        RegistryUnavailable, with the reason and the remedy, if none can be started.
+        """
+        with self._lock:
+            try:
+                self._hold()
+                return self._wait_until_running()
+            except OSError as error:
+                raise RegistryUnavailable(
+                    f"the local registry's folder {self.folder} can't be used: {error}; make it writable"
+                ) from error
+
+    def leave(self) -> None:
+        """Hold the server no longer; it stops when nobody else holds it."""
+        with self._lock:
+            if self._users is not None:
+                self._users.close()
+                self._users = None
+
+    def _hold(self) -> None:
+        if self._users is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            users = (self.folder / "users.lock").open("ab")
+            # Waits for a supervisor that is just stopping the server: it holds the lock exclusively.
+            fcntl.flock(users, fcntl.LOCK_SH)
+            self._users = users
+
+    def _wait_until_running(self) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            running = running_server(self.folder)
+            if running is not None:
+                return running.url
+            if not _is_supervised(self.folder):
+                self._start_supervisor()
+            time.sleep(WAIT_POLL_SECONDS)
+        raise self._not_started(f"no answer within {START_SECONDS:.0f} s")
+
+    def _start_supervisor(self) -> None:
+        if self._supervisor is not None and self._supervisor.poll() is None:
+            return  # ours is on its way
+        if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
+            self._supervisor = None
+            raise self._not_started("it ended at once")
+        if not dynamodb_local_dir().is_dir():
+            raise RegistryUnavailable(
+                "the local registry needs DynamoDB Local, which is not there: make setup"
+            )
+        try:
+            java_command()
+        except JavaMissing as error:
+            raise RegistryUnavailable(f"the local registry needs Java: {error}") from error
+        with (self.folder / "server.log").open("ab") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", "photon.registry.dynamodb.local_server", str(self.folder.resolve())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # the terminal's interrupt is for its users only
+                env={**os.environ, "PYTHONPATH": _python_path()},
+            )
+
+    def _not_started(self, reason: str) -> RegistryUnavailable:
+        log = self.folder / "server.log"
+        return RegistryUnavailable(
+            f"the local registry did not start: {reason}. The end of {log}: {_tail(log)!r}"
+        )
+
+
+def running_server(folder: Path) -> Running | None:
+    """The server of the folder, if it is supervised and answers."""
+    try:
+        stored = json.loads((folder / "server.json").read_text())
+        running = Running(stored["url"], stored["java_pid"], stored["supervisor_pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+    return running if _is_supervised(folder) and answers(running.url) else None
+
+
+def _is_supervised(folder: Path) -> bool:
+    """Whether a supervisor lives: it holds `server.lock` for all its life."""
+    try:
+        with (folder / "server.lock").open("ab") as lock:
+            return not _try_lock(lock, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock(file: IO[bytes], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _python_path() -> str:
+    """Where the supervisor finds this very package, wherever it was started from."""
+    package = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+    except OSError as error:
+        return str(error)
+
+
+# -- the supervisor's process
+
+
+def supervise(folder: Path) -> int:
+    """Run the server of `folder` until nobody uses it: the exit status of the supervisor."""
+    with (folder / "server.lock").open("ab") as lock:
+        if not _take_lock(lock):
+            return 0  # another supervisor is there
+        with (folder / "users.lock").open("ab") as users:
+            if _try_lock(users, fcntl.LOCK_EX):
+                return 0  # who wanted a server is gone
+            use_write_ahead_log(SERVER, folder)
+            java = _start_java(folder)
+            if java is None:
+                return 1
+            try:
+                _serve(java, users)
+            finally:
+                _stop(java)
+                (folder / "server.json").unlink(missing_ok=True)
+    return 0
+
+
+def _take_lock(lock: IO[bytes]) -> bool:
+    # Others hold it shared for an instant, to see whether there is a supervisor.
+    for _ in range(20):
+        if _try_lock(lock, fcntl.LOCK_EX):
+            return True
+        time.sleep(WAIT_POLL_SECONDS)
+    return False
+
+
+def _start_java(folder: Path) -> subprocess.Popen[bytes] | None:
+    """A server that answers, with its `server.json` written; None if none would start (see the log)."""
+    for _ in range(PORT_ATTEMPTS):
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        java = subprocess.Popen(
+            server_command(SERVER, folder, port),
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            preexec_fn=die_with_parent,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while java.poll() is None and time.monotonic() < deadline:
+            # Another one that took the port meanwhile may answer too.
+            if answers(url) and listens(java.pid, port):
+                _write_running(folder, Running(url, java.pid, os.getpid()))
+                return java
+            time.sleep(WAIT_POLL_SECONDS)
+        _stop(java)
+    return None
+
+
+def _write_running(folder: Path, running: Running) -> None:
+    text = json.dumps(
+        {"url": running.url, "java_pid": running.java_pid, "supervisor_pid": running.supervisor_pid}
+    )
+    unfinished = folder / "server.json.new"
+    unfinished.write_text(text)
+    unfinished.replace(folder / "server.json")
+
+
+def _serve(java: subprocess.Popen[bytes], users: IO[bytes]) -> None:
+    """Return when the server has died, or when nobody uses it; the users' lock is then held."""
+    while java.poll() is None and not _try_lock(users, fcntl.LOCK_EX):
+        time.sleep(USERS_POLL_SECONDS)
+
+
+def _stop(java: subprocess.Popen[bytes]) -> None:
+    java.terminate()
+    try:
+        java.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+@contextlib.contextmanager
+def local_server(folder: Path) -> Iterator[str]:
+    """The URL of the folder's server, held for the length of a `with`."""
+    server = LocalServer(folder)
+    try:
+        yield server.ensure()
+    finally:
+        server.leave()
+
+
+def _end_in_order(*_: object) -> None:
+    sys.exit(1)  # so that the server is stopped on the way out
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_in_order)
+    sys.exit(supervise(Path(sys.argv[1])))

@@ -1,0 +1,348 @@
+"""One endpoint of a registry: an acceptor over the DynamoDB API.
+
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0. What answers say belongs in
+`photon.registry.dynamodb.answers`, retries and deadlines in `photon.registry.consensus.proposer`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import BotoCoreError, ClientError
+
+from photon.registry.consensus.acceptor import (
+    Accept,
+    AcceptReply,
+    Delete,
+    DeleteReply,
+    Done,
+    Insert,
+    InsertReply,
+    NoReply,
+    Page,
+    Prepare,
+    PrepareReply,
+    Promised,
+    ReadReply,
+    Refused,
+    Replace,
+    ReplaceReply,
+    StoreSize,
+    Unchanged,
+)
+from photon.registry.consensus.decisions import ABSENT, Stored
+from photon.registry.consensus.layout import ABOVE_CLEARED, ItemKey
+from photon.registry.dynamodb.answers import (
+    CANCELLED,
+    UNREADABLE,
+    error_code,
+    insert_reply,
+    is_done,
+    items_of,
+    no_answer,
+    no_reply,
+    page_of,
+    promised_before,
+    size_of,
+    statements_of,
+    transacted,
+    unless_refused,
+)
+from photon.registry.dynamodb.wire import WireClient
+from photon.registry.interface import RegistryUnavailable
+
+# The limits of DynamoDB for one request.
+STATEMENTS_PER_REQUEST = 25
+STATEMENTS_PER_TRANSACTION = 100
+KEYS_PER_READ = 100
+
+_CONSUMED = "TOTAL"  # by this an answer is known for one to a transaction
+
+# Then each for itself: callers that cancel each other's transactions must get on.
+TRANSACTION_TRIES = 3
+
+Answer = TypeVar("Answer")
+Row = tuple[str, ...]  # the parameters of one statement
+Write = tuple[str, Row]  # a statement and its parameters; what is sent is made of it as it goes out
+
+
+LOCAL_REGION = "local"
+_LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
+
+
+def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
+    """A client of boto3, for tests and tools: one attempt a request, none longer than `timeout`.
+
+    In the region `local` no credentials are needed.
+    """
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=timeout.total_seconds(),
+        read_timeout=timeout.total_seconds(),
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+    )
+    keys = (
+        {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY}
+        if region == LOCAL_REGION
+        else {}
+    )
+    # A session of its own: boto3's default one is not safe to share between threads while it is made.
+    return boto3.session.Session().client(
+        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
+    )
+
+
+def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> WireClient:
+    """The client of the registry: the same with less work a request, and no answer taken on trust."""
+    credentials = Credentials(_LOCAL_KEY, _LOCAL_KEY) if region == LOCAL_REGION else None
+    return WireClient(url, region, timeout.total_seconds(), connections, credentials)
+
+
+class DynamoAcceptor:
+    """The items of one table at one endpoint.
+
+    `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
+    it can't. It is called again after a connection failed. `transactions`: write in transactions, which pays
+    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
+    """
+
+    reads_per_request = KEYS_PER_READ
+
+    def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
+        self.table = table
+        self.writes_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
+        self.inserts_per_request = self.writes_per_request
+        self._transactions = transactions
+        self._connect = connect
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    # -- the acceptor
+
+    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
+        writes = [(statement, (i.key.p, i.key.s, i.time, i.value)) for i in batch]
+        return [insert_reply(answer) for answer in self._write(writes, as_puts=True)]
+
+    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+        keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
+        request = {self.table: {"Keys": keys, "ConsistentRead": True}}
+        replies = self._call(
+            lambda client: client.batch_get_item(RequestItems=request),
+            lambda response: items_of(response, self.table, batch),
+        )
+        return [replies] * len(batch) if isinstance(replies, NoReply) else replies
+
+    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+        update = f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
+        rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
+        replies: list[PrepareReply | None]
+        if self._transactions:
+            replies = self._promised(batch, self._write([(update, row) for row in rows]))
+        else:
+            returning = update + " RETURNING ALL OLD *"
+            answers = self._write([(returning, row) for row in rows])
+            replies = [
+                promised_before(answer, prepare.key) if is_done(answer) else unless_refused(answer)
+                for prepare, answer in zip(batch, answers, strict=True)
+            ]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
+        new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
+        return self._insert_where_absent(insert, new, [p.key for p in batch], replies, Promised(ABSENT))
+
+    def _promised(
+        self, batch: Sequence[Prepare], answers: Sequence[Mapping[str, Any]]
+    ) -> list[PrepareReply | None]:
+        """Replies to promises made in a transaction, which tells nothing of before: a read afterwards does.
+
+        As long as the promise stands nothing was accepted since: what is there was there before, or has been
+        cleared meanwhile, which may be known at any time. Where it does not stand, another one was faster.
+        """
+        replies = [None if is_done(answer) else unless_refused(answer) for answer in answers]
+        made = [index for index, answer in enumerate(answers) if is_done(answer)]
+        there = self.read([batch[index].key for index in made]) if made else []
+        settled: dict[int, PrepareReply] = {}
+        for index, found in zip(made, there, strict=True):
+            if isinstance(found, NoReply):
+                settled[index] = found
+            else:
+                stands = found.promised == batch[index].ballot
+                settled[index] = Promised(found) if stands else Refused(found)
+        return [settled.get(index, reply) for index, reply in enumerate(replies)]
+
+    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+        # What is cleared stays cleared: one who prepared before that would bring the token back (B6).
+        statement = (
+            f'UPDATE "{self.table}" SET b = ? SET a = ? SET t = ?'
+            " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?) AND (t IS MISSING OR t > ? OR t = ?)"
+        )
+        rows = [
+            (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
+        ]
+        answers = self._write([(statement, row) for row in rows])
+        replies: list[AcceptReply | None] = [
+            Done() if is_done(answer) else unless_refused(answer) for answer in answers
+        ]
+        insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
+        new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
+        return self._insert_where_absent(insert, new, [x.key for x in batch], replies, Done())
+
+    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
+        answers = self._write([(statement, (r.new, r.key.p, r.key.s, r.old)) for r in batch])
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
+
+    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+        whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
+        writes: list[Write] = [
+            (f"{whole} AND e = ?", (d.key.p, d.key.s, d.time)) if d.time else (whole, (d.key.p, d.key.s))
+            for d in batch
+        ]
+        answers = self._write(writes)
+        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
+
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        return self._page("scan", after, limit, {})
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        condition = "p = :p AND s < :s" if below else "p = :p"
+        values = {":p": {"S": shard}, **({":s": {"S": below}} if below else {})}
+        where = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
+        return self._page("query", after, limit, where)
+
+    def size(self) -> StoreSize | NoReply:
+        return self._call(lambda client: client.describe_table(TableName=self.table), size_of)
+
+    def _page(
+        self, operation: str, after: ItemKey | None, limit: int, where: Mapping[str, Any]
+    ) -> Page | NoReply:
+        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit, **where}
+        if after is not None:
+            request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
+        return self._call(lambda client: getattr(client, operation)(**request), page_of)
+
+    # -- requests
+
+    def _insert_where_absent(
+        self,
+        statement: str,
+        rows: Sequence[Row],
+        keys: Sequence[ItemKey],
+        replies: list[Any],
+        done: Promised | Done,
+    ) -> list[Any]:
+        """Settle the items whose update met no item or a higher ballot (replies of None).
+
+        An update says the same of both; a read tells them apart, and an insert decides.
+        """
+        refused = [index for index, reply in enumerate(replies) if reply is None]
+        if not refused:
+            return replies
+        now = dict(zip(refused, self.read([keys[index] for index in refused]), strict=True))
+        absent = [index for index in refused if now[index] == ABSENT]
+        for index in refused:
+            stored = now[index]
+            replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
+        answers = self._write([(statement, rows[index]) for index in absent])
+        for index, answer in zip(absent, answers, strict=True):
+            reply = insert_reply(answer)
+            if isinstance(reply, Done):
+                replies[index] = done
+            elif isinstance(reply, NoReply):
+                replies[index] = reply
+            # else somebody was faster: refused, and the next round sees what is there
+        return replies
+
+    def _write(self, writes: Sequence[Write], as_puts: bool = False) -> list[Mapping[str, Any]]:
+        """The answer to each write; where a request got none, an error with our own code.
+
+        A transaction is done as a whole or not at all. One that is cancelled is sent again without those that
+        it was cancelled for; after a few tries each write goes for itself. `as_puts`: in transactions
+        inserts go as puts, of which DynamoDB Local takes 1.2 times as many as of statements.
+        """
+        answers: dict[int, Mapping[str, Any]] = {}
+        left = list(range(len(writes)))
+        for _ in range(TRANSACTION_TRIES if self._transactions else 0):
+            if left:
+                together = self._transact([writes[index] for index in left], as_puts)
+                answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
+                left = [index for index in left if index not in answers]
+        for start in range(0, len(left), STATEMENTS_PER_REQUEST):
+            part = left[start : start + STATEMENTS_PER_REQUEST]
+            answers.update(zip(part, self._send([writes[index] for index in part]), strict=True))
+        return [answers[index] for index in range(len(writes))]
+
+    def _transact(self, writes: Sequence[Write], as_puts: bool) -> Sequence[Mapping[str, Any] | None]:
+        """The answers of one transaction; None for each write that is to be sent again."""
+
+        def request(client: Any) -> Any:
+            try:
+                if as_puts:
+                    puts = [_put_if_absent(self.table, row) for _, row in writes]
+                    return client.transact_write_items(TransactItems=puts, ReturnConsumedCapacity=_CONSUMED)
+                return client.execute_transaction(
+                    TransactStatements=_statements(writes), ReturnConsumedCapacity=_CONSUMED
+                )
+            except ClientError as error:
+                if error_code(error.response) != CANCELLED:
+                    raise
+                return error.response
+
+        answers = self._call(request, lambda response: transacted(response, len(writes)))
+        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
+
+    def _send(self, writes: Sequence[Write]) -> Sequence[Mapping[str, Any]]:
+        """The answers of one batch, in which each statement goes for itself."""
+        answers = self._call(
+            lambda client: client.batch_execute_statement(Statements=_statements(writes)),
+            lambda response: statements_of(response, len(writes)),
+        )
+        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
+
+    def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
+        """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
+        try:
+            client = self._connected()
+        except RegistryUnavailable as error:
+            return NoReply(str(error), "unreachable")
+        try:
+            return read(request(client))
+        except ClientError as error:
+            return no_reply(error.response)
+        except BotoCoreError as error:  # connection refused, closed, timed out
+            self._disconnect(client)
+            return NoReply(str(error), "unreachable")
+        except UNREADABLE as error:
+            return NoReply(f"an answer that can't be read: {error!r}")
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _disconnect(self, client: Any) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+
+
+# -- how requests are written
+
+
+def _statements(writes: Sequence[Write]) -> list[Mapping[str, Any]]:
+    return [
+        {"Statement": statement, "Parameters": [{"S": text} for text in row]} for statement, row in writes
+    ]
+
+
+def _put_if_absent(table: str, row: Row) -> Mapping[str, Any]:
+    item = {name: {"S": text} for name, text in zip("pset", row, strict=True)}
+    return {"Put": {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(p)"}}

@@ -1,0 +1,145 @@
+"""Changing the number of shards of a pipeline's registry, by hand or by policy, while everything runs.
+
+How configs follow one another is `with_shards` in `photon.registry.consensus.register`, what the policy says is
+`photon.registry.operations.shard_policy`. Nothing is moved: old shards stay until collection has emptied them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from photon.clock import MICROSECONDS, Clock
+from photon.pipeline.file import Pipeline, Resharding
+from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
+from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import Register, with_shards
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.open import open_registry
+from photon.registry.operations.init import find_registry
+from photon.registry.operations.shard_policy import Load, proposed_shards
+
+# Commits are counted over so long; events of the last minutes may not have been registered yet.
+WINDOW_SECONDS = 600
+SETTLED_AFTER_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Resharded:
+    """The number of shards asked for last before, and that from `begins_us` on (event time, microseconds).
+
+    `begins_us` None: this number is in force already.
+    """
+
+    before: int
+    shards: int
+    begins_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the policy says: the load of `shards` shards, and another number of them, or None.
+
+    `awaits_us`: this number was put in force for events from then on, which is awaited before another one is
+    thought of. `applied`: that the proposed one was put in force.
+    """
+
+    shards: int
+    load: Load
+    proposed: int | None
+    awaits_us: int | None = None
+    applied: Resharded | None = None
+
+
+def reshard(pipeline: Pipeline, shards: int) -> Resharded:
+    """Have so many shards for all events from the registry's horizon on; nobody waits for it.
+
+    Asking for the number that is in force changes nothing, or takes back a change whose time has not come.
+    ReshardingRefused where ids carry no time, RegistryUnavailable, and what `find_registry` raises.
+    """
+    return put_in_force(open_registry(find_registry(pipeline)), shards)
+
+
+def put_in_force(registry: QuorumRegistry, shards: int) -> Resharded:
+    """See `reshard`."""
+    before = shards
+
+    def change(register: Register) -> Register:
+        nonlocal before
+        changed = with_shards(register, shards)
+        if changed != register:  # called again because an answer got lost, it meets its own change
+            before = register.configs[-1].shards
+        return changed
+
+    now = registry.register.change(change)
+    begins_us = now.configs[-1].start_us
+    return Resharded(before, shards, begins_us if begins_us == now.horizon_us else None)
+
+
+def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
+    """What `registry.resharding` says now, put in force where it says so; None if it is off, or shards fixed.
+
+    RegistryUnavailable, ReshardingRefused, and what `find_registry` raises.
+    """
+    limits = pipeline.registry.resharding
+    if limits.policy == "off" or not pipeline.ids_carry_time:
+        return None
+    registry = open_registry(find_registry(pipeline))
+    advice = advise(registry, limits, clock)
+    if limits.policy == "propose" or advice is None or advice.proposed is None:
+        return advice
+    return replace(advice, applied=put_in_force(registry, advice.proposed))
+
+
+def advise(registry: QuorumRegistry, limits: Resharding, clock: Clock) -> Advice | None:
+    """What the policy says of this registry now; None where ids carry no time: their shards are fixed.
+
+    RegistryUnavailable if no endpoint tells its load.
+    """
+    register, now_us = registry.register.read(), clock.now_us()
+    if register.horizon_us is None:
+        return None
+    load = _load_of(registry, register, limits, now_us)
+    present = register.configs[-1]
+    if present.start_us is not None and present.start_us > now_us - _COUNTED_FROM_US:
+        return Advice(present.shards, load, None, awaits_us=present.start_us)
+    return Advice(present.shards, load, proposed_shards(present.shards, load, limits))
+
+
+_COUNTED_FROM_US = (WINDOW_SECONDS + SETTLED_AFTER_SECONDS) * MICROSECONDS
+
+
+def _load_of(registry: QuorumRegistry, register: Register, limits: Resharding, now_us: int) -> Load:
+    reason = "no endpoint is in use"
+    for acceptor in registry.endpoints.seats.acceptors:
+        if acceptor is None:
+            continue
+        size = acceptor.size()
+        rate = _commits_per_second(acceptor, register, limits, now_us)
+        if isinstance(size, StoreSize) and not isinstance(rate, NoReply):
+            return Load(size.items, size.bytes, rate)
+        reason = next(reply.reason for reply in (size, rate) if isinstance(reply, NoReply))
+    raise RegistryUnavailable(f"no endpoint of the registry tells its load: {reason}")
+
+
+def _commits_per_second(
+    acceptor: Acceptor, register: Register, limits: Resharding, now_us: int
+) -> float | NoReply:
+    """The ids a second of all shards, by their events' times, from a sample of the shards."""
+    begin_us = now_us - _COUNTED_FROM_US
+    end_us = begin_us + WINDOW_SECONDS * MICROSECONDS
+    shards = shards_of(len(register.configs) - 1, register.configs[-1])
+    sample = shards[:: max(1, len(shards) // limits.sampled_shards)][: limits.sampled_shards]
+    per_second = 0.0
+    for shard in sample:
+        # Behind a key that need not be there: a shard is in the order of time.
+        after = ItemKey(shard, sortable_time(begin_us))
+        page = acceptor.scan_shard(shard, sortable_time(end_us), after, limits.sampled_items)
+        if isinstance(page, NoReply):
+            return page
+        if page.last is None:
+            seconds = float(WINDOW_SECONDS)
+        else:
+            seconds = max(1.0, (time_of_key(page.last) - begin_us) / MICROSECONDS)
+        per_second += len(page.items) / seconds
+    return per_second * len(shards) / len(sample)

@@ -1,0 +1,108 @@
+"""Joined rows of one datacenter by the batches that committed them: read back for others than its dispatcher.
+
+What a dispatcher reads back of its own batches, and everything that is written, is `photon.storage.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from photon.pipeline.event_key import EventKey, event_key
+from photon.pipeline.file import ForeignLog
+from photon.storage.tables import ROW_COLUMNS, OutputTable
+
+ROWS_AT_ONCE = 100_000  # bounds memory where all rows of an epoch are looked at
+REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
+
+
+class Snapshot:
+    """The rows of a table at one version: all that is committed then, and nothing that is not."""
+
+    def __init__(self, table: OutputTable) -> None:
+        """LakeUnavailable if the table can't be read."""
+        self._table = table
+        with table.reading():
+            handle = table.load()
+            schema = table.schema()
+            # A table whose rows are older has not all of the columns: there they are null.
+            new = [ROW_COLUMNS.field(name) for name in REGISTERED_AS if name not in schema.names]
+            self._rows = handle.to_pyarrow_dataset(schema=pa.schema([*schema, *new]))
+            self._files = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+
+    def stretches(self, epoch: str, after: int, rows: int) -> list[range]:
+        """The batches of an epoch beyond `after` that have rows, in stretches of at least about so many."""
+        files = (file for file in self._files if file["min._epoch"] <= epoch <= file["max._epoch"])
+        return stretches(((file["max._batch"], file["num_records"]) for file in files), after, rows)
+
+    def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of these batches, with the columns `REGISTERED_AS`, at most so many at a time."""
+        batch = ds.field("_batch")
+        wanted = (ds.field("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
+        return self._pages(wanted, page_rows)
+
+    def of_events(self, ids: Collection[str]) -> Iterator[pa.RecordBatch]:
+        """All rows with one of these event ids, with the columns `REGISTERED_AS`."""
+        return self._pages(ds.field("_event_id").isin(list(ids)), ROWS_AT_ONCE)
+
+    def _pages(self, wanted: ds.Expression, page_rows: int) -> Iterator[pa.RecordBatch]:
+        with self._table.reading():
+            # One file after the other, so that memory is bounded by a page and not by the table.
+            yield from self._rows.to_batches(
+                columns=list(REGISTERED_AS),
+                filter=wanted,
+                batch_size=page_rows,
+                batch_readahead=1,
+                fragment_readahead=1,
+            )
+
+
+def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[range]:
+    """Ranges of batches beyond `after`, one behind the other, each with files of at least about `rows` rows.
+
+    `files`: of each the last batch that it has rows of, and how many rows.
+    """
+    found: list[range] = []
+    start, gathered = after + 1, 0
+    ordered = sorted(file for file in files if file[0] > after)
+    for index, (last_batch, count) in enumerate(ordered):
+        gathered += count
+        is_last = index + 1 == len(ordered)
+        if is_last or (gathered >= rows and ordered[index + 1][0] > last_batch):
+            found.append(range(start, last_batch + 1))
+            start, gathered = last_batch + 1, 0
+    return found
+
+
+def epochs_of_rows(
+    table: OutputTable, ids: Collection[str], log: ForeignLog
+) -> dict[EventKey, frozenset[str]]:
+    """The events with one of these ids that have rows, each with the epochs of them. Reads all rows' ids."""
+    found: dict[EventKey, frozenset[str]] = {}
+    if not ids:
+        return found
+    for page in Snapshot(table).of_events(ids):
+        # A row from before there was its time can't be told from others of its id, and is never cleared.
+        rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
+        times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
+        known = zip(rows["_event_id"].to_pylist(), times_us, rows["_epoch"].to_pylist(), strict=True)
+        for event_id, time_us, epoch in known:
+            key = event_key(event_id, time_us, log)
+            found[key] = found.get(key, frozenset()) | {epoch}
+    return found
+
+
+def joined_beyond(table: OutputTable, last_batches: Mapping[str, int], ids: Collection[str]) -> set[str]:
+    """Which of these event ids have a row, now, of a batch beyond the given one of its epoch."""
+    later = [(ds.field("_epoch") == epoch) & (ds.field("_batch") > b) for epoch, b in last_batches.items()]
+    if not later or not ids:
+        return set()
+    with table.reading():
+        rows = table.load().to_pyarrow_dataset().to_table(columns=["_event_id"], filter=reduce(or_, later))
+    joined = rows["_event_id"]
+    return set(joined.filter(pc.is_in(joined, pa.array(list(ids), pa.string()))).to_pylist())

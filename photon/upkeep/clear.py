@@ -1,0 +1,184 @@
+"""Clearing: ids whose row is in the output need their token no more, only their owner (protocol B6).
+
+Reads the rows that one datacenter has committed and shrinks what the registry stores for their ids; nothing
+else is ever cleared. Everything may be repeated, and done by several at once. How far a pass has come is kept
+beside the datacenter's state, so that the next one reads only what was committed since. What a cleared value
+does in the registry belongs in `photon.registry`; why this is safe, docs/adr/0021.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.dispatcher.state import StateUnavailable
+from photon.errors import FormatTooNew
+from photon.faults import fault_point
+from photon.pipeline.event_key import event_key
+from photon.pipeline.file import ForeignLog, Pipeline
+from photon.registry.consensus.layout import Cleared, encode_value, fast_value
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import EpochRecord
+from photon.registry.interface import Claim
+from photon.storage.joined_rows import Snapshot
+from photon.storage.tables import OutputTable
+from photon.tokens import Token
+
+PROGRESS_FILE = "clearing.json"
+PROGRESS_FORMAT = 1
+# Progress is stored every so many rows: a pass that was killed looks at so many again, whose tokens are gone.
+ROWS_BETWEEN_PROGRESS = 100_000
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What one pass over a datacenter's output did.
+
+    Of the `rows` that it looked at, `ids` were cleared now; their values took `bytes_before` at each endpoint
+    and take `bytes_after`. `rows_without_time` can't be cleared: their event's time is part of its identity,
+    and they were written before rows had it.
+    """
+
+    rows: int = 0
+    ids: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows_without_time: int = 0
+
+    def __add__(self, other: Clearing) -> Clearing:
+        return Clearing(
+            self.rows + other.rows,
+            self.ids + other.ids,
+            self.bytes_before + other.bytes_before,
+            self.bytes_after + other.bytes_after,
+            self.rows_without_time + other.rows_without_time,
+        )
+
+
+def clear_output(
+    pipeline: Pipeline,
+    datacenter: str,
+    registry: QuorumRegistry,
+    everything: bool = False,
+    say: Say = lambda text: None,
+) -> Clearing:
+    """Clear the ids of all rows that were committed since the last pass; with `everything`, of all rows.
+
+    The latter finds the tokens at endpoints that were down during a pass. Rows of retired epochs are left
+    alone: they do not count, and their ids may have to be released. RegistryUnavailable, LakeUnavailable,
+    StateUnavailable, FormatTooNew: what was cleared until then stays so, and the next pass goes on.
+    """
+    place = pipeline.datacenters[datacenter]
+    table = OutputTable(place.lake, "joined_events")
+    done = Clearing()
+    if not table.exists():
+        return done
+    progress = Progress(place.state)
+    snapshot = Snapshot(table)
+    for epoch in clearable(datacenter, registry.register.read().epochs):
+        after = 0 if everything else progress.cleared_to(epoch)
+        for batches in snapshot.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
+            if epoch not in clearable(datacenter, registry.register.read().epochs):
+                break  # retired meanwhile
+            for page in snapshot.pages(epoch, batches, pipeline.registry.clearing.page_rows):
+                done += _clear_page(page, datacenter, pipeline.foreign, registry)
+                say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
+                fault_point("clear.after_page")
+            fault_point("clear.before_progress")
+            progress.advance(epoch, batches.stop - 1)
+    return done
+
+
+def clearable(datacenter: str, epochs: Mapping[str, EpochRecord]) -> list[str]:
+    """The epochs of a datacenter whose rows count: they are in the output for good (protocol E2)."""
+    return [
+        epoch
+        for epoch, record in epochs.items()
+        if record.datacenter == datacenter and record.state != "retired"
+    ]
+
+
+def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry: QuorumRegistry) -> Clearing:
+    rows = page.num_rows
+    if log.time_in_id:
+        page = page.filter(pc.is_valid(page["_event_time"]))
+    ids = page["_event_id"].to_pylist()
+    times_us = page["_event_time"].cast(pa.int64()).to_pylist()
+    registered = zip(
+        page["_epoch"].to_pylist(), page["_batch"].to_pylist(), page["_occurrence"].to_pylist(), strict=True
+    )
+    keys = [event_key(event_id, time_us, log) for event_id, time_us in zip(ids, times_us, strict=True)]
+    claims = [
+        Claim(key, token)
+        for key, tokens, row in zip(keys, registry.tokens_anywhere(keys), registered, strict=True)
+        for token in sorted(tokens)
+        if is_of_row(token, datacenter, *row)
+    ]
+    cleared = encode_value(Cleared(datacenter))
+    return Clearing(
+        rows=rows,
+        ids=registry.clear(claims),
+        bytes_before=sum(len(fast_value(claim.token).encode()) for claim in claims),
+        bytes_after=len(claims) * len(cleared.encode()),
+        rows_without_time=rows - page.num_rows,
+    )
+
+
+def is_of_row(token: str, datacenter: str, epoch: str, batch: int, occurrence: str) -> bool:
+    """Whether a token registered this very row. Rows do not have the random id of their plan.
+
+    Two plans of one epoch and batch can only be if an old state was put back in between. Then the row is of
+    the one that was committed, and a copy of the other one's token was never chosen: it goes as well.
+    """
+    parsed = Token.parse(token)
+    plan = parsed.plan
+    same_batch = (plan.datacenter, plan.epoch, plan.batch) == (datacenter, epoch, batch)
+    return same_batch and str(parsed.occurrence) == occurrence
+
+
+class Progress:
+    """Up to which batch of each epoch the ids are cleared. Lost, it costs a look at all rows, and no more."""
+
+    def __init__(self, state_folder: Path) -> None:
+        """FormatTooNew, StateUnavailable."""
+        self._path = state_folder / PROGRESS_FILE
+        self._batches: dict[str, int] = {}
+        try:
+            stored = json.loads(self._path.read_text()) if self._path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise StateUnavailable(
+                f"cannot read {self._path}: {error}; make it readable, or remove it:"
+                " all rows are looked at again"
+            ) from error
+        if stored.get("format", PROGRESS_FORMAT) > PROGRESS_FORMAT:
+            raise FormatTooNew(self._path, stored["format"], PROGRESS_FORMAT)
+        self._batches = stored.get("cleared_to", {})
+
+    def cleared_to(self, epoch: str) -> int:
+        """The last batch whose rows were looked at; 0 before the first."""
+        return self._batches.get(epoch, 0)
+
+    def advance(self, epoch: str, batch: int) -> None:
+        """Remember a batch, unless one beyond it is remembered. StateUnavailable."""
+        self._batches[epoch] = max(batch, self.cleared_to(epoch))
+        text = json.dumps({"format": PROGRESS_FORMAT, "cleared_to": self._batches}, indent=1)
+        new = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(text)
+            new.replace(self._path)  # at no moment half a file
+        except OSError as error:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise StateUnavailable(
+                f"cannot write {self._path}: {error}; make room, or the folder writable"
+            ) from error

@@ -1,0 +1,196 @@
+"""What a verification reports: the equation of each datacenter, and what is wrong with what to do about it.
+
+Data and words. Who decides on a class is `photon.verification.classes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from photon.join.outcomes import OUTCOME_CLASSES
+
+FindingKind = Literal[
+    "missing",
+    "missing_and_cleared",
+    "duplicate_rows",
+    "row_without_event",
+    "different_values",
+    "unjoinable_but_joinable",
+    "unjoinable_but_joinable_when_complete",
+    "same_id_two_times",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a kind of finding says, whether it breaks a promise, and what to do."""
+
+    says: str
+    remedy: str
+    violation: bool = True
+
+
+MEANINGS: Mapping[FindingKind, Meaning] = {
+    "missing": Meaning(
+        "records that should be joined and are in no table",
+        "have the dispatcher read them again: stop the join, move the state folder of a datacenter that has "
+        "the record away, join again (a new epoch; what is registered is not joined twice)",
+    ),
+    "missing_and_cleared": Meaning(
+        "records that were joined and whose ids were cleared, and whose rows are gone from the table",
+        "if there is a later copy of that datacenter's lake, put it back before anything else is joined; "
+        "without one they stay missing: a cleared id can't be released, so that they are joined again only "
+        "if the pipeline begins anew",
+    ),
+    "duplicate_rows": Meaning(
+        "ids with more than one row over all tables that count",
+        "keep the files of both tables for analysis and read without the duplicates: the promise of one "
+        "row an id is broken; look at both rows with photon trace",
+    ),
+    "row_without_event": Meaning(
+        "rows whose foreign event is not in the raw logs at the row's place",
+        "the log or the table was changed by somebody else: compare the place with the file, restore either",
+    ),
+    "different_values": Meaning(
+        "rows whose values differ from a join made afresh from the raw logs",
+        "if the adapter or a declared type was changed, that is why: rebuild those rows; else somebody "
+        "changed the table or the logs",
+    ),
+    "unjoinable_but_joinable": Meaning(
+        "events given up as unjoinable whose primary event came after all",
+        "join again: what was given up under --complete is looked for again at every start",
+        violation=False,
+    ),
+    "unjoinable_but_joinable_when_complete": Meaning(
+        "events given up when the inputs were declared complete, although their primary had been read",
+        "join again with --complete; if they stay unjoinable, the log file map does not find the primary",
+    ),
+    "same_id_two_times": Meaning(
+        "ids that occur with more than one time: with time_in_id these are different events",
+        "if they are the same event, its time is not stable: set time_in_id to false",
+        violation=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One case of a finding. `where`: file number and offset, or tables; `detail`: in words."""
+
+    event_id: str
+    where: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All cases of one kind in one datacenter: their number, and some of them."""
+
+    kind: FindingKind
+    count: int
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it says."""
+        return MEANINGS[self.kind]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "kind": self.kind,
+            "count": self.count,
+            "says": self.meaning.says,
+            "what_to_do": self.meaning.remedy,
+            "examples": [asdict(example) for example in self.examples],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """A log file that can't be read again, from some byte on: its records can't be verified.
+
+    `bytes`: how many. What an earlier verification has seen of a foreign file is not among them.
+    """
+
+    path: str
+    side: str
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedEarlier:
+    """Foreign log files that can't be read again, and that were verified as far as they were read."""
+
+    files: int = 0
+    bytes: int = 0
+    example: str = ""  # path of one of them
+
+
+@dataclass(frozen=True)
+class DatacenterReport:
+    """The equation of one datacenter over its window, and what was found. Counts are of foreign records."""
+
+    classes: Mapping[str, int] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    unverified: Sequence[Unverified] = ()
+    verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
+    rows: int = 0  # of this datacenter, that count
+    rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
+    notes: Sequence[str] = ()
+    # All events read before this time (microseconds) have a class that is final; None: nothing is known.
+    verified_until_us: int | None = None
+    epoch: str | None = None  # whose window this was; None: there was none
+    # Up to which byte foreign files are verified, by number: those that were never verified as far.
+    verified_further: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def foreign(self) -> int:
+        """All foreign records of the window that could be read again."""
+        return sum(self.classes.values())
+
+    @property
+    def violations(self) -> list[Finding]:
+        """What breaks a promise."""
+        return [finding for finding in self.findings if finding.meaning.violation]
+
+    def equation(self) -> dict[str, int]:
+        """The terms of the equation by name, in its order (design, section 2), `missing` last."""
+        terms: dict[str, int] = {name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}
+        return {"foreign": self.foreign, **terms}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            **self.equation(),
+            "rows": self.rows,
+            "rows_not_compared": self.rows_not_compared,
+            "verified_until_us": self.verified_until_us,
+            "epoch": self.epoch,
+            "violations": [finding.as_dict() for finding in self.violations],
+            "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
+            "unverified": [asdict(file) for file in self.unverified],
+            "verified_earlier": asdict(self.verified_earlier),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """What was verified, by datacenter; `rows` are those of all tables that count."""
+
+    datacenters: Mapping[str, DatacenterReport]
+    rows: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise is broken."""
+        return not any(report.violations for report in self.datacenters.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        reports = {name: report.as_dict() for name, report in self.datacenters.items()}
+        return {**reports, "rows": self.rows, "ok": self.ok}

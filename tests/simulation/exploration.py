@@ -1,0 +1,350 @@
+"""Exhaustive exploration of the registry's rounds in small cases: every order of messages, losses, a crash.
+
+What runs is the product's own `Rounds`. A client's position is nothing but the replies that it got so far: it
+is run again with them until it asks for more, so that no model of it is needed. Scenarios belong in the
+tests, what may be chosen and answered in `tests.simulation.chosen_values`.
+
+One id, a register that does not change. Endpoints are alike, so that states which differ by their order
+are one state. A message is delivered, or times out; then it may still arrive at any time, or never. Or an
+endpoint is out of a client's reach during a whole step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from photon.clock import ManualClock
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus import decisions
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.consensus.clear_round import ClearRound
+from photon.registry.consensus.decisions import OtherHolds, Stored, TokenReleased, TokenWins
+from photon.registry.consensus.layout import datacenter_of, item_key
+from photon.registry.consensus.register_store import RegisterStore
+from photon.registry.consensus.rounds import Contender, Rounds, holders_of
+from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.interface import Claim, Holder
+from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor
+from tests.simulation.chosen_values import (
+    Acceptance,
+    chain_problem,
+    chosen,
+    is_held_by,
+    is_released,
+    step_problem,
+)
+from tests.simulation.exploration_states import (
+    CLEARED,
+    Column,
+    Ended,
+    Explored,
+    Label,
+    Limits,
+    Local,
+    Numbers,
+    State,
+    Step,
+    Verb,
+)
+from tests.simulation.scripted import REGISTER, Inline, Request, Scripted, Waits
+
+KEY = EventKey("a")
+ITEM = item_key(KEY, ())
+
+
+class _Wrong(Exception):
+    """A rule does not hold."""
+
+
+def explore(
+    programs: Sequence[Sequence[Step]], n: int, limits: Limits, held: Stored | None = None
+) -> Explored:
+    """Go through all that can happen to these clients over n endpoints; AssertionError beyond the limit.
+
+    `held`: what every endpoint has at the beginning; its token, if it is to be cleared, is in the output.
+    """
+    return _Exploration(programs, n, limits).run(held)
+
+
+class _Exploration:
+    def __init__(self, programs: Sequence[Sequence[Step]], n: int, limits: Limits) -> None:
+        self._programs = programs
+        self._n = n
+        self._limits = limits
+        self._numbers = Numbers()
+        self._things = self._numbers.things
+        self._timed_out = self._numbers.of(TIMED_OUT)
+        self._refused = self._numbers.of(NoReply("connection refused", "unreachable"))
+        self._cleared_tokens = {token for program in programs for verb, token in program if verb == "clear"}
+        # All below is computed once for the same arguments: states are many, these are few.
+        self._asked: dict[tuple[Any, ...], int] = {}
+        self._applied: dict[tuple[int, int], tuple[int, int]] = {}
+        self._after: dict[tuple[int, int | None, int, bool], int] = {}
+        self._chosen: dict[tuple[int, ...], list[Acceptance]] = {}
+
+    def run(self, held: Stored | None) -> Explored:
+        """Breadth first, so that the way to a problem is a shortest one."""
+        of = self._numbers.of
+        taken = self._taken(of(frozenset()), of(held))
+        column = of(Column(of(held), taken, (), ((),) * len(self._programs)))
+        clients = (of(Local()),) * len(self._programs)
+        won = frozenset() if held is None else frozenset(self._cleared_tokens)
+        left = (self._limits.timeouts, self._limits.outages, self._limits.crashes)
+        start = State((column,) * self._n, clients, *left, won, frozenset())
+        came_from: dict[State, tuple[State, Label] | None] = {start: None}
+        queue = deque([start])
+        while queue:
+            state = queue.popleft()
+            try:
+                for label, after in self._steps(state):
+                    if after not in came_from:
+                        came_from[after] = (state, label)
+                        queue.append(after)
+            except _Wrong as wrong:
+                return Explored(len(came_from), str(wrong), self._way_to(state, came_from))
+            assert len(came_from) <= self._limits.states, f"more than {self._limits.states} states"
+        return Explored(len(came_from))
+
+    # -- what can happen
+
+    def _steps(self, state: State) -> Iterator[tuple[Label, State]]:
+        columns = [self._things[number] for number in state.columns]
+        distinct = [i for i, number in enumerate(state.columns) if i == 0 or number != state.columns[i - 1]]
+        for client, number in enumerate(state.clients):
+            if self._things[number].step == len(self._programs[client]):
+                continue
+            answered = min(len(column.replies[client]) for column in columns)
+            request = self._ask(client, number, [column.replies[client][:answered] for column in columns])
+            for place in distinct:
+                if len(columns[place].replies[client]) == answered:
+                    yield from self._message(state, place, client, request)
+            if state.outages and self._things[number].attempt == 0:
+                yield from self._outages(state, distinct, client, request)
+            if state.crashes:
+                yield Label("crashes", client, request, 0), self._crash(state, client, request, answered)
+        for place in distinct:
+            for request in set(columns[place].late):
+                after = self._arrived(state.columns[place], None, request, False)
+                yield Label("late", None, request, place), self._with(state, place, after)
+
+    def _outages(
+        self, state: State, distinct: Sequence[int], client: int, request: int
+    ) -> Iterator[tuple[Label, State]]:
+        columns = [self._things[number] for number in state.columns]
+        if any(column.replies[client] or client in column.down_for for column in columns):
+            return  # its step has begun
+        for place in distinct:
+            down = self._numbers.of(columns[place]._replace(down_for=columns[place].down_for | {client}))
+            after = self._with(state, place, down)._replace(outages=state.outages - 1)
+            yield Label("is down for", client, request, place), after
+
+    def _message(self, state: State, place: int, client: int, request: int) -> Iterator[tuple[Label, State]]:
+        column: Column = self._things[state.columns[place]]
+        if client in column.down_for:
+            refused = self._numbers.of(_replied(column, client, self._refused))
+            label = Label("is refused", client, request, place)
+            yield label, self._go_on(self._with(state, place, refused), client)
+            return
+        after = self._arrived(state.columns[place], client, request, False)
+        label = Label("arrives", client, request, place)
+        yield label, self._go_on(self._with(state, place, after), client)
+        if state.timeouts:
+            after = self._arrived(state.columns[place], client, request, True)
+            timed_out = self._with(state, place, after)._replace(timeouts=state.timeouts - 1)
+            yield label._replace(text="times out"), self._go_on(timed_out, client)
+
+    def _crash(self, state: State, client: int, request: int, answered: int) -> State:
+        left = []
+        for number in state.columns:
+            if len(self._things[number].replies[client]) == answered:
+                number = self._arrived(number, client, request, True)
+            left.append(number)
+        after = self._forget(state._replace(columns=tuple(left), crashes=state.crashes - 1), client)
+        local = self._things[state.clients[client]]
+        return self._begin(after, client, Local(local.step + 1, lives=local.lives + 1))
+
+    def _go_on(self, state: State, client: int) -> State:
+        """Run the client on, if all its messages are answered, to what it asks next."""
+        replies = [self._things[number].replies[client] for number in state.columns]
+        if len({len(answers) for answers in replies}) > 1:
+            return state
+        local: Local = self._things[state.clients[client]]
+        asked = self._things[self._ask(client, state.clients[client], replies)]
+        if isinstance(asked, Request):
+            return state
+        state = self._forget(state, client)
+        if asked.verdict is None and local.attempt + 1 < self._limits.attempts:
+            again = local._replace(
+                attempt=local.attempt + 1, needs_ballot=asked.needs_ballot, counter=asked.counter
+            )
+            return self._with_client(state, client, again)
+        verb, token = self._programs[client][local.step]
+        self._judge(verb, token, asked.verdict, state, local)
+        if asked.verdict == TokenWins() and token in self._cleared_tokens:
+            state = state._replace(won=state.won | {token})
+        if asked.verdict == CLEARED:
+            state = state._replace(cleared=state.cleared | {token})
+        return self._begin(state, client, Local(local.step + 1, lives=local.lives))
+
+    def _begin(self, state: State, client: int, local: Local) -> State:
+        up = [self._things[n]._replace(down_for=self._things[n].down_for - {client}) for n in state.columns]
+        state = state._replace(columns=tuple(sorted(map(self._numbers.of, up))))
+        for verb, token in self._programs[client][local.step :]:
+            # Only what was won is in the output, and only that is ever cleared.
+            if verb != "clear" or token in state.won:
+                break
+            local = local._replace(step=local.step + 1)
+        if local.step == len(self._programs[client]):
+            return self._with_client(state, client, Local(local.step))
+        values = self._chosen_in(state)
+        is_cleared = self._programs[client][local.step][1] in state.cleared
+        begun = local._replace(since=values[-1][0] if values else "", is_cleared=is_cleared)
+        return self._with_client(state, client, begun)
+
+    # -- the product
+
+    def _ask(self, client: int, local: int, replies: list[tuple[int, ...]]) -> int:
+        """What the client asks for next after these replies, or how its attempt ended."""
+        key = (client, local, *replies)
+        if key not in self._asked:
+            things = [[self._things[number] for number in answers] for answers in replies]
+            try:
+                asked: Request | Ended = self._attempt(client, self._things[local], things)
+            except Waits as waits:
+                asked = waits.request
+            self._asked[key] = self._numbers.of(asked)
+        return self._asked[key]
+
+    def _attempt(self, client: int, local: Local, replies: list[list[Any]]) -> Ended:
+        verb, token = self._programs[client][local.step]
+        acceptors: Any = [Scripted(answers) for answers in replies]
+        chance = random.Random(f"{client} {local.lives}")
+        endpoints = Endpoints(acceptors, Inline(), chance, members=REGISTER.members)
+        store = RegisterStore(endpoints, ManualClock(), timedelta(0), timedelta(days=1))
+        rounds = Rounds(endpoints, store)
+        rounds.known = REGISTER
+        contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
+        verdict: object | None
+        if verb == "lookup":
+            reading = holders_of([ITEM])
+            verdict = None if rounds.read(reading) is None else reading.found[ITEM] or "free"
+        elif verb == "clear":
+            verdict = None if ClearRound(rounds).attempt([contender])[1] else CLEARED
+        else:
+            if contender.needs_ballot:
+                propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
+                rounds.classic([contender], propose, decisions.outcome_of_commit)
+            else:
+                rounds.fast([contender])
+            verdict = contender.verdict
+        return Ended(verdict, contender.needs_ballot, contender.counter)
+
+    # -- what must hold
+
+    def _judge(self, verb: Verb, token: str, verdict: object, state: State, local: Local) -> None:
+        values = [value for ballot, value in self._chosen_in(state) if ballot >= local.since]
+        match verdict:
+            case TokenWins() if not is_held_by(values, Holder(datacenter_of(token), token)):
+                raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
+            case TokenWins() if local.is_cleared:
+                raise _Wrong(f"{token} won again after it was cleared")
+            case OtherHolds(holder) | (Holder() as holder) if not is_held_by(values, holder):
+                raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
+            case OtherHolds(Holder(token=holding)) if verb == "commit" and holding == token:
+                raise _Wrong(f"{token} was told that it lost to itself")
+            case TokenReleased() if not is_released(values, token):
+                raise _Wrong(f"{token} was told that it is released, but is not")
+
+    def _with(self, state: State, place: int, after: int) -> State:
+        before = state.columns[place]
+        columns = tuple(sorted((*state.columns[:place], after, *state.columns[place + 1 :])))
+        if self._things[after].taken != self._things[before].taken:
+            problem = chain_problem(value for _, value in self._chosen_at(columns))
+            if problem:
+                raise _Wrong(problem)
+        return state._replace(columns=columns)
+
+    def _chosen_in(self, state: State) -> list[Acceptance]:
+        return self._chosen_at(state.columns)
+
+    def _chosen_at(self, columns: tuple[int, ...]) -> list[Acceptance]:
+        taken = tuple(self._things[number].taken for number in columns)
+        if taken not in self._chosen:
+            self._chosen[taken] = chosen([self._things[number] for number in taken], self._n)
+        return self._chosen[taken]
+
+    # -- endpoints
+
+    def _arrived(self, column: int, client: int | None, request: int, times_out: bool) -> int:
+        """The column after a client's request, or one that was late (None), arrived or timed out there."""
+        key = (column, client, request, times_out)
+        if key not in self._after:
+            self._after[key] = self._numbers.of(
+                self._arrival(self._things[column], client, request, times_out)
+            )
+        return self._after[key]
+
+    def _arrival(self, column: Column, client: int | None, request: int, times_out: bool) -> Column:
+        if times_out:
+            assert client is not None
+            is_read = self._things[request].kind == "read"
+            late = column.late if is_read else tuple(sorted((*column.late, request)))
+            return _replied(column, client, self._timed_out)._replace(late=late)
+        stored, reply = self._apply(column.stored, request)
+        after = column._replace(stored=stored, taken=self._taken(column.taken, stored))
+        if client is not None:
+            return _replied(after, client, reply)
+        place = column.late.index(request)
+        return after._replace(late=column.late[:place] + column.late[place + 1 :])
+
+    def _taken(self, taken: int, stored: int) -> int:
+        now: Stored | None = self._things[stored]
+        if now is None or now.value is None:
+            return taken
+        return self._numbers.of(self._things[taken] | {(now.accepted, now.value)})
+
+    def _apply(self, stored: int, request: int) -> tuple[int, int]:
+        key = (stored, request)
+        if key not in self._applied:
+            before, (kind, query) = self._things[stored], self._things[request]
+            acceptor = MemoryAcceptor(ManualClock())
+            if before is not None:
+                acceptor.items[ITEM] = before
+            (reply,) = getattr(acceptor, kind)([query])
+            after = acceptor.items.get(ITEM)
+            problem = step_problem(before or Stored(), after or Stored())
+            if problem:
+                raise _Wrong(problem)
+            self._applied[key] = (self._numbers.of(after), self._numbers.of(reply))
+        return self._applied[key]
+
+    # -- parts
+
+    def _with_client(self, state: State, client: int, local: Local) -> State:
+        number = self._numbers.of(local)
+        return state._replace(clients=(*state.clients[:client], number, *state.clients[client + 1 :]))
+
+    def _forget(self, state: State, client: int) -> State:
+        """Its attempt is over: the replies to it no longer matter."""
+        columns = (_replied(self._things[number], client, None) for number in state.columns)
+        return state._replace(columns=tuple(sorted(self._numbers.of(column) for column in columns)))
+
+    def _way_to(self, state: State, came_from: dict[State, tuple[State, Label] | None]) -> tuple[str, ...]:
+        lines: list[str] = []
+        step = came_from[state]
+        while step is not None:
+            state, label = step
+            who = "an earlier message" if label.client is None else f"client {label.client}"
+            lines.append(f"{who}, endpoint {label.column}, {label.text}: {self._things[label.request]}")
+            step = came_from[state]
+        return tuple(reversed(lines))
+
+
+def _replied(column: Column, client: int, reply: int | None) -> Column:
+    """With one more reply to the client; None: its attempt is over."""
+    so_far = () if reply is None else (*column.replies[client], reply)
+    return column._replace(replies=(*column.replies[:client], so_far, *column.replies[client + 1 :]))

@@ -1,0 +1,127 @@
+"""The small cases that are explored exhaustively: who does what, at how many endpoints, what goes wrong.
+
+    python -m tests.simulation.exploration_cases      all of them, also those that take minutes
+
+How they are explored belongs in `tests.simulation.exploration`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.layout import fast_value
+from tests.simulation.exploration import explore
+from tests.simulation.exploration_states import Explored, Limits, Step
+
+EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. `takes_minutes`: not for every run of the tests."""
+
+    programs: tuple[tuple[Step, ...], ...]
+    n: int
+    limits: Limits
+    takes_minutes: bool = False
+    held: Stored | None = None  # what every endpoint has at the beginning
+
+    def explore(self) -> Explored:
+        """Go through all of it."""
+        return explore(self.programs, self.n, self.limits, self.held)
+
+
+_EAST_AND_WEST: tuple[tuple[Step, ...], ...] = ((("commit", EAST),), (("commit", WEST),))
+_EAST_ENDS_AND_WEST: tuple[tuple[Step, ...], ...] = (
+    (("commit", EAST), ("release", EAST)),
+    (("commit", WEST),),
+)
+_EAST_AGAIN_AND_WEST: tuple[tuple[Step, ...], ...] = (
+    (("commit", EAST), ("commit", EAST)),
+    (("commit", WEST),),
+)
+_CLEARED: tuple[tuple[Step, ...], ...] = (
+    (("commit", EAST), ("clear", EAST), ("commit", EAST)),
+    (("commit", WEST),),
+)
+# A token that holds the id by a ballot: whoever presents it again takes a ballot too.
+_HELD_BY_EAST = Stored(fast_value(EAST), ballot(1, "0" * 16), ballot(1, "0" * 16))
+_CLEARED_BESIDE_A_ZOMBIE: tuple[tuple[Step, ...], ...] = (
+    (("clear", EAST), ("commit", WEST)),
+    (("commit", EAST),),
+)
+
+CASES: dict[str, Case] = {
+    "two proposers, one endpoint": Case(_EAST_AND_WEST, 1, Limits(timeouts=3, attempts=4)),
+    "two proposers": Case(_EAST_AND_WEST, 3, Limits(timeouts=0, attempts=3)),
+    "two proposers and a message that is lost or late": Case(
+        _EAST_AND_WEST, 3, Limits(timeouts=1, attempts=2)
+    ),
+    "two proposers at five endpoints, fast round": Case(_EAST_AND_WEST, 5, Limits(timeouts=1, attempts=1)),
+    "a commit beside its release": Case(
+        ((("commit", EAST),), (("release", EAST),)), 3, Limits(timeouts=0, attempts=2)
+    ),
+    "a release before another commit": Case(_EAST_ENDS_AND_WEST, 3, Limits(timeouts=0, attempts=2)),
+    "a release and a crash, one endpoint": Case(
+        _EAST_ENDS_AND_WEST, 1, Limits(timeouts=2, crashes=1, attempts=3)
+    ),
+    "a crash and the same token again, one endpoint": Case(
+        _EAST_AGAIN_AND_WEST, 1, Limits(timeouts=2, crashes=1, attempts=3)
+    ),
+    "a crash beside nobody": Case((_EAST_AGAIN_AND_WEST[0],), 3, Limits(timeouts=1, crashes=1, attempts=3)),
+    "a lookup before a commit": Case(
+        ((("commit", EAST),), (("lookup", ""), ("commit", WEST))), 3, Limits(timeouts=0, attempts=2)
+    ),
+    "clearing, one endpoint": Case(_CLEARED, 1, Limits(timeouts=2, attempts=3)),
+    "clearing": Case(_CLEARED, 3, Limits(timeouts=0, attempts=2)),
+    "clearing beside a zombie": Case(
+        _CLEARED_BESIDE_A_ZOMBIE, 3, Limits(timeouts=1, outages=2, attempts=2), held=_HELD_BY_EAST
+    ),
+    "clearing while endpoints are down in turn": Case(
+        (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, attempts=2)
+    ),
+    "clearing while an endpoint is silent amid it": Case(
+        (_CLEARED[0],), 3, Limits(timeouts=2, outages=2, attempts=2)
+    ),
+    "two proposers while endpoints are down in turn": Case(
+        _EAST_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2)
+    ),
+    "a commit beside another one's release": Case(
+        ((("commit", EAST),), (("release", WEST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
+    ),
+    "a commit beside its release, with a message lost": Case(
+        ((("commit", EAST),), (("release", EAST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
+    ),
+    "a release before another commit, with endpoints down in turn": Case(
+        _EAST_ENDS_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "clearing beside a commit, with endpoints down in turn": Case(
+        _CLEARED, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "the same token again, with endpoints down in turn": Case(
+        _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "a crash and the same token again": Case(
+        _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, crashes=1, attempts=2), takes_minutes=True
+    ),
+}
+
+
+def main() -> int:
+    """The command."""
+    wrong = 0
+    for name, case in CASES.items():
+        began = time.monotonic()
+        explored = case.explore()
+        print(f"{name}: {explored.states} states, {time.monotonic() - began:.0f} s", flush=True)
+        if explored.problem is not None:
+            print("\n  ".join([explored.problem, *explored.trace]))
+            wrong += 1
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""A network in one process, as a seed wants it: requests are late, lost, repeated, reordered, endpoints fall.
+
+Time is virtual: nobody waits. Clients are ordinary code on threads of their own, of which only one ever runs:
+the one whose answers have come. What clients do belongs in `tests.simulation.registry_simulation`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from photon.clock import MICROSECONDS
+from photon.faults import SimulatedCrash
+from photon.registry.consensus.acceptor import NoReply
+from photon.testing.memory_registry import TIMED_OUT, UNPROCESSED
+
+REQUEST_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How bad the network is: chances for one message."""
+
+    lost: float = 0.0
+    late: float = 0.0  # beyond the time-out
+    repeated: float = 0.0
+    in_part: float = 0.0  # for one item of a batch: it is left unprocessed
+    throttled: float = 0.0  # nothing of a batch is done, and the endpoint says so
+    unreadable: float = 0.0  # it is done, and what the endpoint says of it can't be read
+
+
+_THROTTLED = NoReply("too many requests", "throttled")
+_UNREADABLE = NoReply("half an answer", "unclear")
+
+
+class Network:
+    """Virtual time, and who runs next. Everything happens in the order that the seed gives."""
+
+    def __init__(self, chance: random.Random, weather: Weather) -> None:
+        self.chance = chance
+        self.weather = weather
+        self.now_seconds = 0.0
+        # Clients by what they met in their present call.
+        self.disturbed: set[Client] = set()  # no answer about some item
+        self.unheard: set[Client] = set()  # no answer at all from some endpoint
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def after(self, seconds: float, event: Callable[[], None]) -> None:
+        """Have `event` happen so much later."""
+        self._count += 1
+        heapq.heappush(self._events, (self.now_seconds + seconds, self._count, event))
+
+    def run(self) -> None:
+        """Until nothing is left to happen."""
+        while self._events:
+            self.now_seconds, _, event = heapq.heappop(self._events)
+            event()
+
+
+def _taken() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(eq=False)
+class Client:
+    """One process: a thread that runs only while the network waits for it, its clock and its channel."""
+
+    network: Network
+    skew_seconds: float = 0.0
+    _exchanges: int = 0
+    _interruption: tuple[int, Callable[[], None]] | None = None
+    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
+    _mine: threading.Lock = field(default_factory=_taken)
+    _networks: threading.Lock = field(default_factory=_taken)
+    _dead: bool = False
+    _error: BaseException | None = None
+    _over: bool = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run `work` on this client, from now on."""
+        threading.Thread(target=self._work, args=(work,), daemon=True).start()
+        self.network.after(0.0, self._resume)
+
+    def kill(self) -> None:
+        """End it where it waits; what it sent is on its way."""
+        self._dead = True
+
+    def interrupt(self, exchange: int, event: Callable[[], None]) -> None:
+        """Have `event` happen while the messages of its so many-th exchange are on their way."""
+        self._interruption = (exchange, event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its work ended, or was ended."""
+        return self._over
+
+    def _work(self, work: Callable[[], None]) -> None:
+        self._mine.acquire()
+        try:
+            work()
+        except SimulatedCrash:
+            pass
+        except BaseException as error:
+            self._error = error
+        self._over = True
+        self._networks.release()
+
+    def _resume(self) -> None:
+        self._mine.release()
+        self._networks.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def _wait(self) -> None:
+        self._networks.release()
+        self._mine.acquire()
+        if self._dead:
+            raise SimulatedCrash
+
+    # -- its clock
+
+    def now_us(self) -> int:
+        """Virtual time, as this client's clock has it."""
+        return round((self.network.now_seconds + self.skew_seconds) * MICROSECONDS)
+
+    def sleep(self, seconds: float) -> None:
+        """Let the others run meanwhile."""
+        self.network.after(seconds, self._resume)
+        self._wait()
+
+    # -- its channel
+
+    def exchange(
+        self, send: Callable[[Any, Sequence[Any]], list[Any]], requests: Sequence[tuple[Any, Sequence[Any]]]
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """Send all, and wait for the answers or the time-out of each."""
+        answers: dict[int, list[Any]] = {}
+        for index, (endpoint, batch) in enumerate(requests):
+            self._send(send, endpoint, batch, index, answers, len(requests))
+        self._exchanges += 1
+        if self._interruption is not None and self._interruption[0] == self._exchanges:
+            self.network.after(_moment(self.network.chance), self._interruption[1])
+        self._wait()
+        silences = [r for replies in answers.values() for r in replies if isinstance(r, NoReply)]
+        if silences:
+            self.network.disturbed.add(self)
+        if any(silence.kind in ("unreachable", "not_asked") for silence in silences):
+            self.network.unheard.add(self)
+        return iter(answers.items())
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Do it after a while, over a path that loses nothing."""
+        self.network.after(_moment(self.network.chance), work)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def _send(
+        self,
+        send: Callable[[Any, Sequence[Any]], list[Any]],
+        endpoint: Any,
+        batch: Sequence[Any],
+        index: int,
+        answers: dict[int, list[Any]],
+        wanted: int,
+    ) -> None:
+        network, chance, weather = self.network, self.network.chance, self.network.weather
+
+        def answered(replies: list[Any]) -> None:
+            if index not in answers:
+                answers[index] = replies
+                if len(answers) == wanted:
+                    self._resume()
+
+        def serve() -> list[Any]:
+            if not endpoint.answers:
+                return send(endpoint, batch)  # who is not there refuses all of it
+            if chance.random() < weather.throttled:
+                return [_THROTTLED] * len(batch)
+            done = [chance.random() >= weather.in_part for _ in batch]
+            processed = [query for query, is_done in zip(batch, done, strict=True) if is_done]
+            replies = iter(send(endpoint, processed) if processed else ())
+            answer = [next(replies) if is_done else UNPROCESSED for is_done in done]
+            return [_UNREADABLE] * len(batch) if chance.random() < weather.unreadable else answer
+
+        def arrive() -> None:
+            answer = serve()
+            if chance.random() >= weather.lost:
+                network.after(_moment(chance), lambda: answered(answer))
+
+        for _ in range(2 if chance.random() < weather.repeated else 1):
+            if chance.random() >= weather.lost:
+                is_late = chance.random() < weather.late
+                network.after(chance.uniform(1.0, 8.0) if is_late else _moment(chance), arrive)
+        timed_out: list[Any] = [TIMED_OUT] * len(batch)
+        network.after(REQUEST_TIMEOUT_SECONDS, lambda: answered(timed_out))
+
+
+def _moment(chance: random.Random) -> float:
+    """How long a message takes: mostly milliseconds, now and then nearly as long as one waits for it."""
+    if chance.random() < 0.9:
+        return chance.expovariate(1 / 0.01)
+    return chance.uniform(0.0, 0.5 if chance.random() < 0.8 else 0.9 * REQUEST_TIMEOUT_SECONDS)

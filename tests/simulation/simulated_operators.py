@@ -1,0 +1,170 @@
+"""What operators do to a simulated registry while its clients work: collect, reshard, repair.
+
+By the product's own code, and now and then they die amid it. What clients do belongs in
+`tests.simulation.registry_simulation`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Literal
+
+from photon.faults import (
+    COLLECTION_FAULT_POINTS,
+    REPAIR_FAULT_POINTS,
+    SimulatedCrash,
+    arm,
+    raise_simulated_crash,
+)
+from photon.pipeline.file import Collection
+from photon.registry.consensus.decisions import majority
+from photon.registry.consensus.proposer import QuorumRegistry
+from photon.registry.consensus.register import with_shard_boundary, with_shards
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.operations.refill import RepairSuperseded, refill
+from photon.registry.operations.sweep import raise_boundary, sweep
+from tests.simulation.network import Client, Network
+from tests.simulation.simulated_stores import Process, Store, Stores
+
+Upkeep = Literal["collection", "repair", "resharding"]
+
+PAGE_ITEMS = 2  # so that pages end amid the few ids
+MOST_SHARDS = 4
+ATTEMPTS = 3
+CRASHES = 0.3  # of those who do something
+_COLLECTION = Collection(page=PAGE_ITEMS, in_flight=1)
+
+
+class Operators:
+    """All who look after one registry. `times_us`: of the events, where a boundary may be put."""
+
+    def __init__(
+        self,
+        network: Network,
+        stores: Stores,
+        chance: random.Random,
+        times_us: list[int],
+        new_process: Callable[[], Process],
+    ) -> None:
+        self._network = network
+        self._stores = stores
+        self._chance = chance
+        self._times_us = times_us
+        self._new_process = new_process
+        self._numbers = count(1)
+        self._in_repair: Counter[int] = Counter()  # by slot, how many repairs have not ended well
+
+    def begin(self, upkeep: Upkeep) -> None:
+        """Have this done, once or more, some time."""
+        for _ in range(self._chance.randrange(1, 4)):
+            seconds = self._chance.uniform(0, 15)
+            if upkeep == "repair":
+                self._network.after(seconds, self._lose_a_store)
+            else:
+                self._network.after(seconds, lambda: self._start(upkeep))
+
+    def repair(self, slot: int) -> None:
+        """Have a slot repaired in good weather, by somebody who does not die."""
+        self._new_process().start_with(lambda registry, client: self._refill(registry, client, slot, None))
+
+    def broken_slots(self) -> list[int]:
+        """Slots that need a repair: those that are out of use, and those whose store is lost."""
+        members = self._stores.members
+        lost = [store.slot for store in self._stores.in_use() if not store.is_there]
+        return sorted({*members.fresh, *members.down, *lost}, key=lambda slot: slot not in members.fresh)
+
+    # -- collection and resharding
+
+    def _start(self, upkeep: Upkeep) -> None:
+        work = self._collect if upkeep == "collection" else self._reshard
+        self._new_process().start_with(work)
+
+    def _collect(self, registry: QuorumRegistry, client: Client) -> None:
+        boundary_us = self._chance.choice(self._times_us)
+        self._may_crash(COLLECTION_FAULT_POINTS)
+        try:
+            if self._chance.random() < 0.5:
+                register = raise_boundary(registry, boundary_us)
+            else:
+                shard = f"0-{self._chance.randrange(2):05d}"
+                register = registry.register.change(lambda now: with_shard_boundary(now, shard, boundary_us))
+            sweep(registry, register, _COLLECTION, client, channel=lambda: client)
+        except RegistryUnavailable:
+            return
+
+    def _reshard(self, registry: QuorumRegistry, client: Client) -> None:
+        shards = self._chance.randrange(1, MOST_SHARDS + 1)
+        try:
+            registry.register.change(lambda now: with_shards(now, shards))
+        except RegistryUnavailable:
+            return
+
+    # -- repair
+
+    def _lose_a_store(self) -> None:
+        """One is wiped, goes back to an earlier copy, or is to be put elsewhere."""
+        store = self._chance.choice(self._stores.in_use())
+        items, times = dict(store.items), dict(store.times)
+        match self._chance.choice(("wiped", "restored", "moved")):
+            case "wiped" if self._may_be_lost(store):
+                store.lose()
+                self._send_for_repair(store.slot, None)
+            case "restored":
+
+                def restore() -> None:
+                    if self._may_be_lost(store):
+                        store.lose()
+                        store.items.update(items)
+                        store.times.update(times)
+                        self._send_for_repair(store.slot, store)
+
+                self._network.after(self._chance.uniform(0, 3), restore)
+            case "moved" if self._may_be_lost(store):
+                self._send_for_repair(store.slot, store)
+
+    def _may_be_lost(self, store: Store) -> bool:
+        """Whether it is in use, and a majority is left without it and all that are lost or being repaired."""
+        in_use, lost = self._stores.in_use(), {*self.broken_slots(), *+self._in_repair}
+        spare = len(in_use) - majority(len(in_use)) - len(lost)
+        return spare > 0 and store in in_use and store.slot not in lost
+
+    def _send_for_repair(self, slot: int, old: Store | None) -> None:
+        for _ in range(2 if self._chance.random() < 0.2 else 1):
+            self._in_repair[slot] += 1
+            self._network.after(self._chance.expovariate(1.0), lambda: self._repair(slot, old))
+
+    def _repair(self, slot: int, old: Store | None) -> None:
+        process = self._new_process()
+        if self._chance.random() < CRASHES:
+            process.client.interrupt(self._chance.randrange(1, 40), process.client.kill)
+        process.start_with(lambda registry, client: self._refill(registry, client, slot, old))
+
+    def _refill(self, registry: QuorumRegistry, client: Client, slot: int, old: Store | None) -> None:
+        for _ in range(ATTEMPTS):
+            store = self._stores.store(slot, f"slot-{slot}-{next(self._numbers)}")
+
+            def make(store: Store = store) -> None:
+                store.is_there = True
+                if old is not None:
+                    old.is_there = True  # a restored one is started once its slot is down (B10)
+
+            self._may_crash(REPAIR_FAULT_POINTS)
+            try:
+                refill(registry, slot, store.incarnation, make, client, PAGE_ITEMS)
+            except (RegistryUnavailable, RepairSuperseded):
+                client.sleep(self._chance.expovariate(1.0))
+            except SimulatedCrash:
+                self._network.after(self._chance.expovariate(1.0), lambda: self._repair(slot, old))
+                raise
+            else:
+                self._in_repair[slot] -= 1
+                if old is not None:
+                    old.is_there = False
+                return
+
+    def _may_crash(self, points: tuple[str, ...]) -> None:
+        if self._chance.random() < CRASHES:
+            arm(f"{self._chance.choice(points)}:1", crash=raise_simulated_crash)
