@@ -12,7 +12,7 @@ import pytest
 from photon.dispatcher.batch import BatchReport, Watching
 from photon.quantiles import merge, percentiles
 from photon.shift.growth import growth_of
-from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, row_status_of
+from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.run import ShiftLimits, ShiftResult
 from tests.simulation.world import NOON_US, World
 
@@ -43,7 +43,7 @@ class NextInLine:
         if not self._thread.is_alive() and self.lock is None:
             self._thread.start()
         deadline = time.monotonic() + 30
-        while row_status_of(self._state).in_line is None:
+        while lease_status_of(self._state).in_line is None:
             assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.005)  # until the thread is in line
 
@@ -84,7 +84,7 @@ def test_events_that_come_while_a_shift_is_idle_keep_it(world: World) -> None:
 def test_an_idle_shift_leaves_the_signature_of_what_it_saw(world: World) -> None:
     world.queries("q1")
     shift(world, idle=timedelta(seconds=1))
-    lease = row_status_of(world.state()).lease
+    lease = lease_status_of(world.state()).lease
     assert lease is not None
     assert lease.idle_seen == growth_of(world.pipeline, "east", NOON_US).signature
 
@@ -94,7 +94,7 @@ def test_a_shift_that_was_stopped_leaves_no_signature(world: World) -> None:
     batches: list[BatchReport] = []
     watching = Watching(should_stop=lambda: bool(batches), on_batch=batches.append)
     result = shift(world, watching, idle=timedelta(hours=1))
-    lease = row_status_of(world.state()).lease
+    lease = lease_status_of(world.state()).lease
     assert lease is not None
     assert (result.ended, lease.idle_seen) == ("asked", None)
     assert lease.released_us is not None
@@ -150,7 +150,7 @@ def test_the_lease_says_when_a_successor_may_take_over(world: World) -> None:
     world.queries("q1")
     before_us = world.clock.now_us()
     shift(world, length=timedelta(minutes=30), idle=timedelta(seconds=1))
-    lease = row_status_of(world.state()).lease
+    lease = lease_status_of(world.state()).lease
     assert lease is not None
     assert (lease.run, lease.ends_us) == ("run-1", before_us + 1800 * 1_000_000)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.dispatcher.read_offsets import Window, read_offsets
+from photon.dispatcher.read_offsets import ReadOffsets, read_offsets
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries, open_registry
@@ -69,7 +69,7 @@ class World:
             results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
             self.counts = {result.datacenter: result.counts for result in results}
 
-    def windows(self) -> dict[str, Window]:
+    def windows(self) -> dict[str, ReadOffsets]:
         return {name: read_offsets(place.state) for name, place in self.pipeline.datacenters.items()}
 
     def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
@@ -114,12 +114,12 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def windows_while_waiting(world: World) -> dict[str, Window]:
+def windows_while_waiting(world: World) -> dict[str, ReadOffsets]:
     return world.windows()
 
 
 @pytest.fixture(scope="module")
-def while_waiting(world: World, windows_while_waiting: dict[str, Window]) -> VerificationReport:
+def while_waiting(world: World, windows_while_waiting: dict[str, ReadOffsets]) -> VerificationReport:
     return world.verify()
 
 
@@ -223,7 +223,7 @@ def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
 
 
 def test_a_log_is_verified_up_to_the_first_record_that_waits(
-    windows_while_waiting: dict[str, Window], while_waiting: VerificationReport
+    windows_while_waiting: dict[str, ReadOffsets], while_waiting: VerificationReport
 ) -> None:
     for name, window in windows_while_waiting.items():
         places = zip(window.waiting["file"].to_pylist(), window.waiting["offset"].to_pylist(), strict=True)

@@ -21,6 +21,7 @@ from photon.dispatcher.plan import (
 )
 from photon.dispatcher.planning import budget, halves, spread
 from photon.dispatcher.startup import BeginEpoch, GoOn, ReadBack, judge
+from photon.errors import FormatTooNew
 from photon.join.joiner import home_of
 from photon.join.messages import Contested, JoinedRecord, RetryRef
 from photon.join.outcomes import Counts
@@ -163,7 +164,7 @@ def test_a_plan_reads_back_as_it_was_stored() -> None:
 
 def test_a_plan_of_a_newer_photon_is_refused() -> None:
     newer = content_to_json(PlanContent()).replace('"format":1', '"format":2')
-    with pytest.raises(ValueError, match="newer Photon"):
+    with pytest.raises(FormatTooNew, match="newer Photon"):
         content_from_json(newer)
 
 

@@ -147,18 +147,14 @@ def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
     assert [point for point in ALL_FAULT_POINTS if f"`{point}`" not in text] == []
 
 
-def all_user_errors(base: type[errors.UserError]) -> Iterator[type[errors.UserError]]:
-    for error in base.__subclasses__():
-        yield error
-        yield from all_user_errors(error)
-
-
 def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
     for source in (ROOT / "photon").rglob("*.py"):
         importlib.import_module(
             ".".join(source.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         )
-    raised = {error.__name__ for error in all_user_errors(errors.UserError)} - {"WrongUsage"}
+    # An error that derives from a documented one ends a command under that one's name.
+    raised = {error.__name__ for error in errors.UserError.__subclasses__()} - {"WrongUsage"}
+    raised |= {error.__name__ for error in errors.WrongUsage.__subclasses__()}
     operations = (ROOT / "docs" / "operations.md").read_text()
     assert sorted(error for error in raised if f"`{error}`" not in operations) == []
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from bench.latency import SeenRow, TableReader, Window, percentile, summarize
-from bench.live_measurement import BackoffRetry, MeasurementFailed, clicks_written, measure_live
+from bench.live_measurement import MeasurementFailed, Patience, clicks_written, measure_live
 from photon.clock import ManualClock
 
 ALWAYS = Window(0, 10**15)
@@ -146,7 +146,7 @@ while True:
 def test_a_measurement_finds_the_pace_of_a_join_and_stops_all_it_started(tmp_path: Path) -> None:
     script = tmp_path / "stand_in.py"
     script.write_text(STAND_IN)
-    patience = BackoffRetry(start=30, settle=0.5, drain=10, stop=10, report=0.5)
+    patience = Patience(start=30, settle=0.5, drain=10, stop=10, report=0.5)
     said: list[str] = []
     result = measure_live(
         tmp_path / "live",
@@ -175,7 +175,7 @@ def test_a_join_that_writes_nothing_fails_the_measurement_and_is_ended(tmp_path:
         "import os, signal, time; signal.signal(15, signal.SIG_IGN);"
         "print(os.getpid(), flush=True); time.sleep(99)"
     )
-    patience = BackoffRetry(start=1.0, stop=0.5)
+    patience = Patience(start=1.0, stop=0.5)
     with pytest.raises(MeasurementFailed, match="after 1 s only no datacenter had written rows"):
         measure_live(tmp_path / "live", 1, 10, 10, command=(sys.executable, "-c", deaf), patience=patience)
     pid = int((tmp_path / "live" / "join.log").read_text().split()[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.read_offsets import Window
+from photon.dispatcher.read_offsets import ReadOffsets
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
@@ -108,7 +108,7 @@ def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misse
     pipeline: Pipeline,
 ) -> None:
     there, missed, read_further = file(1, 100), gone(file(2, 100)), gone(file(3, 100))
-    window = Window("e1", files={one.file.number: one for one in (there, missed, read_further)})
+    window = ReadOffsets("e1", files={one.file.number: one for one in (there, missed, read_further)})
     address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
     verified = {"east": {1: 100, 2: 100, 3: 99}}
     scope = Scope(pipeline, ["east"], address, {"east": window}, tables={}, epochs={}, verified=verified)
