@@ -21,8 +21,8 @@ from photon.storage.tables import ROW_COLUMNS, OutputTable
 def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = None) -> ds.Dataset:
     """The joined rows of all datacenters, now: `.to_table(columns=..., filter=...)` reads them.
 
-    The columns are `photon.storage.tables.ROW_COLUMNS`, then those of the adapter; one that a datacenter's table
-    does not have yet is null in its rows. `retired`: epochs to leave out; None asks the registry.
+    The columns are Photon's own (`ROW_COLUMNS`), then the adapter's. A column that a datacenter's table does
+    not have yet is null in its rows. `retired`: epochs to leave out; None asks the registry.
     Raises LakeUnavailable, PipelineError, and without `retired` also RegistryMissing, RegistryMismatch and
     RegistryUnavailable; pyarrow.ArrowTypeError if the tables disagree on a column's type.
     """

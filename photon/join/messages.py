@@ -1,8 +1,7 @@
-"""What the dispatcher hands to tasks and what comes back: the seam between plan and engine.
+"""What the dispatcher hands to tasks and what comes back.
 
-Frozen and picklable, because tasks run in other processes. A `BatchRunner` carries out one
-batch: with Spark (`jobs.batch_job`), or in this process (`photon.join.local_runner`). Records are in the files
-that results name, never in the results.
+Frozen and picklable, because tasks run in other processes. Records are in the files that results name,
+never in the results.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Contested:
 
 @dataclass(frozen=True)
 class JoinedRecord:
-    """A record of an event that this datacenter has joined (`verdicts.AlreadyJoinedHere`): by it, or by another."""
+    """A record of an event that this datacenter has joined, by this record or by another."""
 
     key: EventKey
     occurrence: Occurrence

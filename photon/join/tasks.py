@@ -1,8 +1,6 @@
-"""What runs in a task's process: reads a unit's bytes, lets the joiner decide, writes what it decided.
+"""What runs in a task's process: read a unit's bytes, let the joiner decide, write what it decided.
 
-The wiring between `photon.join.joiner` and the disk; it runs unchanged in Spark's Python workers and in
-`photon.join.local_runner`. What may come back is a value (`Unavailable`, `Failed`), for a task that raises would
-be run again by Spark at once and in vain.
+Errors come back as values (`Unavailable`, `Failed`): Spark would run a task that raises again at once.
 """
 
 from __future__ import annotations
