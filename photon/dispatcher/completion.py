@@ -109,10 +109,10 @@ def waiting_rows(
 
     `over`: contested ones that are settled; `released`: contested ones whose id is free again.
     """
-    if result.waits is None:
+    if result.waiting is None:
         return []
     rows: list[WaitingRow] = []
-    for row in result.waits.rows.to_pylist():
+    for row in result.waiting.rows.to_pylist():
         occurrence = Occurrence(row["file"], row["offset"])
         if occurrence in over:
             continue
@@ -128,7 +128,7 @@ def waiting_rows(
                 first_seen_us=row["first_seen_us"],
                 due_us=now_us + wait_us,
                 reason=reason,
-                spool_file=result.waits.spool_file,
+                spool_file=result.waiting.spool_file,
                 spool_row=row["spool_row"],
                 status="unjoinable" if reason == "unjoinable" else "open",
             )

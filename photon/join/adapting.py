@@ -1,14 +1,13 @@
-"""Calling of adapters: finding the user's own, checking what it returns, isolating the events it fails on.
-
-The adapter interface itself is `photon.adapters`.
-"""
+"""Call adapters: load the user's own, check what it returns, isolate the events on which it fails."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -17,6 +16,9 @@ import pyarrow as pa
 
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter
 from photon.errors import WrongUsage
+from photon.logs.columns import ParsedColumns, parse_columns
+from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
+from photon.storage.tables import fit, presentable
 
 T = TypeVar("T")
 REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
@@ -31,6 +33,14 @@ class AdapterMisbehaved(Exception):
 
 
 @dataclass(frozen=True)
+class RawRecords:
+    """Records of one log as their files hold them, each with the header line of its file."""
+
+    raws: Sequence[bytes]
+    headers: Sequence[bytes]
+
+
+@dataclass(frozen=True)
 class Combined:
     """What became of pairs; every row index is in exactly one of `kept`, `filtered` and `failures`."""
 
@@ -42,7 +52,7 @@ class Combined:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Which foreign events are passed over: every row is passed over, failed, or to be looked up."""
+    """Which foreign events the adapter passes over, and on which it failed. All others are looked up."""
 
     rows: list[int]
     failures: dict[int, str] = field(default_factory=dict)
@@ -70,6 +80,79 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
             f"adapter {spec}: expected a photon.adapters.Adapter, got {type(found).__name__}{remedy}"
         )
     return found
+
+
+def adapt_pairs(
+    adapter: Adapter, foreign: RawRecords, primary: RawRecords, pipeline: Pipeline, row_schema: pa.Schema
+) -> Combined:
+    """Combine pairs of raw records to rows that fit a table of `row_schema`. A bad pair fails alone."""
+    foreign_columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
+    primary_columns = columns_of(primary, pipeline.primary, pipeline.limits)
+    failures = {row: f"its primary: {reason}" for row, reason in primary_columns.failures.items()}
+    failures |= foreign_columns.failures
+    usable = [row for row in range(len(foreign.raws)) if row not in failures]
+    take = pa.array(usable, pa.int64())
+    combined = combine_isolating_failures(
+        FittingAdapter(adapter, row_schema),
+        foreign_columns.table.take(take),
+        primary_columns.table.take(take),
+    )
+    failures |= {usable[row]: reason for row, reason in combined.failures.items()}
+    kept, filtered = ([usable[row] for row in rows] for rows in (combined.kept, combined.filtered))
+    return Combined(combined.table, kept, filtered, failures)
+
+
+def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> Skipped:
+    """Ask the adapter which foreign records to pass over. A bad record fails alone."""
+    if type(adapter).skip is Adapter.skip or not foreign.raws:
+        return Skipped([])
+    columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
+    skipped = skip_isolating_failures(adapter, columns.table)
+    rows = [row for row in skipped.rows if row not in columns.failures]
+    return Skipped(rows, {**skipped.failures, **columns.failures})
+
+
+def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedColumns:
+    """The user's columns of records whose files may have different headers, in the records' order.
+
+    A column that a record's file does not have is null.
+    """
+    by_header: dict[bytes, list[int]] = defaultdict(list)
+    for index, header in enumerate(records.headers):
+        by_header[header].append(index)
+    parts: list[pa.Table] = []
+    order: list[int] = []
+    failures: dict[int, str] = {}
+    for header, indices in by_header.items():
+        parsed = parse_columns([records.raws[i] for i in indices], header, log, limits)
+        parts.append(parsed.table)
+        order.extend(indices)
+        failures.update({indices[row]: reason for row, reason in parsed.failures.items()})
+    if not parts:
+        return ParsedColumns(pa.table({}), {})
+    table = pa.concat_tables(parts, promote_options="default")
+    if any(left > right for left, right in pairwise(order)):
+        position = {index: row for row, index in enumerate(order)}
+        table = table.take(pa.array([position[index] for index in range(len(order))], pa.int64()))
+    return ParsedColumns(table, failures)
+
+
+class FittingAdapter(Adapter):
+    """The user's adapter, with rows as the table of joined events can take them.
+
+    So a value that does not fit a column is a failure of its one pair, like any other of the adapter.
+    """
+
+    def __init__(self, adapter: Adapter, schema: pa.Schema) -> None:
+        self._adapter = adapter
+        self._schema = schema
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
+        """The adapter's rows, with the names and types of the table."""
+        made = self._adapter.combine(foreign, primary)
+        if isinstance(made, Adapted):
+            return Adapted(fit(presentable(made.table), self._schema), made.kept)
+        return fit(presentable(made), self._schema) if isinstance(made, pa.Table) else made
 
 
 def combine_isolating_failures(adapter: Adapter, foreign: pa.Table, primary: pa.Table) -> Combined:

@@ -13,13 +13,13 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from photon.adapters import Adapted, Adapter
+from photon.adapters import Adapter
 from photon.clock import MICROSECONDS, Clock
 from photon.event_store.interface import EventStore, PrimaryEvent, Wanted
 from photon.faults import fault_point
-from photon.join.adapting import combine_isolating_failures, skip_isolating_failures
+from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.join.messages import TaskContext
-from photon.join.records import AlignedColumns, Records, by_event, columns_of
+from photon.join.records import Records, by_event
 from photon.join.verdicts import (
     AlreadyJoinedHere,
     DeadLetter,
@@ -43,7 +43,6 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.storage.tables import ROW_COLUMNS, fit, presentable
 from photon.tokens import Occurrence, Token
 
 
@@ -71,31 +70,6 @@ class Pair:
 
     event: Event
     primary: PrimaryEvent
-
-
-class FittingAdapter(Adapter):
-    """The user's adapter, its rows as the table of joined events can take them.
-
-    So a value that does not fit a column is a failure of its one pair, like any other of the adapter.
-    """
-
-    def __init__(self, adapter: Adapter, schema: pa.Schema) -> None:
-        self._adapter = adapter
-        self._schema = schema
-
-    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
-        made = self._adapter.combine(foreign, primary)
-        if isinstance(made, Adapted):
-            return Adapted(self._fitted(made.table), made.kept)
-        return self._fitted(made) if isinstance(made, pa.Table) else made
-
-    def _fitted(self, table: pa.Table) -> pa.Table:
-        rows = fit(presentable(table), self._schema)
-        own = {name.lower() for name in ROW_COLUMNS.names}
-        clash = [name for name in rows.column_names if name.lower() in own]
-        if clash:
-            raise ValueError(f"the adapter's column {clash[0]!r} has the name of one of Photon's; rename it")
-        return rows
 
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
@@ -170,14 +144,11 @@ class Joiner:
     def _let_adapter_skip(
         self, remaining: list[int], records: Records, headers: Mapping[int, bytes], verdicts: Verdicts
     ) -> list[int]:
-        if type(self.adapter).skip is Adapter.skip or not remaining:
-            return remaining
-        columns = self._foreign_columns(remaining, records, headers)
-        skipped = skip_isolating_failures(self.adapter, columns.table)
-        for row, reason in (skipped.failures | columns.failures).items():
+        skipped = skip_records(self.adapter, _raw_records(remaining, records, headers), self.pipeline)
+        for row, reason in skipped.failures.items():
             verdicts.of[remaining[row]] = DeadLetter(reason)
         for row in skipped.rows:
-            verdicts.of.setdefault(remaining[row], Final("skipped"))
+            verdicts.of[remaining[row]] = Final("skipped")
         return [index for index in remaining if index not in verdicts.of]
 
     def _leave_to_home(self, events: list[Event], records: Records, verdicts: Verdicts) -> list[Event]:
@@ -264,24 +235,14 @@ class Joiner:
         """Combine or filter; a pair that can't be adapted is a dead letter, alone."""
         if not pairs:
             return [], None
-        foreign = self._foreign_columns([pair.event.leader for pair in pairs], records, headers)
-        primary = columns_of(
-            [pair.primary.raw for pair in pairs],
-            [pair.primary.header for pair in pairs],
-            self.pipeline.primary,
-            self.pipeline.limits,
-        )
-        failures = {**{row: f"its primary: {r}" for row, r in primary.failures.items()}, **foreign.failures}
-        usable = [row for row in range(len(pairs)) if row not in failures]
-        take = pa.array(usable, pa.int64())
-        adapter = FittingAdapter(self.adapter, self.context.row_schema)
-        adapted = combine_isolating_failures(adapter, foreign.table.take(take), primary.table.take(take))
-        failures |= {usable[row]: reason for row, reason in adapted.failures.items()}
-        for row, reason in failures.items():
+        foreign = _raw_records([pair.event.leader for pair in pairs], records, headers)
+        primary = RawRecords([p.primary.raw for p in pairs], [p.primary.header for p in pairs])
+        adapted = adapt_pairs(self.adapter, foreign, primary, self.pipeline, self.context.row_schema)
+        for row, reason in adapted.failures.items():
             self._judge(pairs[row].event, DeadLetter(reason), verdicts)
         for row in adapted.filtered:
-            self._judge(pairs[usable[row]].event, Final("filtered"), verdicts)
-        return [pairs[usable[row]] for row in adapted.kept], adapted.table
+            self._judge(pairs[row].event, Final("filtered"), verdicts)
+        return [pairs[row] for row in adapted.kept], adapted.table
 
     def _register(
         self, pairs: list[Pair], rows: pa.Table | None, records: Records, verdicts: Verdicts
@@ -367,16 +328,6 @@ class Joiner:
             f"the event's time {records.times_us[event.leader]} us lies beyond the registry's horizon"
         )
 
-    def _foreign_columns(
-        self, indices: Sequence[int], records: Records, headers: Mapping[int, bytes]
-    ) -> AlignedColumns:
-        return columns_of(
-            [records.raws[i] for i in indices],
-            [headers[records.occurrences[i].file_number] for i in indices],
-            self.pipeline.foreign,
-            self.pipeline.limits,
-        )
-
     def _rows(self, pairs: Sequence[Pair], adapted: pa.Table, records: Records) -> pa.Table:
         """The joined rows: Photon's own columns, then the adapter's."""
         plan, count = self.context.plan, len(pairs)
@@ -397,6 +348,14 @@ class Joiner:
         }
         columns = dict(zip(adapted.column_names, adapted.columns, strict=True))
         return pa.table({**own, **columns})
+
+
+def _raw_records(indices: Sequence[int], records: Records, headers: Mapping[int, bytes]) -> RawRecords:
+    """Some of the records as the adapter's columns are parsed from them."""
+    return RawRecords(
+        [records.raws[index] for index in indices],
+        [headers[records.occurrences[index].file_number] for index in indices],
+    )
 
 
 def _why_unknown(outcome: Unknown | Released) -> str:

@@ -17,16 +17,16 @@ class LocalRunner:
     workers = 1
 
     def __init__(self, registry: IdRegistry | None = None, clock: Clock | None = None) -> None:
-        """`registry` and `clock`: instead of the one at the order's address, and the machine's; for tests."""
+        """`registry` and `clock`: instead of the one at the registry address of the batch and the machine's; for tests."""
         self._registry = registry
         self._clock = clock
 
-    def run(self, order: BatchTasks) -> list[TaskOutcome]:
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """The outcomes of all units, index units first."""
-        join = run_release_unit if order.release_only else run_join_unit
+        join = run_release_unit if batch.release_only else run_join_unit
         return [
-            *(run_index_unit(unit, order.context) for unit in order.index_units),
-            *(join(unit, order.context, self._registry, self._clock) for unit in order.join_units),
+            *(run_index_unit(unit, batch.context) for unit in batch.index_units),
+            *(join(unit, batch.context, self._registry, self._clock) for unit in batch.join_units),
         ]
 
     def close(self) -> None:

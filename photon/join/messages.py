@@ -101,8 +101,8 @@ class JoinedRecord:
 
 
 @dataclass(frozen=True)
-class Waits:
-    """The records that stay with the dispatcher: raw bytes in `spool_file`, the rest in `rows`.
+class WaitingRecords:
+    """The records of a unit that come again: raw bytes in `spool_file`, the rest in `rows`.
 
     `rows`: file, offset, event_id, key_hash (int64), primary_time_us, attempts, first_seen_us,
     reason (primary | home | horizon | contested), spool_row; one row a record.
@@ -131,7 +131,7 @@ class JoinResult:
     foreign: int  # records read for the first time: all of the ranges' records
     classes: dict[OutcomeClass, int]  # without pending
     decided_retries: tuple[Occurrence, ...]  # retries that need not come again
-    waits: Waits | None
+    waiting: WaitingRecords | None
     contested: tuple[Contested, ...]
     to_release: tuple[Claim, ...]  # this plan's own tokens that end without a row (protocol A7)
     registered_elsewhere: frozenset[str]  # datacenters seen to hold ids: they are alive
@@ -168,7 +168,7 @@ class BatchRunner(Protocol):
 
     workers: int
 
-    def run(self, order: BatchTasks) -> list[TaskOutcome]:
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """The outcome of every unit, index units first. WorkerDied if a process did not survive."""
         ...
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
-from photon.logs.columns import parse_columns
 from photon.logs.files import LogFile
 from photon.pipeline.event_key import EventKey, event_key
-from photon.pipeline.file import ForeignLog, Limits, PrimaryLog
+from photon.pipeline.file import ForeignLog
 from photon.tokens import Occurrence
 
 
@@ -77,41 +75,6 @@ def by_event(records: Records, indices: Sequence[int], log: ForeignLog) -> dict[
     for group in groups.values():
         group.sort(key=lambda index: records.occurrences[index])
     return {key_of(group[0]): group for group in groups.values()}
-
-
-@dataclass(frozen=True)
-class AlignedColumns:
-    """User columns of some records, in their order, and why some records have none."""
-
-    table: pa.Table
-    failures: dict[int, str]
-
-
-def columns_of(
-    raws: Sequence[bytes], headers: Sequence[bytes], log: PrimaryLog | ForeignLog, limits: Limits
-) -> AlignedColumns:
-    """The user's columns of records that may come from files with different headers.
-
-    Row i belongs to `raws[i]`; a column that a record's file does not have is null.
-    """
-    by_header: dict[bytes, list[int]] = defaultdict(list)
-    for index, header in enumerate(headers):
-        by_header[header].append(index)
-    parts: list[pa.Table] = []
-    order: list[int] = []
-    failures: dict[int, str] = {}
-    for header, indices in by_header.items():
-        parsed = parse_columns([raws[i] for i in indices], header, log, limits)
-        parts.append(parsed.table)
-        order.extend(indices)
-        failures.update({indices[row]: reason for row, reason in parsed.failures.items()})
-    if not parts:
-        return AlignedColumns(pa.table({}), {})
-    table = pa.concat_tables(parts, promote_options="default")
-    if any(left > right for left, right in pairwise(order)):
-        position = {index: row for row, index in enumerate(order)}
-        table = table.take(pa.array([position[index] for index in range(len(order))], pa.int64()))
-    return AlignedColumns(table, failures)
 
 
 def headers_by_file(files: Iterable[LogFile]) -> Mapping[int, bytes]:

@@ -34,8 +34,8 @@ from photon.join.messages import (
     TaskContext,
     TaskOutcome,
     Unavailable,
+    WaitingRecords,
 )
-from photon.join.messages import Waits as WaitingRecords
 from photon.join.records import Records, headers_by_file, records_of
 from photon.join.side_tables import (
     dead_letters_from_lines,
@@ -249,7 +249,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
         *_write(context, "too_old", too_old_rows(records, verdicts, headers, context)),
     )
     fault_point("task.after_rows_written")
-    waits, contested = _spool(records, verdicts, context)
+    waiting, contested = _spool(records, verdicts, context)
     classes = count_classes(verdicts)
     classes["dead_letters"] += letters.num_rows
     return JoinResult(
@@ -260,7 +260,7 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
             for index, verdict in verdicts.of.items()
             if records.is_retry[index] and isinstance(verdict, Final | DeadLetter | AlreadyJoinedHere)
         ),
-        waits=waits,
+        waiting=waiting,
         contested=contested,
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),

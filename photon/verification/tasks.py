@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.join.adapting import combine_isolating_failures, load_adapter, skip_isolating_failures
-from photon.join.joiner import FittingAdapter
-from photon.join.records import columns_of
+from photon.join.adapting import RawRecords, adapt_pairs, load_adapter, skip_records
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone
@@ -104,7 +102,8 @@ def _foreign_table(
     log = scope.pipeline.foreign
     ids, times = events["_id"], events["_time_us"]
     facts = np.where(pc.is_null(events["_key"]).to_numpy(), int(Fact.SKIPPED), 0).astype(np.int32)
-    facts[_skipped(events, file, adapter, scope)] |= Fact.SKIPPED
+    records = RawRecords(events["_raw"].to_pylist(), [file.header] * events.num_rows)
+    facts[skip_records(adapter, records, scope.pipeline).rows] |= Fact.SKIPPED
     offsets = events["_offset"].to_numpy()
     for again in scope.requeued.get(datacenter, ()):
         if again.file_number == file.number:
@@ -120,15 +119,6 @@ def _foreign_table(
 def _event_times(events: pa.Table, log: ForeignLog) -> pa.Array:
     pairs = zip(events["_id"].to_pylist(), events["_time_us"].to_pylist(), strict=True)
     return pa.array([event_key(event_id, time_us, log).event_us for event_id, time_us in pairs], pa.int64())
-
-
-def _skipped(events: pa.Table, file: LogFile, adapter: Adapter, scope: TaskScope) -> list[int]:
-    if type(adapter).skip is Adapter.skip or not events.num_rows:
-        return []
-    raws = events["_raw"].to_pylist()
-    columns = columns_of(raws, [file.header] * len(raws), scope.pipeline.foreign, scope.pipeline.limits)
-    skipped = skip_isolating_failures(adapter, columns.table)
-    return [row for row in skipped.rows if row not in columns.failures]
 
 
 def _around(events: pa.Table, scope: TaskScope) -> Any:
@@ -265,22 +255,17 @@ def _join_afresh(
     part: pa.Table, datacenter: str, adapter: Adapter, scope: TaskScope
 ) -> tuple[list[FreshJoin], pa.Table]:
     """What the adapter makes of pairs of one datacenter now; the rows of those that join, in order."""
-    pipeline, headers = scope.pipeline, scope.headers
-    foreign_headers = [headers[datacenter, number] for number in part["file"].to_pylist()]
-    primary_headers = [headers[datacenter, number] for number in part["primary_file"].to_pylist()]
-    foreign = columns_of(part["raw"].to_pylist(), foreign_headers, pipeline.foreign, pipeline.limits)
-    primary = columns_of(part["primary_raw"].to_pylist(), primary_headers, pipeline.primary, pipeline.limits)
-    failures = {**primary.failures, **foreign.failures}
-    usable = [row for row in range(part.num_rows) if row not in failures]
-    take = pa.array(usable, pa.int64())
-    fitting = FittingAdapter(adapter, scope.row_schemas.get(datacenter, pa.schema([])))
-    combined = combine_isolating_failures(fitting, foreign.table.take(take), primary.table.take(take))
-    failures |= {usable[row]: reason for row, reason in combined.failures.items()}
+    foreign, primary = (
+        RawRecords(part[raw].to_pylist(), [scope.headers[datacenter, n] for n in part[file].to_pylist()])
+        for raw, file in (("raw", "file"), ("primary_raw", "primary_file"))
+    )
+    row_schema = scope.row_schemas.get(datacenter, pa.schema([]))
+    combined = adapt_pairs(adapter, foreign, primary, scope.pipeline, row_schema)
     joins = [FreshJoin("joins")] * part.num_rows
-    for row, reason in failures.items():
+    for row, reason in combined.failures.items():
         joins[row] = FreshJoin("fails", reason)
     for row in combined.filtered:
-        joins[usable[row]] = FreshJoin("drops")
+        joins[row] = FreshJoin("drops")
     return joins, combined.table
 
 

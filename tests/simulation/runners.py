@@ -15,9 +15,9 @@ class LosesTheRegistry(LocalRunner):
         super().__init__(world.registry, world.clock)
         self._store = world.store
 
-    def run(self, order: BatchTasks) -> list[TaskOutcome]:
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         self._store.fail("down")
-        return super().run(order)
+        return super().run(batch)
 
 
 class PoisonedRunner(LocalRunner):
@@ -29,11 +29,11 @@ class PoisonedRunner(LocalRunner):
         self._state = world.state()
         self.deaths = 0
 
-    def run(self, order: BatchTasks) -> list[TaskOutcome]:
-        if not order.context.quarantine and any(map(self._is_poisoned, order.join_units)):
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        if not batch.context.quarantine and any(map(self._is_poisoned, batch.join_units)):
             self.deaths += 1
             raise WorkerDied("the worker was killed")
-        return super().run(order)
+        return super().run(batch)
 
     def _is_poisoned(self, unit: JoinUnit) -> bool:
         lines = [
@@ -47,7 +47,7 @@ class PoisonedRunner(LocalRunner):
 class DiesBeforeItReleases(PoisonedRunner):
     """Its process also dies when it is to find what a poisoned plan has registered."""
 
-    def run(self, order: BatchTasks) -> list[TaskOutcome]:
-        if order.release_only:
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        if batch.release_only:
             raise WorkerDied("the worker was killed")
-        return super().run(order)
+        return super().run(batch)

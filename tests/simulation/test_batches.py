@@ -365,10 +365,10 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
     said: list[str] = []
 
     class LosesTheLake(LocalRunner):
-        def run(self, order: BatchTasks) -> list[TaskOutcome]:
+        def run(self, batch: BatchTasks) -> list[TaskOutcome]:
             if not said:
                 lake.rename(away)
-            return super().run(order)
+            return super().run(batch)
 
     def put_back(reason: str) -> None:
         said.append(reason)
