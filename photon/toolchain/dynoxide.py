@@ -1,9 +1,8 @@
-"""dynoxide, a small and fast server with the DynamoDB API: where it is, and building it.
+"""dynoxide, a small and fast server with the DynamoDB API: find it, and build it.
 
-`python -m photon.toolchain.dynoxide` (`make dynoxide`) builds it with cargo, where there is one, once for all checkouts
-of a user; with `--path` it prints where it is. Nothing needs it: it is a second server for tests, for
-measurements and, with its data in a file, for registries of one's own (infra/dynoxide). How a server is run
-belongs in `photon.registry.dynamodb.server_process`.
+`python -m photon.toolchain.dynoxide` (`make dynoxide`) builds it with cargo, once for all checkouts of a
+user; with `--path` it prints where it is. Nothing needs it: it is a second server for tests, for measurements
+and, with its data in a file, for registries of one's own (infra/dynoxide).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Collection of a pipeline's old ids: how far the boundary may go now, and a pass over all endpoints.
+"""Garbage collection of a pipeline's old ids: how far the boundary may go, and a pass over all endpoints.
 
-The boundary is a decision of what was verified, and pure; what a pass does is `photon.registry.operations.sweep`. Why an
-id that went is never won again, and what that is worth: docs/adr/0020.
-"""
+Why a deleted id is never won again, and what that is worth: docs/adr/0020."""
 
 from __future__ import annotations
 

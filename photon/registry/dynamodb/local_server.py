@@ -1,13 +1,10 @@
 """The local registry (`endpoints: local`): one DynamoDB Local per folder, for all processes of a machine.
 
-Each user holds a shared lock on `users.lock`. A supervisor process (`python -m
-photon.registry.dynamodb.local_server FOLDER`) starts the server, writes `server.json` once it answers, and stops it
-when nobody holds that lock any more: the kernel drops a dead process' lock, so that a server never
-outlives its users, `kill -9` included. What is stored in the server belongs to the other modules of
-`photon.registry`.
+Each user holds a shared lock on `users.lock`. A supervisor process starts the server, writes `server.json`
+once it answers, and stops it when nobody holds that lock any more. The kernel drops the lock of a dead
+process, so a server never outlives its users, not even after `kill -9`.
 
-DynamoDB Local can't be told to listen on one address only: it answers on every interface of the machine.
-"""
+DynamoDB Local can't be told to listen on one address only: it answers on every interface of the machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A DynamoDB-compatible server on this machine as a process: its command, its store, whether it answers.
-
-Two servers: DynamoDB Local, and dynoxide where it is installed (`photon.toolchain.dynoxide`). Who starts one on demand,
-shares it and ends it belongs in `photon.registry.dynamodb.local_server`.
-"""
+"""A DynamoDB-compatible server on this machine as a process: its command, its store, whether it answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Making a registry and finding it again.
-
-What endpoints say is judged in `photon.registry.operations.membership`; tables are made in `.directory`, by init and
-repair only. What is in a registry's table belongs in `photon.registry.consensus.layout` and `.register`.
-"""
+"""Make a pipeline's registry, and find it again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Repairing an endpoint of a pipeline's registry: a store that lost its data, was restored, or is a new one.
-
-Checks what may be repaired and with which store; how a store is filled is `photon.registry.operations.refill`.
-"""
+"""Repair one endpoint of a registry: a store that lost its data, was restored, or is new."""
 
 from __future__ import annotations
 

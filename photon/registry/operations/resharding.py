@@ -1,8 +1,6 @@
-"""Changing the number of shards of a pipeline's registry, by hand or by policy, while everything runs.
+"""Change the number of shards of a registry while everything runs, by hand or by policy.
 
-How configs follow one another is `with_shards` in `photon.registry.consensus.register`, what the policy says is
-`photon.registry.operations.shard_policy`. Nothing is moved: old shards stay until collection has emptied them.
-"""
+Nothing is moved: old shards stay until gc has emptied them."""
 
 from __future__ import annotations
 
