@@ -1,7 +1,7 @@
 """Which values a registry has chosen, seen from above: an observer that knows what every endpoint took.
 
-It shares no threshold and no decision with `photon.registry.consensus.decisions`, so that a fault there can't hide
-here. Who was told what belongs in `tests.simulation.history`.
+It shares no threshold and no decision with `photon.registry.consensus.decisions`, so that a fault there
+can't hide here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Clearing: the token of an id whose row is in the output is replaced by its owner's name (protocol B6).
 
-One attempt for many ids at once, as `photon.registry.consensus.rounds` has the others. Which ids are cleared is for
-`photon.upkeep.clear`.
+One attempt for many ids at once, as `rounds` has the others.
 """
 
 from __future__ import annotations

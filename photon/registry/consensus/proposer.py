@@ -1,7 +1,6 @@
 """The IdRegistry over 1, 3 or 5 endpoints: the calls of the interface, made of the rounds of protocol B.
 
-One round is in `photon.registry.consensus.rounds`, decisions in `.decisions`, keys and values in `.layout`, requests
-in `.dynamodb`. Here is what surrounds rounds: conflicts within a call, horizon, deadline, retries.
+Here is what surrounds the rounds: conflicts within a call, horizon, deadline, retries.
 """
 
 from __future__ import annotations

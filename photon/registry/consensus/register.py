@@ -1,7 +1,6 @@
 """The small register of a registry: members, boundary, configs and horizon, epochs, settings' hash.
 
-What it holds, how it is written down and how it may change, pure. Reading and changing the one that is
-stored belongs in `photon.registry.consensus.register_store`, what it means for commits in `photon.registry.consensus.proposer`.
+What it holds, how it is written down and how it may change; pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One attempt at each round of protocol B for many ids at once: fast, classic, reading.
 
-An attempt sends requests, lets `photon.registry.consensus.decisions` say what the replies mean and checks the
-register afterwards. Deadlines, pauses and repetition belong in `photon.registry.consensus.proposer`, clearing in
-`.clear_round`.
+An attempt sends requests, lets `decisions` say what the replies mean and checks the register afterwards.
 """
 
 from __future__ import annotations

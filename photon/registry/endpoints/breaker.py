@@ -1,8 +1,7 @@
 """Which endpoints are worth asking: one that did not answer is left alone until a probe gets an answer.
 
-Without this, every batch would wait for the time-out of an endpoint that is known to be down. Decided here,
-per endpoint; requests and probes are sent by `photon.registry.endpoints.endpoints`. Nothing depends on it but time:
-what is not asked counts as not answered.
+Without this, every batch would wait for the time-out of an endpoint that is known to be down. Nothing depends
+on it but time: an endpoint that is not asked counts as one that did not answer.
 """
 
 from __future__ import annotations

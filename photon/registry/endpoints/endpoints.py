@@ -1,8 +1,6 @@
 """Sending one kind of request to all endpoints at once, cut into batches.
 
-Which store is in which slot follows the register's members; an endpoint that does not answer is spared
-(`photon.registry.endpoints.breaker`). What is asked and what the replies mean belongs in `photon.registry.consensus.proposer` and
-`.register_store`.
+Which store is in which slot follows the register's members. An endpoint that does not answer is spared.
 """
 
 from __future__ import annotations
