@@ -1,8 +1,4 @@
-"""The registry's state as an asset: shards, sizes, endpoints, epochs; a check that all endpoints are well.
-
-What is looked at is `photon.registry.operations.report`, how it is shown `registry_state_metadata`; when, is for
-`orchestration`.
-"""
+"""The registry's state as an asset: shards, sizes, endpoints, epochs; a check that all endpoints are well."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from dagster import (

@@ -1,7 +1,4 @@
-"""The number of a registry's shards as an asset: what they bear, and another number, if a run or policy says.
-
-How the number changes is `photon.registry.operations.resharding`; when the policy is asked, is for `orchestration`.
-"""
+"""The number of a registry's shards as an asset: their load, and another number where a run or policy says so."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from typing import TYPE_CHECKING
