@@ -1,7 +1,4 @@
-"""What the tasks of one batch came to, all together.
-
-What each of them says is `photon.join.messages`; what follows is decided in `settling`, and carried out in `batch`.
-"""
+"""The outcomes of all tasks of one batch, together."""
 
 from __future__ import annotations
 
