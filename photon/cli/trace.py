@@ -14,8 +14,8 @@ import click
 from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
 
 if TYPE_CHECKING:
-    from photon.verification.trace import DatacenterTrace, Trace
-    from photon.verification.trace_logs import SearchProgress
+    from photon.verification.trace import SearchProgress
+    from photon.verification.trace_report import DatacenterTrace, Trace
 
 LINE_EVERY_SECONDS = 5.0
 MEBIBYTE = 2**20
@@ -87,7 +87,7 @@ def trace_text(found: Trace) -> str:
 
 
 def _datacenter(one: DatacenterTrace) -> list[str]:
-    from photon.verification.trace import moment
+    from photon.verification.trace_report import moment
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     lines += [

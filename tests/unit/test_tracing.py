@@ -10,8 +10,8 @@ from photon.cli.trace import trace_text
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
-from photon.verification.trace import DatacenterTrace, RegistryAnswer, Trace, trace, verdict
-from photon.verification.trace_logs import LogRecord, Needle
+from photon.verification.trace import may_contain, trace
+from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
 from tests.simulation.world import World
 
 
@@ -160,14 +160,14 @@ def row(batch):
 
 def test_two_rows_of_one_event_are_told_as_what_must_not_be():
     both = {"east": DatacenterTrace(rows=[row(1)]), "west": DatacenterTrace(rows=[row(2)])}
-    assert "Joined 2 times, which must not be" in verdict(Trace("c1", True, datacenters=both))
+    assert "Joined 2 times, which must not be" in Trace("c1", True, datacenters=both).verdict
 
 
 def test_two_events_of_one_id_with_different_times_may_both_be_joined():
     answers = [RegistryAnswer("held", 1, "east"), RegistryAnswer("held", 2, "east")]
     both = {"east": DatacenterTrace(rows=[row(1), row(2)])}
-    said = verdict(Trace("c1", True, registry=answers, datacenters=both))
-    assert "2 events of different times have this id" in said
+    found = Trace("c1", True, registry=answers, datacenters=both)
+    assert "2 events of different times have this id" in found.verdict
 
 
 # -- looking into bytes
@@ -183,7 +183,7 @@ def test_two_events_of_one_id_with_different_times_may_both_be_joined():
     ],
 )
 def test_bytes_are_passed_over_only_where_the_id_can_not_be(world, event_id, data, may_be):
-    assert Needle((event_id,)).may_be_in(data, world.pipeline.foreign) is may_be
+    assert may_contain(data, [event_id], world.pipeline.foreign) is may_be
 
 
 # -- reading what was joined
