@@ -1,0 +1,128 @@
+"""The rulebook is complete: every code that is cited has a rule, and every rule a test or an honest word."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROTOCOL = ROOT / "docs" / "protocol.md"
+PRODUCT = ("photon", "jobs", "resources", "assets", "orchestration")
+SOURCES = sorted(
+    source
+    for folder in (*PRODUCT, "bench", "examples", "tests")
+    for source in (ROOT / folder).rglob("*.py")
+    if source != Path(__file__)
+)
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+CODE = re.compile(r"\b[A-F]\d{1,2}\b")
+TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+NOT_KEPT = "not kept yet"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of docs/protocol.md."""
+
+    code: str
+    text: str
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        """File and function of each test that the rule names."""
+        named = self.text.partition("- Tests: ")[2].partition("\n- ")[0]
+        found: list[tuple[str, str]] = []
+        file = ""
+        for word in re.findall(r"`(\S+?)`", named):
+            if word.startswith("tests/"):
+                file = word
+            else:
+                found.append((file, word))
+        return found
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the code keeps it, at least in part."""
+        return NOT_KEPT not in self.text.lower()
+
+
+def rules_of(text: str) -> list[Rule]:
+    """The rules of a page: a heading like `### A11. ...` each, up to the next heading."""
+    parts = re.split(r"^#{2,3} ", text, flags=re.MULTILINE)
+    return [Rule(part.split(".")[0], part) for part in parts if re.match(r"[A-F]\d+\. ", part)]
+
+
+RULES = rules_of(PROTOCOL.read_text())
+CODES = {rule.code for rule in RULES}
+
+
+def cited_in(source: Path) -> set[str]:
+    """The codes in the comments and texts of a source; in all of a document."""
+    if source.suffix != ".py":
+        return set(CODE.findall(source.read_text()))
+    tokens = tokenize.generate_tokens(io.StringIO(source.read_text()).readline)
+    return {code for token in tokens if token.type in TEXT_TOKENS for code in CODE.findall(token.string)}
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    """The names that pytest may find in a file; none if there is no such file."""
+    path = ROOT / file
+    nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):  # a state machine of hypothesis: TestX = X.TestCase
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(names)
+
+
+@pytest.mark.parametrize("section", "ABCDEF")
+def test_the_rules_of_a_section_are_numbered_from_1_without_a_gap(section: str) -> None:
+    numbers = [int(rule.code[1:]) for rule in RULES if rule.code[0] == section]
+    assert numbers
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_code_that_is_cited_is_a_rule() -> None:
+    cited = {source: cited_in(source) for source in [*SOURCES, *DOCUMENTS]}
+    assert set().union(*cited.values()) & CODES  # the search finds something
+    unknown = {str(source.relative_to(ROOT)): codes - CODES for source, codes in cited.items()}
+    assert {source: sorted(codes) for source, codes in unknown.items() if codes} == {}
+
+
+def test_no_source_cites_a_rule_that_is_not_kept_yet() -> None:
+    open_rules = {rule.code for rule in RULES if not rule.is_kept}
+    product = [source for source in SOURCES if source.relative_to(ROOT).parts[0] in PRODUCT]
+    cited = {str(source.relative_to(ROOT)): sorted(cited_in(source) & open_rules) for source in product}
+    assert {source: codes for source, codes in cited.items() if codes} == {}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_names_a_test_or_says_that_it_is_not_kept_yet(rule: Rule) -> None:
+    assert bool(rule.tests) == rule.is_kept
+    assert ("- Kept in: " in rule.text) == rule.is_kept
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_every_test_that_a_rule_names_exists(rule: Rule) -> None:
+    assert [f"{file}: {name}" for file, name in rule.tests if name not in functions_of(file)] == []
+
+
+def test_a_page_is_read_as_it_is_meant() -> None:
+    page = (
+        "## A. Title\n### A1. Kept\n- Kept in: `photon/x.py`\n- Tests: `tests/a.py`: `test_b`,\n  `test_c`;\n"
+        "  `tests/d.py`: `test_e`\n- Open: `more`\n### A2. Open\n- Not kept yet: later.\n## B. Title\ntext\n"
+    )
+    kept, still_open = rules_of(page)
+    assert kept.tests == [("tests/a.py", "test_b"), ("tests/a.py", "test_c"), ("tests/d.py", "test_e")]
+    assert kept.is_kept
+    assert (still_open.code, still_open.tests, still_open.is_kept) == ("A2", [], False)
