@@ -42,10 +42,14 @@ from photon.verification.report import (
 )
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification.tasks import BATCH_ROWS, TaskScope
-from photon.verification.verified_files import LostFile, tell_lost, verified_further
+from photon.verification.verified_files import newly_verified_offsets, summarize_unreadable
 
 Progress = Callable[[str], None]
 
+# Files that can't be read again from some byte on, by datacenter and number.
+Unreadable = dict[tuple[str, int], Unverified]
+
+WITHOUT_PRIMARIES = "without some primary logs, records that were filtered may be counted as unjoinable"
 MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
 
 
@@ -112,11 +116,11 @@ class Verification:
         rows = self._keep(with_event(rows_that_count(session, scope), read, time_in_id))
         records = self._keep(classified(session, scope, read, rows))
         classes = _counts(records.where(F.col("class") != LOST), "class")
-        lost = _passed_over(scope) + _lost_files(records.where(F.col("class") == LOST), "foreign")
+        unreadable = _not_looked_for(scope) | _unreadable(records, "foreign")
 
         self._progress("looking for the primary events of what is joined, unjoinable or open")
         primaries = self._keep(wanted_primaries(primary_records(session, scope, tasks), records))
-        lost += _lost_files(primaries.where("lost_path is not null"), "primary")
+        unreadable |= _unreadable(primaries, "primary")
 
         self._progress("deciding on records that no table has")
         decided = self._keep(decided_records(session, scope, records, primaries, tasks))
@@ -130,8 +134,8 @@ class Verification:
 
         self._progress("comparing rows with joins made afresh")
         verdicts = self._keep(compared(session, scope, records, primaries, tasks))
-        not_compared = self._find_differences(verdicts, lost)
-        self._find_rows_without_event(records, rows, lost)
+        not_compared = self._find_differences(verdicts, unreadable)
+        self._find_rows_without_event(records, rows, unreadable)
         self._find_duplicate_rows(rows)
         if time_in_id:
             self._find_same_ids(records)
@@ -141,10 +145,10 @@ class Verification:
 
         def of_datacenter(name: str) -> DatacenterReport:
             window, verified = scope.windows[name], scope.verified[name]
-            mine = [item for item in lost if item.datacenter == name]
-            unverified, verified_earlier = tell_lost(mine, window.files, verified)
+            mine = {number: file for (where, number), file in unreadable.items() if where == name}
+            unverified, verified_earlier = summarize_unreadable(mine, window.files, verified)
             starts = {number: first.offset_bytes for number, first in undecided[name].items()}
-            gone = {item.number for item in mine}
+            no_primaries = any(file.side == "primary" for file in mine.values())
             return DatacenterReport(
                 classes={c: n for (where, c), n in classes.items() if where == name and c != OPEN},
                 findings=tuple(self._findings[name]),
@@ -152,10 +156,10 @@ class Verification:
                 verified_earlier=verified_earlier,
                 rows=row_counts[name],
                 rows_not_compared=max(0, row_counts[name] - rows_compared[name]) + not_compared[name],
-                notes=tuple(scope.notes(name)) + _consequences(mine),
+                notes=(*scope.notes(name), *([WITHOUT_PRIMARIES] if no_primaries else [])),
                 verified_until_us=self._verified_until_us(name, latest[name], undecided[name]),
                 epoch=window.epoch,
-                verified_further=verified_further(window.of("foreign"), starts, gone, verified),
+                newly_verified_offsets=newly_verified_offsets(window.of("foreign"), starts, mine, verified),
             )
 
         reports = {name: of_datacenter(name) for name in scope.selected}
@@ -232,9 +236,11 @@ class Verification:
         self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up))
         self._find("unjoinable_but_joinable", joinable.where(~given_up))
 
-    def _find_differences(self, verdicts: DataFrame, lost: Sequence[LostFile]) -> Counter[str]:
+    def _find_differences(self, verdicts: DataFrame, unreadable: Unreadable) -> Counter[str]:
         """Report rows that differ; how many could not be compared, because their primary is gone."""
-        gone = self._files(lost).withColumnRenamed("file", "primary_file").withColumn("gone", F.lit(True))
+        gone = (
+            self._files(unreadable).withColumnRenamed("file", "primary_file").withColumn("gone", F.lit(True))
+        )
         verdicts = verdicts.join(F.broadcast(gone), ["datacenter", "primary_file"], "left")
         can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
         can_not = F.coalesce(can_not, F.lit(False))
@@ -243,20 +249,19 @@ class Verification:
         self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
         return _sums(_counts(verdicts.where(can_not), "verdict"))
 
-    def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, lost: Sequence[LostFile]) -> None:
+    def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, unreadable: Unreadable) -> None:
         """Report rows at whose place in the raw logs their event is not; where that place can be read."""
         expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
-        expected = expected.join(F.broadcast(self._files(lost)), ["datacenter", "file"], "left_anti")
+        expected = expected.join(F.broadcast(self._files(unreadable)), ["datacenter", "file"], "left_anti")
         present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
         without = expected.join(present, [*PLACE, "event_id"], "left_anti")
         where = F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
         detail = F.lit("no record of this id begins there").alias("detail")
         self._find("row_without_event", without.select("datacenter", "event_id", where, detail))
 
-    def _files(self, lost: Sequence[LostFile]) -> DataFrame:
-        """Lost files as a table: where logs are deleted after a while there may be many thousands."""
-        numbers = sorted({(item.datacenter, item.number) for item in lost})
-        return self._session.createDataFrame(numbers, "datacenter string, file int")
+    def _files(self, unreadable: Unreadable) -> DataFrame:
+        """As a table: where logs are deleted after a while there may be many thousands."""
+        return self._session.createDataFrame(sorted(unreadable), "datacenter string, file int")
 
     def _find_duplicate_rows(self, rows: DataFrame) -> None:
         """Report events with several rows, each in the first selected datacenter that has one."""
@@ -296,29 +301,24 @@ def _sums(counts: Counter[tuple[str, str]]) -> Counter[str]:
     return sums
 
 
-def _lost_files(lost: DataFrame, side: Side) -> list[LostFile]:
-    grouped = lost.groupBy("datacenter", "file", F.col("lost_path").alias("path")).agg(
-        F.sum("lost_bytes").alias("bytes"), F.first("lost_reason").alias("reason")
-    )
-    return [
-        LostFile(row["datacenter"], row["file"], Unverified(row["path"], side, row["bytes"], row["reason"]))
-        for row in grouped.orderBy("datacenter", "path").collect()
-    ]
+def _unreadable(records: DataFrame, side: Side) -> Unreadable:
+    """The files of which some bytes can't be read again."""
+    lost = records.where("lost_path is not null")
+    by_file = lost.groupBy("datacenter", "file", F.col("lost_path").alias("path"))
+    files = by_file.agg(F.sum("lost_bytes").alias("bytes"), F.first("lost_reason").alias("reason"))
+    return {
+        (row["datacenter"], row["file"]): Unverified(row["path"], side, row["bytes"], row["reason"])
+        for row in files.orderBy("datacenter", "path").collect()
+    }
 
 
-def _passed_over(scope: Scope) -> list[LostFile]:
-    """What was verified before it went, and is not looked for again."""
-    return [
-        LostFile(name, one.file.number, Unverified(one.file.path, "foreign", one.read_bytes, one.state))
+def _not_looked_for(scope: Scope) -> Unreadable:
+    """Foreign files that went after they were verified."""
+    return {
+        (name, one.file.number): Unverified(one.file.path, "foreign", one.read_bytes, one.state)
         for name in scope.to_classify
         for one in scope.gone_for_good(name)
-    ]
-
-
-def _consequences(lost: Sequence[LostFile]) -> tuple[str, ...]:
-    if not any(item.file.side == "primary" for item in lost):
-        return ()
-    return ("without some primary logs, records that were filtered may be counted as unjoinable",)
+    }
 
 
 def _require_registry(decided: DataFrame) -> None:

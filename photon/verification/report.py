@@ -1,7 +1,4 @@
-"""What a verification reports: the equation of each datacenter, and what is wrong with what to do about it.
-
-Data and words. Who decides on a class is `photon.verification.classes`.
-"""
+"""What a verification reports: the equation of each datacenter, what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any, Literal
 
 from photon.join.outcomes import OUTCOME_CLASSES
 
+TERMS = ("foreign", *OUTCOME_CLASSES)  # of the equation; `missing` is the last
 FindingKind = Literal[
     "missing",
     "missing_and_cleared",
@@ -77,7 +75,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One case of a finding. `where`: file number and offset, or tables; `detail`: in words."""
+    """One case of a finding. `where`: file number and offset, or tables."""
 
     event_id: str
     where: str
@@ -94,7 +92,7 @@ class Finding:
 
     @property
     def meaning(self) -> Meaning:
-        """What it says."""
+        """What this kind says."""
         return MEANINGS[self.kind]
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,20 +108,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A log file that can't be read again, from some byte on: its records can't be verified.
-
-    `bytes`: how many. What an earlier verification has seen of a foreign file is not among them.
-    """
+    """A log file that can't be read again from some byte on, so that its records can't be verified."""
 
     path: str
     side: str
-    bytes: int
+    bytes: int  # without those that an earlier verification has seen
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedEarlier:
-    """Foreign log files that can't be read again, and that were verified as far as they were read."""
+    """Foreign log files that can't be read again, and were fully verified before."""
 
     files: int = 0
     bytes: int = 0
@@ -132,24 +127,22 @@ class VerifiedEarlier:
 
 @dataclass(frozen=True)
 class DatacenterReport:
-    """The equation of one datacenter over its window, and what was found. Counts are of foreign records."""
+    """The equation of one datacenter over all that it has read, and what was found."""
 
-    classes: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, int] = field(default_factory=dict)  # number of foreign records
     findings: Sequence[Finding] = ()
     unverified: Sequence[Unverified] = ()
     verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
-    rows: int = 0  # of this datacenter, that count
+    rows: int = 0  # of this datacenter, without those of retired epochs
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
-    # All events read before this time (microseconds) have a class that is final; None: nothing is known.
-    verified_until_us: int | None = None
-    epoch: str | None = None  # whose window this was; None: there was none
-    # Up to which byte foreign files are verified, by number: those that were never verified as far.
-    verified_further: Mapping[int, int] = field(default_factory=dict)
+    verified_until_us: int | None = None  # `classes.verified_until_us`
+    epoch: str | None = None  # that has read the logs; None: nothing was ever read
+    newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # of foreign files, by number
 
     @property
     def foreign(self) -> int:
-        """All foreign records of the window that could be read again."""
+        """All foreign records that could be read again."""
         return sum(self.classes.values())
 
     @property
@@ -158,9 +151,8 @@ class DatacenterReport:
         return [finding for finding in self.findings if finding.meaning.violation]
 
     def equation(self) -> dict[str, int]:
-        """The terms of the equation by name, in its order (design, section 2), `missing` last."""
-        terms: dict[str, int] = {name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}
-        return {"foreign": self.foreign, **terms}
+        """The terms of the equation by name, in its order."""
+        return {"foreign": self.foreign, **{name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}}
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -180,7 +172,7 @@ class DatacenterReport:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """What was verified, by datacenter; `rows` are those of all tables that count."""
+    """What was verified, by datacenter; `rows` are those of all datacenters."""
 
     datacenters: Mapping[str, DatacenterReport]
     rows: int

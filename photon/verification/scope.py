@@ -24,7 +24,7 @@ from photon.registry.open import open_register
 from photon.registry.operations.init import find_registry
 from photon.storage.tables import TABLE_COLUMNS, LakeUnavailable, OutputTable, TableName, app_id
 from photon.verification.classes import EpochStatus
-from photon.verification.verified_files import stored, was_verified
+from photon.verification.verified_files import is_fully_verified, read_verified_offsets
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000
@@ -92,7 +92,7 @@ class Scope:
         return [
             tracked
             for tracked in self.windows[datacenter].of("foreign")
-            if tracked.state != "open" and was_verified(tracked, self.verified[datacenter])
+            if tracked.state != "open" and is_fully_verified(tracked, self.verified[datacenter])
         ]
 
     def unread(self, datacenter: str) -> set[int]:
@@ -140,7 +140,9 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
         return EpochStatus(record.datacenter, record.state, version)
 
     standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
-    verified = {name: stored(pipeline, name, window.epoch or "") for name, window in windows.items()}
+    verified = {
+        name: read_verified_offsets(pipeline, name, window.epoch or "") for name, window in windows.items()
+    }
     return Scope(pipeline, tuple(selected), address, windows, tables, standings, verified)
 
 

@@ -1,14 +1,15 @@
-"""How far each foreign log was verified, for when it is gone: the rule, and the table `verified_files`.
+"""How far each foreign log was verified: the rule, and the table `verified_files`.
 
-Events of a log that was read may be registered without a row, and only its records can tell which. So a log
-that can't be read again holds collection, unless all that was read of it was verified before (docs/adr/0020).
-Who reads the logs is `jobs.verification`; what becomes of the boundary, `photon.upkeep.gc`.
+Events that were read may be registered without a row, and only their log tells which. So a log that can't be
+read again holds collection, unless all that was read of it was verified before (docs/adr/0020).
+
+Offsets are by file number: up to which byte a file is verified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,76 +32,65 @@ TABLE = AppendTable(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LostFile:
-    """A log file, by its number, of which not all that was read can be read again."""
-
-    datacenter: str
-    number: int
-    file: Unverified
-
-
-def verified_further(
+def newly_verified_offsets(
     files: Iterable[TrackedFile],
-    undecided: Mapping[int, int],
+    first_undecided: Mapping[int, int],
     unreadable: Container[int],
     before: Mapping[int, int],
 ) -> dict[int, int]:
-    """Up to which byte files are verified now, by number, where that is further than `before`.
+    """The verified offsets of files that are verified further than `before`.
 
-    `undecided`: where the first record of a file begins that has no final class; what is behind it does not
-    count. `unreadable`: files of which not all that was read could be read again. `before`: as the result.
+    `first_undecided`: the offset of a file's first record without a final class. `unreadable`: files that
+    were not read again to the end.
     """
-    further = {}
+    offsets = {}
     for tracked in files:
         number = tracked.file.number
-        end = undecided.get(number, tracked.offset_bytes)
+        end = first_undecided.get(number, tracked.offset_bytes)
         if number not in unreadable and end > before.get(number, tracked.file.header_bytes):
-            further[number] = end
-    return further
+            offsets[number] = end
+    return offsets
 
 
-def was_verified(tracked: TrackedFile, verified: Mapping[int, int]) -> bool:
-    """Whether all that was read of a file was verified; `verified`: up to which byte, by number."""
+def is_fully_verified(tracked: TrackedFile, verified: Mapping[int, int]) -> bool:
+    """Whether all that was read of a file was verified."""
     number = tracked.file.number
     return number in verified and tracked.offset_bytes <= verified[number]
 
 
-def tell_lost(
-    lost: Iterable[LostFile], files: Mapping[int, TrackedFile], verified: Mapping[int, int]
+def summarize_unreadable(
+    unreadable: Mapping[int, Unverified], files: Mapping[int, TrackedFile], verified: Mapping[int, int]
 ) -> tuple[tuple[Unverified, ...], VerifiedEarlier]:
-    """Of one datacenter's lost files those that were read further than verified, and the sum of the others.
-
-    `files`: by number, as far as they were read; `verified`: up to which byte they were verified before.
-    """
+    """Split a datacenter's unreadable files: those read further than verified, and the sum of the others."""
     unverified = []
     earlier = VerifiedEarlier()
-    for item in lost:
-        tracked, file = files[item.number], item.file
-        if was_verified(tracked, verified):
-            earlier = VerifiedEarlier(
-                earlier.files + 1, earlier.bytes + file.bytes, earlier.example or file.path
-            )
+    for number, file in unreadable.items():
+        tracked = files[number]
+        if is_fully_verified(tracked, verified):
+            example = earlier.example or file.path
+            earlier = VerifiedEarlier(earlier.files + 1, earlier.bytes + file.bytes, example)
         else:
-            left_bytes = tracked.offset_bytes - verified.get(item.number, tracked.file.header_bytes)
+            left_bytes = tracked.offset_bytes - verified.get(number, tracked.file.header_bytes)
             unverified.append(replace(file, bytes=min(file.bytes, left_bytes)))
     return tuple(unverified), earlier
 
 
-def store(pipeline: Pipeline, datacenter: str, epoch: str, verified: Mapping[int, int], at_us: int) -> None:
-    """Remember up to which byte files of an epoch are verified. LakeUnavailable, FormatTooNew."""
+def store_verified_offsets(
+    pipeline: Pipeline, datacenter: str, epoch: str, offsets: Mapping[int, int], at_us: int
+) -> None:
+    """Remember how far files of an epoch are verified. LakeUnavailable, FormatTooNew."""
     rows = [
         {"epoch": epoch, "file": number, "offset_bytes": end, "at": at_us}
-        for number, end in sorted(verified.items())
+        for number, end in sorted(offsets.items())
     ]
     if rows:
         TABLE.append(pipeline, datacenter, rows)
 
 
-def stored(pipeline: Pipeline, datacenter: str, epoch: str) -> dict[int, int]:
-    """Up to which byte files of an epoch were ever verified, by number. LakeUnavailable, FormatTooNew.
+def read_verified_offsets(pipeline: Pipeline, datacenter: str, epoch: str) -> dict[int, int]:
+    """How far files of an epoch were ever verified. LakeUnavailable, FormatTooNew.
 
-    The furthest counts: what was verified stays so, whichever verification is stored last.
+    The largest offset counts: what was verified stays so, whichever verification is stored last.
     """
     with TABLE.reading(pipeline, datacenter) as dataset:
         if dataset is None:

@@ -11,7 +11,7 @@ import pytest
 from photon.clock import MICROSECONDS, SystemClock
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
-from photon.verification.report_table import TERMS
+from photon.verification.report import TERMS
 from tests.e2e.collection_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

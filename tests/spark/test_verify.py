@@ -233,14 +233,14 @@ def test_a_log_is_verified_up_to_the_first_record_that_waits(
         assert first, "nothing waits, so that this shows nothing"
         ends = {number: first.get(number, end) for number, end in window.foreign_end_bytes.items()}
         begun = {number: end for number, end in ends.items() if end > window.files[number].file.header_bytes}
-        assert while_waiting.datacenters[name].verified_further == begun
+        assert while_waiting.datacenters[name].newly_verified_offsets == begun
 
 
 def test_when_all_has_ended_every_log_is_verified_as_far_as_it_was_read(
     world: World, after_a_lost_state: VerificationReport
 ) -> None:
     for name, window in world.windows().items():
-        assert after_a_lost_state.datacenters[name].verified_further == window.foreign_end_bytes
+        assert after_a_lost_state.datacenters[name].newly_verified_offsets == window.foreign_end_bytes
 
 
 def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
@@ -345,7 +345,7 @@ def test_a_log_that_is_gone_is_not_verified_by_that(
     report, window = without_some_files.datacenters["west"], world.windows()["west"]
     gone = {file.path for file in report.unverified}
     left = {tracked.file.number for tracked in window.of("foreign") if tracked.file.path not in gone}
-    assert set(report.verified_further) == left
+    assert set(report.newly_verified_offsets) == left
 
 
 TIMED = """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from photon.clock import MICROSECONDS, in_utc
 from photon.registry.consensus.register import EpochRecord, EpochState
 from photon.upkeep.gc import Limit, limit, that_count
 from photon.verification.classes import verified_until_us
-from photon.verification.report import DatacenterReport, Unverified, VerifiedEarlier
+from photon.verification.report import DatacenterReport, Finding, Unverified, VerifiedEarlier
 from photon.verification.report_table import StoredReport
 
 DAY_US = 86_400 * MICROSECONDS
@@ -27,7 +29,8 @@ def verified(until_us: int | None, ok: bool = True, epoch: str | None = "e1") ->
 
 
 def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
-    return StoredReport(NOW_US, "a run", report.equation(), 0, 0 if ok else 1, ok, 1.0, report.as_dict())
+    findings = () if ok else (Finding("missing", 1),)
+    return StoredReport(NOW_US, "a run", 1.0, replace(report, findings=findings).as_dict())
 
 
 def test_ids_are_kept_so_many_days() -> None:
@@ -79,7 +82,7 @@ def test_a_log_that_is_gone_and_was_verified_before_does_not_hold_it() -> None:
 def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
     report = verified(NOW_US)
     earlier = {key: report.report[key] for key in report.report if key not in ("verified_until_us", "epoch")}
-    early = StoredReport(NOW_US, "a run", report.equation, 0, 0, True, 1.0, earlier)
+    early = StoredReport(NOW_US, "a run", 1.0, earlier)
     assert limit(NOW_US, 30, {"east": early}, EPOCHS).boundary_us is None
 
 

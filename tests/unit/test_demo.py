@@ -23,6 +23,7 @@ from examples.demo.watch import recent_p90_seconds
 from photon.clock import MICROSECONDS
 from photon.pipeline.file import load_pipeline
 from photon.shift.status import DatacenterStatus, LogStatus
+from photon.verification.report import TERMS
 from photon.verification.report_table import StoredReport
 
 READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
@@ -191,6 +192,11 @@ def test_a_broken_promise_is_said_with_what_to_do() -> None:
     assert "VERIFIED" not in text
 
 
+def stored_report(violation: dict[str, object] | None = None, **terms: int) -> StoredReport:
+    report = {**dict.fromkeys(TERMS, 0), **terms, "violations": [violation] if violation else []}
+    return StoredReport(0, "run", 1.0, report)
+
+
 def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
     broken = {
         "kind": "duplicate_rows",
@@ -198,9 +204,7 @@ def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
         "says": "ids with two rows",
         "what_to_do": "wait",
     }
-    equation = {"foreign": 5, "joined": 5, "pending": 0, "missing": 0}
-    sound = StoredReport(0, "run", equation, 5, 0, True, 1.0, {"violations": []})
-    unsound = StoredReport(0, "run", equation, 7, 2, False, 1.0, {"violations": [broken]})
+    sound, unsound = stored_report(foreign=5, joined=5), stored_report(foreign=5, joined=5, violation=broken)
     assert verdict_of({"east": sound, "west": sound}).holds
     verdict = verdict_of({"east": sound, "west": unsound})
     assert (verdict.holds, verdict.joined, verdict.duplicate_rows) == (False, 10, 2)
@@ -210,13 +214,12 @@ def test_a_verdict_is_made_of_all_datacenters_reports() -> None:
 @pytest.mark.parametrize(
     "equation",
     [
-        {"foreign": 6, "joined": 5, "pending": 0, "missing": 0},  # does not add up
-        {"foreign": 6, "joined": 5, "pending": 1, "missing": 0},  # not all is done
+        {"foreign": 6, "joined": 5},  # does not add up
+        {"foreign": 6, "joined": 5, "pending": 1},  # not all is done
     ],
 )
 def test_a_report_of_what_is_not_over_is_no_proof(equation: dict[str, int]) -> None:
-    stored = StoredReport(0, "run", equation, 5, 0, True, 1.0, {"violations": []})
-    assert not verdict_of({"east": stored}).holds
+    assert not verdict_of({"east": stored_report(**equation)}).holds
 
 
 # -- the plot
