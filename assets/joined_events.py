@@ -4,6 +4,8 @@ What a shift does is `photon.shift.run`, for this as for the commands; when one 
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
+from datetime import timedelta
+
 from dagster import (
     AssetExecutionContext,
     AssetKey,
@@ -26,6 +28,8 @@ from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
+
+RELIEF = timedelta(minutes=1)  # a successor that is not ready so long after the end is not waited for
 
 
 def joined_events_key(served: Served) -> AssetKey:
@@ -92,4 +96,4 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
 
 def _terms(run_id: str, pipeline: Pipeline) -> ShiftLimits:
     shift = pipeline.shift
-    return ShiftLimits(run_id, in_line=True, length=shift.length, relief=shift.relief, idle=shift.idle)
+    return ShiftLimits(run_id, in_line=True, length=shift.length, relief=RELIEF, idle=shift.idle_timeout)

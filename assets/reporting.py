@@ -45,7 +45,7 @@ class Reporter:
         self._pipeline = pipeline
         self._datacenter = context.partition_key
         self._clock = clock or SystemClock()
-        self._shift = ShiftLog(pipeline.shift.report.total_seconds())
+        self._shift = ShiftLog(pipeline.shift.report_interval.total_seconds())
         self._seen: Seen | None = None
         self._made = 0
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from photon.clock import MICROSECONDS, ManualClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Collection
 from photon.registry.consensus.acceptor import Acceptor, NoReply
 from photon.registry.consensus.layout import shards_by_config
 from photon.registry.consensus.proposer import QuorumRegistry
@@ -82,7 +81,7 @@ def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) 
 
 def _collect(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
     register = raise_boundary(registry, clock.now_us() - story.keep_days * DAY_US)
-    for one in sweep(registry, register, Collection(), clock):
+    for one in sweep(registry, register, clock):
         assert not one.problem, one.problem
 
 

@@ -36,7 +36,7 @@ from photon.tokens import Occurrence, PlanKey
 from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
 
 # What is measured is how fast answers are, not when a busy machine gives them up.
-PATIENT = Registry(request_timeout=timedelta(seconds=20), deadline=timedelta(seconds=60))
+PATIENT = Registry(request_timeout=timedelta(seconds=20), total_timeout=timedelta(seconds=60))
 # Near and far in turn, so that a machine that gets slower, and a store that grows, cost both the same.
 TURNS = ("near", "far", "far", "near")
 MEMORY_SHARDS = 1_000

@@ -22,6 +22,8 @@ END_PATIENCE_SECONDS = 60
 # `shift.start` usually is, so that starts that take too long for a machine grow rarer too.
 QUICK_SECONDS = 180
 FIRST_DISTANCE_SECONDS = 5
+# So long before the end of a shift its successor starts, to be warm by then.
+LEAD_SECONDS = 60
 MOST_DISTANCE_SECONDS = 300
 
 
@@ -108,7 +110,7 @@ def _silent(facts: Facts, shift: Shift) -> Lease | None:
 
 
 def _is_live(facts: Facts, shift: Shift) -> bool:
-    return facts.standing.is_live(facts.now_us, shift.lease.total_seconds())
+    return facts.standing.is_live(facts.now_us, shift.lease_duration.total_seconds())
 
 
 def _why_lost(run: Run, facts: Facts, shift: Shift, held: bool, hung: Lease | None) -> LostRun | None:
@@ -141,11 +143,11 @@ def _why_not_there(run: Run, facts: Facts, shift: Shift) -> LostRun | None:
         return None
     lease = facts.standing.lease
     of_lease = (lease.began_us, lease.released_us or 0) if lease else ()
-    if facts.now_us - max(run.since_us, *of_lease, 0) <= microseconds(shift.start):
+    if facts.now_us - max(run.since_us, *of_lease, 0) <= microseconds(shift.start_timeout):
         return None
     reason = (
-        f"for {shift.start.total_seconds():.0f} s this shift neither ran its datacenter nor waited to, "
-        "nor ended; its log, or that of the code location, may say why"
+        f"for {shift.start_timeout.total_seconds():.0f} s this shift neither ran its datacenter, "
+        "nor waited to, nor ended; its log, or that of the code location, may say why"
     )
     return LostRun(run.run_id, reason, may_live=True)
 
@@ -184,7 +186,7 @@ def _why_leave(facts: Facts, shift: Shift, lease: Lease | None) -> str | None:
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"
     left_seconds = _seconds(lease.ends_us - facts.now_us)
-    lead_seconds = min(shift.lead, shift.length / 2).total_seconds()
+    lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
     return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 

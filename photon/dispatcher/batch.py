@@ -56,6 +56,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "unjoined": "unjoinable",
     "too_old": "too_old",
 }
+MOST_QUARANTINED_IN_A_ROW = 20  # more of them: it is not the events
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
@@ -376,11 +377,10 @@ class BatchExecution:
         pieces = halves_of_plan(plan.content, reason, follower.files, self.orders.logs)
         if any(piece.quarantine for piece in pieces):
             self._quarantined_in_a_row += 1
-            most = self.pipeline.limits.quarantined_in_a_row
-            if self._quarantined_in_a_row > most:
+            if self._quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
                 raise TooManyDeaths(
-                    f"{most} events in a row kept their batch from ending, the last time: {reason}; "
-                    "mend the adapter or the machine and start again: nothing of this batch is lost"
+                    f"{MOST_QUARANTINED_IN_A_ROW} events in a row kept their batch from ending, "
+                    f"the last time: {reason}; mend the adapter or the machine and start again: nothing of this batch is lost"
                 )
         self._commit_main([], plan.key.batch)
         try:

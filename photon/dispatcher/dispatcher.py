@@ -184,7 +184,7 @@ class Dispatcher:
         """Begin with what comes from now on; primary logs are read from the start, for it belongs to them."""
         self._tell_map(self.follower.look(self.clock.now_us(), final=False))
         while any(self.follower.backlog_bytes["foreign"].values()):
-            cut = self.follower.cut("foreign", self.pipeline.limits.batch_foreign, 2**62, False)
+            cut = self.follower.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62, False)
             if not cut.ranges:
                 break
             self.follower.advance(cut.advances, {})

@@ -128,7 +128,7 @@ class Follower:
         backlog = self.backlog_bytes[side]
         if not backlog or budget_bytes <= 0:
             return NewRanges()
-        shares = share_bytes(backlog, budget_bytes, self.limits.file_quantum, self._first[side])
+        shares = share_bytes(backlog, budget_bytes, self._first[side])
         self._first[side] = next_first(backlog, shares, self._first[side])
         ranges: list[ByteRange] = []
         advances: list[Advance] = []

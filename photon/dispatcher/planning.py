@@ -32,8 +32,8 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     foreign_pauses = hold_foreign or room == 0
     most_retries = limits.batch_events if foreign_pauses else max(limits.batch_events // 2, 1)
     return Budget(
-        primary_bytes=limits.batch_primary,
-        foreign_bytes=0 if foreign_pauses else limits.batch_foreign,
+        primary_bytes=limits.batch_primary_bytes,
+        foreign_bytes=0 if foreign_pauses else limits.batch_foreign_bytes,
         retries=min(due_retries, most_retries),
     )
 

@@ -23,6 +23,7 @@ from photon.registry.address import RegistryAddress
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 
+TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
 RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
 
 
@@ -94,7 +95,7 @@ class TaskSplitter:
 
     def _tasks(self, weights: list[int]) -> int:
         """How many tasks are worth their cost for work of these weights in bytes."""
-        return min(self.workers, sum(weights) // self.pipeline.limits.task_bytes + 1)
+        return min(self.workers, sum(weights) // TASK_BYTES + 1)
 
     def _join_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[JoinUnit, ...]:
         items: list[ByteRange | RetryRef] = [*plan.content.foreign, *plan.content.retries]

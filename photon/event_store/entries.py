@@ -76,10 +76,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class EntryLimits:
-    """When an entry is full."""
+    """When an entry is full. Smaller ones read less for a lookup in the logs, and make a larger map."""
 
-    entry_bytes: int
-    span_ticks: int
+    entry_bytes: int = 256 * 2**10
+    span_ticks: int = 60_000_000 // TICK_US
+
+
+ENTRY_LIMITS = EntryLimits()
 
 
 def to_ticks(times_us: Ints) -> Ints:

@@ -19,8 +19,8 @@ import numpy as np
 
 from photon.errors import FormatTooNew
 from photon.event_store.entries import (
+    ENTRY_LIMITS,
     MAX_SPANS,
-    TICK_US,
     Entry,
     EntryLimits,
     Piece,
@@ -78,10 +78,10 @@ class LogFileMap:
     FormatTooNew if a newer Photon wrote the file; sqlite3.OperationalError if it can't be read or written.
     """
 
-    def __init__(self, path: Path, settings: EventStoreSettings) -> None:
-        self._limits = EntryLimits(
-            settings.entry_bytes, -int(-settings.entry_span.total_seconds() * 1_000_000 // TICK_US)
-        )
+    def __init__(
+        self, path: Path, settings: EventStoreSettings, entry_limits: EntryLimits = ENTRY_LIMITS
+    ) -> None:
+        self._limits = entry_limits
         self._connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
         try:
             self._open(path)
@@ -89,7 +89,7 @@ class LogFileMap:
             self._connection.close()
             raise
         self.map_id: str = self._connection.execute("SELECT map_id FROM meta").fetchone()[0]
-        self._filters = process_filters(self.map_id, settings.filter_memory)
+        self._filters = process_filters(self.map_id, settings.filter_memory_bytes)
 
     def __enter__(self) -> Self:
         return self

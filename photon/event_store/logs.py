@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.event_store.cache import CacheEventStore
+from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
 from photon.event_store.filters import TimeWindow
 from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, Wanted
@@ -48,6 +49,7 @@ class EventStorePlace:
     settings: EventStoreSettings
     lookup_window_us: int
     workers: int = 1  # task processes that share the cache's memory
+    entry_limits: EntryLimits = ENTRY_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,6 @@ def open_event_store(place: EventStorePlace) -> CombinedEventStore:
 
     Its cache lives as long as the process. FormatTooNew, sqlite3.OperationalError as `LogFileMap`.
     """
-    log_map = LogFileMap(place.map_path, place.settings)
-    cache = process_cache(log_map.map_id, place.settings.cache_memory // place.workers)
+    log_map = LogFileMap(place.map_path, place.settings, place.entry_limits)
+    cache = process_cache(log_map.map_id, place.settings.cache_memory_bytes // place.workers)
     return CombinedEventStore(cache, LogsEventStore(log_map, place))

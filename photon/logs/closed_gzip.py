@@ -18,9 +18,9 @@ _Verdict = int | Problem | None  # decompressed size; what is wrong with it; not
 class ClosedGzips:
     """Remembers, between looks, what is known of each gzip file that is not a log file yet."""
 
-    def __init__(self, logs_folder: Path, tailing: Tailing) -> None:
+    def __init__(self, logs_folder: Path, tailing: Tailing, look_bytes: int) -> None:
         self._logs_folder = logs_folder
-        self._look_bytes = tailing.gzip_check
+        self._look_bytes = look_bytes
         self._idle_us = round(tailing.idle_after.total_seconds() * 1e6)
         self._verdicts: dict[Sighting, _Verdict] = {}
         self._checks: dict[Sighting, GzipCheck] = {}

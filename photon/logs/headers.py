@@ -56,7 +56,7 @@ def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Path, list[s
             path = datacenter.logs / sighting.path
             try:
                 with open_source(path, sighting.compressed) as source:
-                    header = read_header(source, pipeline.limits.line)
+                    header = read_header(source, pipeline.limits.line_bytes)
                 if header is not None:
                     yield path, header_names(header, log.format == "tsv")
             except (OSError, NotClosedYet, CorruptGzip, ValueError):

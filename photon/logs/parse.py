@@ -64,8 +64,8 @@ def read_events(
     if byte_range.starts_inside_oversized:
         rows = rows[1:]
     rows = rows[~_is_nothing(lines, file)[rows]]
-    is_long = lines.lengths[rows] > limits.line
-    failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line} bytes")
+    is_long = lines.lengths[rows] > limits.line_bytes
+    failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
     rows = rows[~is_long]
     not_text = _not_utf8(lines.raws, rows)
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))

@@ -15,6 +15,11 @@ from pathlib import Path
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.source import CorruptGzip, NotClosedYet, has_head, open_source
 
+# Of a batch each growing file gets so much before any gets more; of a small batch less, so that it serves
+# 16 files at least.
+FILE_QUANTUM_BYTES = 2**20
+LEAST_FILES = 16
+
 
 class RangeGone(Exception):
     """The bytes of a planned range are not there any more: the file was truncated, replaced or removed."""
@@ -38,7 +43,7 @@ class Cut:
 
 
 def share_bytes(
-    backlog: Mapping[int, int], total_bytes: int, quantum_bytes: int, first: int = 0
+    backlog: Mapping[int, int], total_bytes: int, first: int = 0, quantum_bytes: int | None = None
 ) -> dict[int, int]:
     """How many bytes each file may read of `total_bytes`, by file number; files that get none are left out.
 
@@ -46,6 +51,7 @@ def share_bytes(
     `first` (or the next number after it). So none starves behind a big one, and with `next_first`
     none is forgotten where there are more files than quanta.
     """
+    quantum_bytes = quantum_bytes or max(1, min(FILE_QUANTUM_BYTES, total_bytes // LEAST_FILES))
     shares: dict[int, int] = {}
     waiting = [number for number in _from(backlog, first) if backlog[number] > 0]
     while waiting and total_bytes > 0:

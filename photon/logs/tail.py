@@ -28,6 +28,9 @@ from photon.logs.source import (
 )
 from photon.pipeline.file import Limits, Log, Tailing
 
+# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
+GZIP_LOOK_BYTES = 32 * 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class VanishedFile:
@@ -35,6 +38,10 @@ class VanishedFile:
 
     file: TrackedFile  # with its new state, gone or replaced
     unread_bytes: int  # of a compressed file: of its decompressed bytes
+
+
+# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
+GZIP_LOOK_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,10 @@ class Observation:
     lost: tuple[VanishedFile, ...]  # files that went or were replaced since the last look
     next_number: int  # the number for the next new file
     unsettled: bool = False  # gzip files are still being checked: not idle, though the backlog may be empty
+
+
+# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
+GZIP_LOOK_BYTES = 32 * 2**20
 
 
 @dataclass(slots=True)
@@ -86,13 +97,21 @@ class _Look:
 class LogTail:
     """Follows one log of one datacenter. Keeps only caches: another instance goes on from the same state."""
 
-    def __init__(self, logs_folder: Path, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
+    def __init__(
+        self,
+        logs_folder: Path,
+        side: Side,
+        log: Log,
+        limits: Limits,
+        tailing: Tailing,
+        gzip_look_bytes: int = GZIP_LOOK_BYTES,
+    ) -> None:
         """A tail of the files that `log.files` names below `logs_folder`. No I/O yet."""
         self._logs_folder = logs_folder
         self._side: Side = side
         self._log = log
-        self._line_limit_bytes = limits.line
-        self._gzips = ClosedGzips(logs_folder, tailing)
+        self._line_limit_bytes = limits.line_bytes
+        self._gzips = ClosedGzips(logs_folder, tailing, gzip_look_bytes)
         self.seen = Scan((), (), {}, frozenset())  # by the last look
         self._known: dict[str, tuple[Sighting, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[Sighting, int] = {}  # the other form of a known file (`identity.match`)

@@ -61,7 +61,7 @@ def _endpoint_count(value: object) -> object:
 class Strict(BaseModel):
     """Every model of the file: immutable, and unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
 
 class Datacenter(Strict):
@@ -115,25 +115,20 @@ class Clearing(Strict):
     """How ids whose row is in the output are cleared of their tokens."""
 
     cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
-    page_rows: Whole = Field(default=10_000, ge=1, le=1_000_000)  # of the output, looked at together
 
 
 class StateReport(Strict):
     """How much of the registry is looked at when its state is reported."""
 
     cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
-    page_items: Whole = Field(default=1_000, ge=1, le=10_000)
     # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
     pages: Whole = Field(default=2_000, ge=1)
-    pages_of_a_shard: Whole = Field(default=20, ge=1)
 
 
 class Collection(Strict):
     """How ids older than `registry.keep_days` are forgotten."""
 
     cron: Cron = "47 3 * * *"  # when Dagster collects, in UTC: half an hour behind a verification
-    page: Whole = Field(default=1_000, ge=1, le=10_000)  # items read, then deleted, at a time
-    in_flight: Whole = Field(default=4, ge=1, le=64)  # requests that delete, at once to one endpoint
 
 
 class Resharding(Strict):
@@ -156,10 +151,10 @@ class Registry(Strict):
     shards: Whole = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
-    deadline: Duration = timedelta(seconds=10)  # without any answer, retries included: then unknown
-    endpoint_pause: PositiveDuration = timedelta(seconds=1)  # one that was silent is left alone for so long
+    # Without any answer, retries included; then a commit is unknown.
+    total_timeout: Duration = Field(timedelta(seconds=10), validation_alias="deadline")
     # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
-    concurrency: Whole = Field(default=40, ge=1, le=256)
+    concurrent_requests: Whole = Field(40, ge=1, le=256, validation_alias="concurrency")
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()
@@ -188,24 +183,21 @@ class Home(Strict):
 class Limits(Strict):
     """A bound on everything that could grow."""
 
-    line: BatchSize = 2**20  # a longer line is a dead letter
-    batch_primary: BatchSize = 64 * 2**20
-    batch_foreign: BatchSize = 16 * 2**20
+    line_bytes: BatchSize = Field(2**20, validation_alias="line")  # a longer line is a dead letter
+    batch_primary_bytes: BatchSize = Field(64 * 2**20, validation_alias="batch_primary")
+    batch_foreign_bytes: BatchSize = Field(16 * 2**20, validation_alias="batch_foreign")
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
-    task_bytes: Size = 2**20  # a batch is split over tasks so that each has at least about so much
-    file_quantum: Size = 2**20  # the least that each growing file is served before any gets more
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
-    quarantined_in_a_row: Whole = Field(default=20, ge=1)  # more of them: it is not the events
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
 
 
 class EventStoreSettings(Strict):
     """The CacheEventStore and the log file map."""
 
-    cache_memory: Size = 256 * 2**20  # of one datacenter, all tasks together
-    filter_memory: Size = 64 * 2**20  # the log file map's filters held in memory, of each task process
-    entry_bytes: Size = 256 * 2**10  # one entry of the log file map covers at most this much of a file
-    entry_span: PositiveDuration = timedelta(seconds=60)  # and at most this much time
+    # Of one datacenter, all tasks together.
+    cache_memory_bytes: Size = Field(256 * 2**20, validation_alias="cache_memory")
+    # The log file map's filters held in memory, of each task process.
+    filter_memory_bytes: Size = Field(64 * 2**20, validation_alias="filter_memory")
 
 
 class Tailing(Strict):
@@ -213,14 +205,14 @@ class Tailing(Strict):
 
     poll_interval: PositiveDuration = timedelta(milliseconds=100)
     idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
-    gzip_check: Size = 32 * 2**20  # decompressed in one look, to see which gzip files are whole
 
 
 class Verification(Strict):
     """How the join is verified."""
 
     examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
-    piece: BatchSize = 32 * 2**20  # a task reads a log file in pieces of this size
+    # A task reads a log file in pieces of this size.
+    piece_bytes: BatchSize = Field(32 * 2**20, validation_alias="piece")
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
 
 
@@ -228,14 +220,16 @@ class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
-    lead: PositiveDuration = timedelta(minutes=1)  # so long before that its successor is started, to get warm
-    relief: PositiveDuration = timedelta(minutes=1)  # a successor that is not ready by then is not waited for
     # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
-    start: PositiveDuration = timedelta(minutes=2)
-    idle: PositiveDuration = timedelta(minutes=2)  # nothing to do for so long: the shift ends
-    lease: PositiveDuration = timedelta(seconds=10)  # no sign of life for so long: the shift is replaced
-    stuck: PositiveDuration = timedelta(minutes=10)  # no progress for so long: it gives no sign of life
-    report: PositiveDuration = timedelta(minutes=1)  # between two materializations of one shift
+    start_timeout: PositiveDuration = Field(timedelta(minutes=2), validation_alias="start")
+    # Nothing to do for so long: the shift ends.
+    idle_timeout: PositiveDuration = Field(timedelta(minutes=2), validation_alias="idle")
+    # No sign of life for so long: the shift is replaced.
+    lease_duration: PositiveDuration = Field(timedelta(seconds=10), validation_alias="lease")
+    # No progress for so long: it gives no sign of life.
+    stuck_after: PositiveDuration = Field(timedelta(minutes=10), validation_alias="stuck")
+    # Between two materializations of one shift.
+    report_interval: PositiveDuration = Field(timedelta(minutes=1), validation_alias="report")
 
 
 class Pipeline(Strict):
@@ -297,7 +291,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
         settings = _with_places(document.value, path.absolute().parent)
         problems += _misnamed(document)
         try:
-            pipeline = Pipeline.model_validate({**settings, "file": path.absolute()})
+            pipeline = Pipeline.model_validate({**settings, "file": path.absolute()}, by_name=False)
             problems += _contradictions(pipeline, document)
         except ValidationError as error:
             problems += describe(error, document, Pipeline)

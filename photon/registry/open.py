@@ -47,7 +47,9 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
     timeout = settings.request_timeout
-    return DynamoAcceptor(table, connection(endpoint, timeout, settings.concurrency), endpoint.transactions)
+    return DynamoAcceptor(
+        table, connection(endpoint, timeout, settings.concurrent_requests), endpoint.transactions
+    )
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:

@@ -188,7 +188,7 @@ def run_shift(
     load_adapter(pipeline.adapter, pipeline.file.parent)
     lock = _take_lock(pipeline, datacenter, terms, clock, watching.should_stop)
     times = pipeline.shift
-    beats = Heartbeat(lock, times.lease.total_seconds(), times.stuck.total_seconds(), clock)
+    beats = Heartbeat(lock, times.lease_duration.total_seconds(), times.stuck_after.total_seconds(), clock)
     began_us, idle_seen = clock.now_us(), None
     try:
         end = StopCondition(lock, terms, watching.should_stop, beats, clock)

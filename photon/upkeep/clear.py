@@ -33,6 +33,7 @@ from photon.tokens import Token
 
 PROGRESS_FILE = "clearing.json"
 PROGRESS_FORMAT = 1
+PAGE_ROWS = 10_000  # looked at together: bounds memory
 # Progress is stored every so many rows: a pass that was killed looks at so many again, whose tokens are gone.
 ROWS_BETWEEN_PROGRESS = 100_000
 
@@ -89,7 +90,7 @@ def clear_output(
         for batches in snapshot.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
             if epoch not in clearable(datacenter, registry.register.read().epochs):
                 break  # retired meanwhile
-            for page in snapshot.pages(epoch, batches, pipeline.registry.clearing.page_rows):
+            for page in snapshot.pages(epoch, batches, PAGE_ROWS):
                 done += _clear_page(page, datacenter, pipeline.foreign, registry)
                 say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
                 fault_point("clear.after_page")

@@ -142,7 +142,7 @@ def collect(pipeline: Pipeline, clock: Clock) -> Collected:
         register = raise_boundary(registry, allowed.boundary_us)
     # With time_in_id every id carries its time, with a codec only those of its form.
     with_fixed = not pipeline.foreign.time_in_id
-    swept = sweep(registry, register, pipeline.registry.collection, clock, with_fixed=with_fixed)
+    swept = sweep(registry, register, clock, with_fixed=with_fixed)
     return Collected(before_us, register.boundary_us, allowed.because, _by_endpoint(address, swept))
 
 

@@ -78,7 +78,7 @@ class Scope:
 
     def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
         """What is read again of one log."""
-        piece_bytes = self.pipeline.verification.piece
+        piece_bytes = self.pipeline.verification.piece_bytes
         files = self.windows[datacenter].of(side)
         passed = {tracked.file.number for tracked in self.gone_for_good(datacenter)}
         wanted = [tracked for tracked in files if tracked.file.number not in passed]

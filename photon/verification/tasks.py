@@ -93,7 +93,7 @@ def read_primary(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> 
 def _pieces(datacenter: str, stretch: Stretch, scope: TaskScope) -> Iterator[tuple[ByteRange, bytes]]:
     pipeline = scope.pipeline
     logs = pipeline.datacenters[datacenter].logs
-    return read_pieces(logs, stretch, pipeline.verification.piece, pipeline.limits.line)
+    return read_pieces(logs, stretch, pipeline.verification.piece_bytes, pipeline.limits.line_bytes)
 
 
 def _foreign_table(

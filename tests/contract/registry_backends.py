@@ -70,7 +70,7 @@ class Backend:
         acceptors, faults = zip(*(way_in() for way_in in self._ways_in), strict=True)
         # On the machine's own clock a busy machine counts: 32 threads outbid each other for a while.
         deadline = timedelta(seconds=5 if clock is None else 60)
-        settings = Registry(deadline=deadline, horizon_step=timedelta(days=1))
+        settings = Registry(total_timeout=deadline, horizon_step=timedelta(days=1))
         registry = QuorumRegistry(acceptors, settings, clock or self.clock)
         self._clients.append(registry)
         return registry, faults[0] if len(faults) == 1 else AllFaults(faults)

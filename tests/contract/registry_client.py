@@ -43,8 +43,7 @@ WITH_ROW, WITHOUT_ROW = "row", "none"  # how the plan id of a token begins
 # A stalled endpoint is given up after the first, a majority that is away after the second.
 SETTINGS = Registry(
     request_timeout=timedelta(milliseconds=500),
-    deadline=timedelta(seconds=3),
-    endpoint_pause=timedelta(milliseconds=500),
+    total_timeout=timedelta(seconds=3),
 )
 
 

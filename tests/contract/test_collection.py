@@ -8,7 +8,6 @@ import pytest
 
 from photon.faults import COLLECTION_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Collection
 from photon.registry.consensus.acceptor import Accept, Delete, Done, Insert, Prepare, Unchanged
 from photon.registry.consensus.decisions import ABSENT, Stored, ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key, sortable_time
@@ -21,7 +20,7 @@ from tests.contract.registry_checks import token
 from tests.simulation import collection_stories
 
 EAST, WEST = token("east", 1), token("west", 2)
-SETTINGS = Collection(page=7, in_flight=2)
+PAGE_ITEMS = 7
 BACKENDS = [
     "memory",
     "memory-3",
@@ -78,7 +77,7 @@ def collect(backend: Backend, days: float) -> list[Swept]:
     """Collect what was before so many days from the start."""
     registry = backend.client()
     register = raise_boundary(registry, START_US + round(days * DAY_US))
-    return sweep(registry, register, SETTINGS, backend.clock)
+    return sweep(registry, register, backend.clock, page_items=PAGE_ITEMS)
 
 
 def stored(backend: Backend, key: EventKey) -> list[object]:
@@ -208,7 +207,7 @@ def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend)
     registry, faults = three.faulty_client()
     faults.each[2].fail("down")  # type: ignore[attr-defined]
     register = raise_boundary(registry, START_US - DAY_US)
-    first = sweep(registry, register, SETTINGS, three.clock)
+    first = sweep(registry, register, three.clock, page_items=PAGE_ITEMS)
     assert [one.deleted.items for one in first] == [30, 30, 0]
     assert "connection refused" in first[2].problem
     assert [one.deleted.items for one in collect(three, days=-1)] == [0, 0, 30]
@@ -278,7 +277,7 @@ def test_requests_that_fail_now_and_then_are_made_again(timed: Backend, fault: s
     registry, faults = timed.faulty_client()
     register = raise_boundary(registry, START_US - DAY_US)
     faults.fail(fault, 3)
-    assert [one.problem for one in sweep(registry, register, SETTINGS, timed.clock)] == [""] * len(
-        timed.acceptors
-    )
+    assert [one.problem for one in sweep(registry, register, timed.clock, page_items=PAGE_ITEMS)] == [
+        ""
+    ] * len(timed.acceptors)
     assert all(found == ABSENT for key in old for found in stored(timed, key))

@@ -65,7 +65,7 @@ def servers(five: list[StoreServer]) -> list[StoreServer]:
 def pipeline(name: str, *urls: str) -> Pipeline:
     settings = Registry(
         request_timeout=timedelta(seconds=20),  # five servers on a busy machine
-        deadline=timedelta(seconds=60),
+        total_timeout=timedelta(seconds=60),
     )
     return registry_pipeline(name, urls, settings)
 

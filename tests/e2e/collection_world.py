@@ -32,7 +32,6 @@ registry:
   endpoints: [{{url: {url}}}]
   keep_days: {keep_days}
   shards: 4
-  collection: {{page: 7}}
 """
 IDENTITIES = {
     "time and id": "time_in_id: true",

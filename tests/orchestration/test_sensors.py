@@ -103,7 +103,7 @@ def test_a_hung_shift_is_killed_marked_failed_and_replaced_at_the_second_look(
     run_id = location.run(instance)
     with location.holder(run_id) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        location.clock.advance(location.pipeline.shift.lease.total_seconds() + 60)  # a busy machine's, too
+        location.clock.advance(location.pipeline.shift.lease_duration.total_seconds() + 60)
         first = location.tick(instance)
         assert (launched(first), process.poll()) == ([], None)
         assert launched(location.tick(instance, cursor=first.cursor)) == ["east"]
@@ -162,7 +162,7 @@ def test_a_run_whose_process_never_reported_is_marked_failed_and_replaced(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.STARTING)
-    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
+    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds() + 60)
     assert launched(location.tick(instance)) == ["east"]
     assert status(instance, run_id) is DagsterRunStatus.FAILURE
 
@@ -171,7 +171,7 @@ def test_a_run_that_was_to_be_canceled_and_is_gone_is_marked_canceled(
     location: Location, instance: DagsterInstance
 ) -> None:
     run_id = location.run(instance, status=DagsterRunStatus.CANCELING)
-    location.clock.advance(location.pipeline.shift.start.total_seconds() + 60)
+    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds() + 60)
     location.tick(instance)
     assert status(instance, run_id) is DagsterRunStatus.CANCELED
 

@@ -7,7 +7,6 @@ Told of the product as it is in `tests/contract/test_collection.py`, and of a br
 from __future__ import annotations
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Collection
 from photon.registry.consensus.acceptor import Delete
 from photon.registry.interface import Claim
 from photon.registry.operations.sweep import raise_boundary, sweep
@@ -27,5 +26,5 @@ def an_id_without_a_time_that_is_registered_anew_before_it_is_deleted() -> None:
         site.client().commit([Claim(EventKey(KEY.id, at_us=YOUNG_US), WEST)])
 
     before(store, "delete", register_anew)
-    sweep(registry, raise_boundary(registry, BOUNDARY_US), Collection(), site.clock)
+    sweep(registry, raise_boundary(registry, BOUNDARY_US), site.clock)
     the_winner_must_be(site, WEST)

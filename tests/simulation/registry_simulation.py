@@ -36,7 +36,7 @@ from tests.simulation.simulated_operators import Operators, Upkeep
 from tests.simulation.simulated_stores import Process, Stores
 
 SETTINGS = Registry(
-    deadline=timedelta(seconds=6),
+    total_timeout=timedelta(seconds=6),
     request_timeout=timedelta(seconds=REQUEST_TIMEOUT_SECONDS),
     horizon_step=timedelta(seconds=30),
 )

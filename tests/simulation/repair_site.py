@@ -18,7 +18,7 @@ from photon.registry.endpoints.endpoints import MACHINE_CHANCE
 from photon.registry.operations.refill import Refilled, refill
 from photon.testing.memory_registry import MemoryAcceptor
 
-SETTINGS = Registry(deadline=timedelta(seconds=5))
+SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
 
 class Site:

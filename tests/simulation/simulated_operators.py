@@ -19,7 +19,6 @@ from photon.faults import (
     arm,
     raise_simulated_crash,
 )
-from photon.pipeline.file import Collection
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_shard_boundary, with_shards
@@ -35,7 +34,6 @@ PAGE_ITEMS = 2  # so that pages end amid the few ids
 MOST_SHARDS = 4
 ATTEMPTS = 3
 CRASHES = 0.3  # of those who do something
-_COLLECTION = Collection(page=PAGE_ITEMS, in_flight=1)
 
 
 class Operators:
@@ -91,7 +89,7 @@ class Operators:
             else:
                 shard = f"0-{self._chance.randrange(2):05d}"
                 register = registry.register.change(lambda now: with_shard_boundary(now, shard, boundary_us))
-            sweep(registry, register, _COLLECTION, client, channel=lambda: client)
+            sweep(registry, register, client, channel=lambda: client, page_items=PAGE_ITEMS)
         except RegistryUnavailable:
             return
 

@@ -112,8 +112,9 @@ def test_each_datacenter_clears_what_it_has_joined(tmp_path: Path) -> None:
     assert holder(world, "c1") == Joined(Holder("west", None))
 
 
-def test_pages_are_bounded(tmp_path: Path) -> None:
-    world = World(tmp_path, more="registry: {clearing: {page_rows: 2}}")
+def test_pages_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("photon.upkeep.clear.PAGE_ROWS", 2)
+    world = World(tmp_path)
     join_some(world, *(f"c{number}" for number in range(7)))
     pages: list[str] = []
     clear_output(world.pipeline, "east", world.registry, say=pages.append)

@@ -36,7 +36,7 @@ def test_a_big_idle_primary_log_that_is_read_in_part_holds_the_watermark(tmp_pat
     world = World(
         tmp_path,
         more="retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}\n"
-        "limits: {batch_primary: 2KiB, file_quantum: 2KiB}\ntailing: {idle_after: 1s}",
+        "limits: {batch_primary: 2KiB}\ntailing: {idle_after: 1s}",
     )
     world.clicks(("c1", "last"))
     world.join()

@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> World:
 
 def collect(world: World) -> None:
     register = raise_boundary(world.registry, NOON_US - DAY_US)
-    sweep(world.registry, register, world.pipeline.registry.collection, world.clock)
+    sweep(world.registry, register, world.clock)
 
 
 def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:

@@ -88,7 +88,7 @@ def test_waiting_records_survive_the_loss_of_their_log(world: World) -> None:
 
 
 def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropped(tmp_path: Path) -> None:
-    world = World(tmp_path, more="limits: {pending_events: 5, batch_foreign: 120B, file_quantum: 120B}")
+    world = World(tmp_path, more="limits: {pending_events: 5, batch_foreign: 120B}")
     world.clicks(*((f"c{n}", f"q{n}") for n in range(40)))
 
     stops = iter([False] * 200 + [True] * 1_000)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 
 from photon.event_store.cache import CacheEventStore
+from photon.event_store.entries import EntryLimits
 from photon.event_store.indexing import Indexed, index_ranges
 from photon.event_store.interface import PrimaryEvent, Wanted
 from photon.event_store.log_file_map import LogFileMap
@@ -38,16 +38,17 @@ class World:
     """Primary logs below `folder`, their map, a cache, and every line that was indexed."""
 
     def __init__(
-        self, folder: Path, settings: EventStoreSettings | None = None, window_us: int = 600 * SECOND_US
+        self, folder: Path, entry_limits: EntryLimits | None = None, window_us: int = 600 * SECOND_US
     ):
         self.place = EventStorePlace(
-            folder / "map.sqlite", folder, LOG, Limits(), settings or small_entries(), window_us
-        )
+            folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings(), window_us,
+            entry_limits=entry_limits or small_entries(),
+        )  # fmt: skip
         self.cache = CacheEventStore(10**6)
         self.files: dict[int, LogFile] = {}
         self.lines: list[Logged] = []  # all that were written
         self.indexed_to: dict[int, int] = {}
-        self.log_map = LogFileMap(self.place.map_path, self.place.settings)
+        self.log_map = LogFileMap(self.place.map_path, self.place.settings, self.place.entry_limits)
 
     def write(self, number: int, events: Sequence[tuple[str, int]], padding: str = "") -> None:
         """Append (id, time_us) lines to file `number`, which is made at its first line."""
@@ -124,6 +125,6 @@ class World:
         self.log_map.close()
 
 
-def small_entries(entry_bytes: int = 512, seconds: int = 60) -> EventStoreSettings:
+def small_entries(entry_bytes: int = 512) -> EntryLimits:
     """Entries small enough that a few lines fill one."""
-    return EventStoreSettings(entry_bytes=entry_bytes, entry_span=timedelta(seconds=seconds))
+    return EntryLimits(entry_bytes)

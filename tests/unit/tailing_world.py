@@ -22,8 +22,7 @@ class World:
 
     def restart(self) -> None:
         """Lose all caches, keep what is stored."""
-        tailing = Tailing(gzip_check="1MiB")
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, tailing)
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), gzip_look_bytes=2**20)
 
     def write(self, name: str, data: bytes) -> None:
         path = self.folder / name

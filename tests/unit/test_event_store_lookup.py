@@ -197,7 +197,7 @@ def test_what_was_read_from_the_logs_is_in_the_cache_afterwards(world: World) ->
 def test_another_process_sees_entries_that_were_extended_since_its_last_lookup(world: World) -> None:
     world.write(1, [("a", NOW_US)])
     world.index()
-    with LogFileMap(world.place.map_path, world.place.settings) as second:
+    with LogFileMap(world.place.map_path, world.place.settings, world.place.entry_limits) as second:
         world.write(1, [("b", NOW_US)])
         assert world.store().lookup([around("b")]) == [None]
         world.index()

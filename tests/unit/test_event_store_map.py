@@ -16,6 +16,7 @@ from photon.errors import FormatTooNew
 from photon.event_store.entries import Piece
 from photon.event_store.log_file_map import Block, LogFileMap
 from photon.logs.files import LogFile
+from photon.pipeline.file import EventStoreSettings
 from tests.unit.event_store_world import small_entries
 
 SPAWN = multiprocessing.get_context("spawn")  # fork would share SQLite connections
@@ -28,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log_map(path: Path) -> Iterator[LogFileMap]:
-    with LogFileMap(path, small_entries()) as opened:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as opened:
         yield opened
 
 
@@ -84,18 +85,18 @@ def test_only_entries_within_the_window_are_candidates(log_map: LogFileMap) -> N
 
 
 def test_a_map_that_a_newer_photon_wrote_is_refused_and_left_alone(path: Path) -> None:
-    LogFileMap(path, small_entries()).close()
+    LogFileMap(path, EventStoreSettings(), small_entries()).close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(FormatTooNew, match=r"map\.sqlite.*format 99.*delete the file"):
-        LogFileMap(path, small_entries())
+        LogFileMap(path, EventStoreSettings(), small_entries())
 
 
 def test_a_map_is_the_same_after_it_was_closed(path: Path) -> None:
-    with LogFileMap(path, small_entries()) as first:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as first:
         first.add([piece(1, 0, 10)])
-    with LogFileMap(path, small_entries()) as second:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as second:
         assert second.map_id == first.map_id
         assert occurrences(second, [0, 90]) == [1, 1]
 
@@ -126,7 +127,7 @@ def test_a_failure_amid_a_batch_leaves_nothing_of_it(log_map: LogFileMap) -> Non
 
 
 def _add_ranges(path: Path, starts: list[int]) -> None:
-    with LogFileMap(path, small_entries()) as log_map:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
         for start in starts:
             log_map.add([piece(1, start, 3), piece(2, start, 3)])
 
@@ -140,7 +141,7 @@ def test_processes_that_index_the_same_ranges_at_once_count_each_line_once(path:
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    with LogFileMap(path, small_entries()) as log_map:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
         assert occurrences(log_map, list(range(0, 1_500, 10))) == [2] * 150
         assert log_map.covered_to() == {1: 1_500, 2: 1_500}
 
@@ -150,7 +151,7 @@ def _die_amid_a_batch(path: Path) -> None:
         yield piece(1, 0, 10)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    LogFileMap(path, small_entries()).add(pieces())
+    LogFileMap(path, EventStoreSettings(), small_entries()).add(pieces())
 
 
 def test_a_process_that_dies_amid_a_batch_leaves_a_map_that_takes_it_again(path: Path) -> None:
@@ -158,15 +159,14 @@ def test_a_process_that_dies_amid_a_batch_leaves_a_map_that_takes_it_again(path:
     worker.start()
     worker.join()
     assert worker.exitcode == -signal.SIGKILL
-    with LogFileMap(path, small_entries()) as log_map:
+    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
         assert log_map.covered_to() == {}
         log_map.add([piece(1, 0, 10)])
         assert occurrences(log_map, [0, 90]) == [1, 1]
 
 
 def test_filters_in_memory_keep_to_their_bound(path: Path) -> None:
-    settings = small_entries().model_copy(update={"filter_memory": 5_000})
-    with LogFileMap(path, settings) as log_map:
+    with LogFileMap(path, EventStoreSettings(filter_memory_bytes=5_000), small_entries()) as log_map:
         log_map.add([piece(1, 0, 1_000)])
         assert occurrences(log_map, [0, 9_990]) == [1, 1]
         assert 0 < log_map._filters.used_bytes <= 5_000

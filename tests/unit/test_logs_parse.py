@@ -29,7 +29,7 @@ def parse(
         7, "foreign", f"clicks.{format}", 1, False, header if format != "jsonl" else b"", 0, 0, b""
     )
     byte_range = ByteRange(7, start, start + len(data), 0, 0, starts_inside, ends_inside)
-    return read_events(data, file, byte_range, foreign, Limits(line=line_limit))
+    return read_events(data, file, byte_range, foreign, Limits(line_bytes=line_limit))
 
 
 def events(parsed: ParsedRange) -> list[tuple]:

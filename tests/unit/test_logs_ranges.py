@@ -42,6 +42,11 @@ def test_small_files_are_served_beside_a_big_one():
     assert shares == {1: 88, 2: 5, 3: 7}
 
 
+def test_a_small_batch_serves_sixteen_files_and_a_big_one_each_file_by_the_mebibyte():
+    assert share_bytes(dict.fromkeys(range(20), 100), total_bytes=160) == dict.fromkeys(range(16), 10)
+    assert share_bytes({1: 2**30, 2: 2**30}, total_bytes=64 * 2**20 + 1)[1] == 32 * 2**20 + 1
+
+
 def test_what_is_left_goes_round_by_round():
     assert share_bytes({1: 100, 2: 100, 3: 3}, total_bytes=33, quantum_bytes=10) == {1: 20, 2: 10, 3: 3}
 
@@ -55,7 +60,7 @@ def test_what_is_left_goes_round_by_round():
 def test_shares_never_exceed_backlog_or_total_and_leave_nothing_over_while_somebody_waits(
     backlog, total, quantum, first
 ):
-    shares = share_bytes(backlog, total, quantum, first)
+    shares = share_bytes(backlog, total, first, quantum)
     assert all(0 < share <= backlog[number] for number, share in shares.items())
     assert sum(shares.values()) == min(total, sum(backlog.values()))
 
@@ -65,14 +70,14 @@ def test_with_more_files_than_quanta_every_file_is_served_in_turn(files, quanta,
     backlog = dict.fromkeys(range(files), 10**6)
     served: set[int] = set()
     for _ in range(-(-files // quanta)):
-        shares = share_bytes(backlog, quanta * 10, 10, first)
+        shares = share_bytes(backlog, quanta * 10, first, 10)
         first = next_first(backlog, shares, first)
         served |= set(shares)
     assert served == set(backlog)
 
 
 def test_nobody_waits_where_there_are_no_files():
-    assert share_bytes({}, 100, 10) == {}
+    assert share_bytes({}, 100) == {}
     assert next_first({}, {}) == 0
 
 

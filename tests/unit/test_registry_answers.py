@@ -305,7 +305,9 @@ class LeavesSomeUnread(MemoryAcceptor):
 
 def test_a_lookup_asks_again_only_for_what_was_left_unprocessed() -> None:
     store = LeavesSomeUnread()
-    registry = memory_registry(store, settings=Registry(deadline=timedelta(seconds=1), concurrency=1))
+    registry = memory_registry(
+        store, settings=Registry(total_timeout=timedelta(seconds=1), concurrent_requests=1)
+    )
     claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(2_000)]
     assert registry.commit(claims) == [Won()] * 2_000
     asked: list[int] = []

@@ -22,7 +22,7 @@ from photon.registry.interface import Claim, Unknown, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
-SETTINGS = Registry(deadline=timedelta(seconds=5), endpoint_pause=timedelta(seconds=1))
+SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 KEY = ItemKey("p", "s")
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
 
@@ -33,7 +33,7 @@ def claims(count: int, token: str = EAST, prefix: str = "id") -> list[Claim]:
 
 def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered() -> None:
     clock = ManualClock()
-    breaker = Breaker(3, clock, pause_seconds=1)
+    breaker = Breaker(3, clock)
     breaker.saw(1, [GONE])
     assert [breaker.lets_pass(slot) for slot in range(3)] == [True, False, True]
     assert not breaker.take_probe(1)
@@ -44,13 +44,13 @@ def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered
 
 
 def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
-    breaker = Breaker(3, ManualClock(), pause_seconds=1)
+    breaker = Breaker(3, ManualClock())
     breaker.saw(1, [BUSY, GONE])
     assert breaker.lets_pass(1)
 
 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
-    breaker = Breaker(3, ManualClock(), pause_seconds=1)
+    breaker = Breaker(3, ManualClock())
     not_asked = NoReply("spared", "not_asked")
     breaker.saw(1, [not_asked])
     assert breaker.lets_pass(1)
@@ -61,7 +61,7 @@ def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
 
 @pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
 def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
-    breaker = Breaker(n, ManualClock(), pause_seconds=1)
+    breaker = Breaker(n, ManualClock())
     for slot in range(down):
         breaker.saw(slot, [GONE])
     assert all(breaker.lets_pass(slot) for slot in range(n))
@@ -231,6 +231,8 @@ class OnlyTogether(MemoryAcceptor):
 def test_all_requests_for_a_thousand_ids_are_under_way_at_once_if_concurrency_allows_it(n: int) -> None:
     requests = 1_000 // MemoryAcceptor.inserts_per_request
     together = threading.Barrier(n * requests)
-    registry = memory_registry(*(OnlyTogether(together) for _ in range(n)), settings=Registry(concurrency=40))
+    registry = memory_registry(
+        *(OnlyTogether(together) for _ in range(n)), settings=Registry(concurrent_requests=40)
+    )
     assert registry.commit(claims(1_000)) == [Won()] * 1_000
     registry.close()

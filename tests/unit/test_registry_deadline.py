@@ -52,7 +52,7 @@ def store(clock: ManualClock) -> Throttling:
 @pytest.fixture
 def registry(store: Throttling, clock: ManualClock) -> QuorumRegistry:
     return memory_registry(
-        store, clock=clock, settings=Registry(deadline=timedelta(seconds=DEADLINE_SECONDS))
+        store, clock=clock, settings=Registry(total_timeout=timedelta(seconds=DEADLINE_SECONDS))
     )
 
 

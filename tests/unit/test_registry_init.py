@@ -67,7 +67,7 @@ def pipeline(url: str, name: str = "events", time_in_id: bool = False) -> Pipeli
         datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=foreign,
-        registry=Registry(endpoints=(Endpoint(url=url),), deadline=QUICK),
+        registry=Registry(endpoints=(Endpoint(url=url),), total_timeout=QUICK),
     )
 
 
@@ -220,7 +220,7 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
     url: str, client: Any, transactions: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint(url=url, transactions=True) if transactions else Endpoint(url=url)
-    registry = Registry(endpoints=(endpoint,), deadline=QUICK)
+    registry = Registry(endpoints=(endpoint,), total_timeout=QUICK)
     address = init_registry(pipeline(url).model_copy(update={"registry": registry}), SystemClock())
     sent: list[int] = []
     transact = DynamoAcceptor._transact

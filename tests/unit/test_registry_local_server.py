@@ -204,7 +204,7 @@ def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(t
         datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
-        registry=Registry(deadline=timedelta(seconds=60)),  # a busy machine starts a server slowly
+        registry=Registry(total_timeout=timedelta(seconds=60)),  # a busy machine starts a server slowly
     )
     claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
     try:

@@ -36,7 +36,7 @@ from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 KEY = EventKey("a")
-SETTINGS = Registry(deadline=timedelta(seconds=5))
+SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
 
 def endpoints(n: int) -> list[MemoryAcceptor]:

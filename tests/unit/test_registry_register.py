@@ -24,7 +24,7 @@ from photon.registry.interface import RegistryUnavailable
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 DAY_US = 86_400_000_000
-SETTINGS = Registry(deadline=timedelta(seconds=5), horizon_step=timedelta(days=1))
+SETTINGS = Registry(total_timeout=timedelta(seconds=5), horizon_step=timedelta(days=1))
 REGISTER = Register(
     pipeline="p",
     settings_hash="s",
@@ -69,7 +69,7 @@ def test_changes_of_many_clients_at_once_are_all_kept() -> None:
     memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS)
 
     def add(number: int) -> None:
-        patient = Registry(deadline=timedelta(seconds=60))  # all eight outbid one another
+        patient = Registry(total_timeout=timedelta(seconds=60))  # all eight outbid one another
         registry = memory_registry(acceptor.another_way_in(), settings=patient)
         registry.register.add_epoch(f"e{number}", "east", f"table-{number}", now_us=number)
         registry.close()

@@ -213,7 +213,7 @@ def test_under_load_shards_come_and_go_and_every_id_has_one_winner(endpoints: in
     print(f"seed {seed}")
     acceptors = [MemoryAcceptor() for _ in range(endpoints)]
     step = timedelta(milliseconds=50)
-    settings = Registry(shards=4, horizon_step=step, deadline=timedelta(seconds=60))
+    settings = Registry(shards=4, horizon_step=step, total_timeout=timedelta(seconds=60))
     done, wins, losses = threading.Event(), Counter[EventKey](), Counter[EventKey]()
     lock = threading.Lock()
 

@@ -15,6 +15,7 @@ from photon.registry.consensus.layout import ItemKey, fast_value
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_boundary, with_slot_down
 from photon.registry.interface import Claim
+from photon.registry.operations import report
 from photon.registry.operations.report import RegistryState, kind_of, sampled, state_of
 from photon.registry.operations.sizes import bytes_beside_key
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -200,13 +201,15 @@ def test_a_large_registry_is_sampled_within_the_pages_and_says_so(clock: ManualC
 
 
 def test_a_full_shard_is_looked_at_in_part_and_endpoints_are_compared_as_far_as_all_were_read(
-    clock: ManualClock,
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores, registry = three(clock, shards=1)
     registry.commit(claims(*(f"id-{number:02d}" for number in range(30))))
     # Only the third endpoint has these, which come first: its pages end earlier.
     stores[2].insert([Insert(ItemKey("0-00000", f"{number:020d}"), "T:x") for number in range(8)])
-    state = look(registry, clock, StateReport(page_items=5, pages_of_a_shard=2))
+    monkeypatch.setattr(report, "PAGE_ITEMS", 5)
+    monkeypatch.setattr(report, "PAGES_OF_A_SHARD", 2)
+    state = look(registry, clock)
     (shard,) = [shard for shard in state.shards if shard.shard == "0-00000"]
     assert (shard.ids, shard.whole) == (10, False)
     assert [one.behind for one in state.endpoints] == [8, 8, 0]

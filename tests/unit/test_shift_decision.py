@@ -10,6 +10,7 @@ from dagster import DagsterRunStatus
 
 from orchestration.shift_decision import (
     END_PATIENCE_SECONDS,
+    LEAD_SECONDS,
     MOST_DISTANCE_SECONDS,
     QUICK_SECONDS,
     Decision,
@@ -26,9 +27,8 @@ SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND
 RUN, NEXT = "11111111-run", "22222222-run"
 SHIFT = Shift()
-LEAD_SECONDS = SHIFT.lead.total_seconds()
-START_SECONDS = SHIFT.start.total_seconds()
-LEASE_US = round(SHIFT.lease.total_seconds() * SECOND)
+START_SECONDS = SHIFT.start_timeout.total_seconds()
+LEASE_US = round(SHIFT.lease_duration.total_seconds() * SECOND)
 
 LOGS = Growth(
     primary=LogSize(3, 1000, 100),

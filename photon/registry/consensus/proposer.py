@@ -65,12 +65,12 @@ class QuorumRegistry:
         reopen: Reopen | None = None,
     ) -> None:
         n = len(acceptors)
-        breaker = Breaker(n, clock, settings.endpoint_pause.total_seconds())
-        channel = channel or Threads(settings.concurrency)
+        breaker = Breaker(n, clock)
+        channel = channel or Threads(settings.concurrent_requests)
         self.endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
         self.settings = settings
         self._clock = clock
-        self.register = RegisterStore(self.endpoints, clock, settings.deadline, settings.horizon_step)
+        self.register = RegisterStore(self.endpoints, clock, settings.total_timeout, settings.horizon_step)
         self._rounds = Rounds(self.endpoints, self.register)
         self._clear_round = ClearRound(self._rounds)
 
@@ -231,7 +231,7 @@ class QuorumRegistry:
                 raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self.settings.deadline.total_seconds(), self.endpoints.chance)
+        return Deadline(self._clock, self.settings.total_timeout.total_seconds(), self.endpoints.chance)
 
     # -- where events lie
 

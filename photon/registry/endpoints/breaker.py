@@ -16,13 +16,15 @@ from photon.registry.consensus.decisions import majority
 
 News = Literal["fell_silent", "is_back"]
 
+PAUSE_SECONDS = 1.0  # a probe a second costs nothing, and an endpoint that is back is soon asked again
+
 
 class Breaker:
     """What is known of n endpoints' health. Thread-safe."""
 
-    def __init__(self, n: int, clock: Clock, pause_seconds: float) -> None:
+    def __init__(self, n: int, clock: Clock) -> None:
         self._clock = clock
-        self._pause_us = round(pause_seconds * MICROSECONDS)
+        self._pause_us = round(PAUSE_SECONDS * MICROSECONDS)
         self._lock = threading.Lock()
         self._probe_at_us: list[int | None] = [None] * n  # None: it answers
 

@@ -209,7 +209,7 @@ def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clo
         endpoints,
         tuple(tables),
         # Others may be making it at the same moment, and outbid us for a while.
-        pipeline.registry.model_copy(update={"deadline": timedelta(seconds=TABLE_SECONDS)}),
+        pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=TABLE_SECONDS)}),
         settings_hash(pipeline),
         pipeline.ids_carry_time,
         members,

@@ -125,7 +125,7 @@ def _require_answers(registry: QuorumRegistry, slot: int, clock: Clock) -> None:
     neither without the slot nor, as that change may have been chosen, with it.
     """
     endpoints = registry.endpoints
-    deadline = Deadline(clock, registry.settings.deadline.total_seconds(), endpoints.chance)
+    deadline = Deadline(clock, registry.settings.total_timeout.total_seconds(), endpoints.chance)
     while True:
         (replies,) = endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
         answers = [isinstance(reply, Stored) for other, reply in enumerate(replies) if other != slot]

@@ -39,6 +39,8 @@ Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Health = Literal["up", "takes no writes", "does not answer", "out of use"]
 
+PAGE_ITEMS = 1_000
+PAGES_OF_A_SHARD = 20  # so that one full shard leaves pages to the others
 WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
 
 
@@ -242,15 +244,14 @@ class _Reader:
     slot: int
     acceptor: Acceptor
     shard: str
-    settings: StateReport
     pages: int = 0
     problem: str = ""  # why it stopped early, if the endpoint did not answer
     read_to: str | None = None  # None: to the end of the shard
 
     def __iter__(self) -> Iterator[tuple[int, Scanned]]:
         last, after = "", None
-        while self.pages < self.settings.pages_of_a_shard:
-            page = self.acceptor.scan_shard(self.shard, "", after, self.settings.page_items)
+        while self.pages < PAGES_OF_A_SHARD:
+            page = self.acceptor.scan_shard(self.shard, "", after, PAGE_ITEMS)
             self.pages += 1
             if isinstance(page, NoReply):
                 self.problem = page.reason
@@ -290,7 +291,7 @@ class _Look:
     def _at(self, shard: str) -> ShardState:
         state = ShardState(shard, self.register.boundary_of(shard))
         readers = [
-            _Reader(slot, acceptor, shard, self.settings)
+            _Reader(slot, acceptor, shard)
             for slot, acceptor in enumerate(self.acceptors)
             if acceptor is not None and self.endpoints[slot].answers
         ]

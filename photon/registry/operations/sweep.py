@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from photon.clock import Clock
 from photon.faults import fault_point
-from photon.pipeline.file import Collection
 from photon.registry.consensus.acceptor import Acceptor, Delete, Done, NoReply, Page, Scanned, StoreSize
 from photon.registry.consensus.decisions import Stored
 from photon.registry.consensus.layout import (
@@ -31,6 +30,9 @@ from photon.registry.consensus.rounds import reason_of
 from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.endpoints import Deadline, Endpoints
 from photon.registry.operations.sizes import item_bytes
+
+PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory
+DELETES_IN_FLIGHT = 4  # requests at once to one endpoint: collection leaves most of it to the joins
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,16 @@ def raise_boundary(registry: QuorumRegistry, boundary_us: int) -> Register:
 def sweep(
     registry: QuorumRegistry,
     register: Register,
-    settings: Collection,
     clock: Clock,
-    channel: Callable[[], Channel] | None = None,
+    channel: Callable[[], Channel] = lambda: Threads(DELETES_IN_FLIGHT),
     with_fixed: bool = True,
+    page_items: int = PAGE_ITEMS,
 ) -> list[Swept]:
     """Delete what is below the boundaries of `register`, which a majority has, at every endpoint in turn.
 
-    `channel`: how deletes travel to one endpoint; by default `settings.in_flight` at once. `with_fixed`: also
-    in the shards of ids without a time, which take a request each even if they are empty.
+    `channel`: how deletes travel to one endpoint. `with_fixed`: also in the shards of ids without a time,
+    which take a request each even if they are empty.
     """
-    channel = channel or (lambda: Threads(settings.in_flight))
     shards = [shard for shard in shards_to_collect(register) if with_fixed or not is_fixed(shard)]
     swept = []
     for slot, acceptor in enumerate(registry.endpoints.seats.acceptors):
@@ -90,7 +91,7 @@ def sweep(
             continue
         endpoint = Endpoints([acceptor], channel(), registry.endpoints.chance)
         try:
-            one = _Sweep(registry, register, settings, clock, acceptor, endpoint)
+            one = _Sweep(registry, register, clock, acceptor, endpoint, page_items)
             swept.append(one.run(slot, shards))
         finally:
             endpoint.close()
@@ -105,14 +106,14 @@ class _Sweep:
         self,
         registry: QuorumRegistry,
         register: Register,
-        settings: Collection,
         clock: Clock,
         acceptor: Acceptor,
         endpoint: Endpoints,
+        page_items: int,
     ) -> None:
         self._registry = registry
         self._register = register
-        self._page_items = settings.page
+        self._page_items = page_items
         self._clock = clock
         self._acceptor = acceptor
         self._endpoint = endpoint
@@ -189,5 +190,5 @@ class _Sweep:
         return size if isinstance(size, StoreSize) else None
 
     def _deadline(self) -> Deadline:
-        seconds = self._registry.settings.deadline.total_seconds()
+        seconds = self._registry.settings.total_timeout.total_seconds()
         return Deadline(self._clock, seconds, self._registry.endpoints.chance)
