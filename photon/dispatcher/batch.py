@@ -380,7 +380,8 @@ class BatchExecution:
             if self._quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
                 raise TooManyDeaths(
                     f"{MOST_QUARANTINED_IN_A_ROW} events in a row kept their batch from ending, "
-                    f"the last time: {reason}; mend the adapter or the machine and start again: nothing of this batch is lost"
+                    f"the last time: {reason}; mend the adapter or the machine and start again: "
+                    "nothing of this batch is lost"
                 )
         self._commit_main([], plan.key.batch)
         try:

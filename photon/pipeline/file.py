@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from photon.errors import WrongUsage
-from photon.pipeline.problems import describe, dotted, unknown_key
+from photon.pipeline.problems import describe, dotted, fields_by_key, unknown_key
 from photon.pipeline.values import (
     LONGEST,
     AdapterName,
@@ -152,9 +152,9 @@ class Registry(Strict):
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     # Without any answer, retries included; then a commit is unknown.
-    total_timeout: Duration = Field(timedelta(seconds=10), validation_alias="deadline")
+    total_timeout: Duration = Field(default=timedelta(seconds=10), validation_alias="deadline")
     # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
-    concurrent_requests: Whole = Field(40, ge=1, le=256, validation_alias="concurrency")
+    concurrent_requests: Whole = Field(default=40, ge=1, le=256, validation_alias="concurrency")
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()
@@ -183,9 +183,9 @@ class Home(Strict):
 class Limits(Strict):
     """A bound on everything that could grow."""
 
-    line_bytes: BatchSize = Field(2**20, validation_alias="line")  # a longer line is a dead letter
-    batch_primary_bytes: BatchSize = Field(64 * 2**20, validation_alias="batch_primary")
-    batch_foreign_bytes: BatchSize = Field(16 * 2**20, validation_alias="batch_foreign")
+    line_bytes: BatchSize = Field(default=2**20, validation_alias="line")  # a longer line is a dead letter
+    batch_primary_bytes: BatchSize = Field(default=64 * 2**20, validation_alias="batch_primary")
+    batch_foreign_bytes: BatchSize = Field(default=16 * 2**20, validation_alias="batch_foreign")
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
@@ -195,9 +195,9 @@ class EventStoreSettings(Strict):
     """The CacheEventStore and the log file map."""
 
     # Of one datacenter, all tasks together.
-    cache_memory_bytes: Size = Field(256 * 2**20, validation_alias="cache_memory")
+    cache_memory_bytes: Size = Field(default=256 * 2**20, validation_alias="cache_memory")
     # The log file map's filters held in memory, of each task process.
-    filter_memory_bytes: Size = Field(64 * 2**20, validation_alias="filter_memory")
+    filter_memory_bytes: Size = Field(default=64 * 2**20, validation_alias="filter_memory")
 
 
 class Tailing(Strict):
@@ -212,7 +212,7 @@ class Verification(Strict):
 
     examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
     # A task reads a log file in pieces of this size.
-    piece_bytes: BatchSize = Field(32 * 2**20, validation_alias="piece")
+    piece_bytes: BatchSize = Field(default=32 * 2**20, validation_alias="piece")
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
 
 
@@ -221,15 +221,15 @@ class Shift(Strict):
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
     # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
-    start_timeout: PositiveDuration = Field(timedelta(minutes=2), validation_alias="start")
+    start_timeout: PositiveDuration = Field(default=timedelta(minutes=2), validation_alias="start")
     # Nothing to do for so long: the shift ends.
-    idle_timeout: PositiveDuration = Field(timedelta(minutes=2), validation_alias="idle")
+    idle_timeout: PositiveDuration = Field(default=timedelta(minutes=2), validation_alias="idle")
     # No sign of life for so long: the shift is replaced.
-    lease_duration: PositiveDuration = Field(timedelta(seconds=10), validation_alias="lease")
+    lease_duration: PositiveDuration = Field(default=timedelta(seconds=10), validation_alias="lease")
     # No progress for so long: it gives no sign of life.
-    stuck_after: PositiveDuration = Field(timedelta(minutes=10), validation_alias="stuck")
+    stuck_after: PositiveDuration = Field(default=timedelta(minutes=10), validation_alias="stuck")
     # Between two materializations of one shift.
-    report_interval: PositiveDuration = Field(timedelta(minutes=1), validation_alias="report")
+    report_interval: PositiveDuration = Field(default=timedelta(minutes=1), validation_alias="report")
 
 
 class Pipeline(Strict):
@@ -323,7 +323,7 @@ def _misnamed(document: Document) -> list[tuple[int, str]]:
     assert isinstance(settings, dict)
     problems = []
     if "file" in settings:
-        known = [name for name in Pipeline.model_fields if name != "file"]
+        known = list(fields_by_key(Pipeline))
         problems.append((document.line_of(("file",)), f"file: {unknown_key('file', known)}"))
     datacenters = settings.get("datacenters")
     for name, datacenter in datacenters.items() if isinstance(datacenters, dict) else ():

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from photon.pipeline.yaml_lines import Document, KeyPath
@@ -60,6 +61,12 @@ def unknown_key(key: str, known: list[str]) -> str:
     """What to say of a key that means nothing."""
     close = difflib.get_close_matches(key, known, 1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; there are {', '.join(known)}"
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """What may be in a mapping of the file: its keys, which need not be the names of the fields."""
+    fields = model.model_fields.items()
+    return {str(field.validation_alias or name): field for name, field in fields if not field.exclude}
 
 
 def _key_path(detail: ErrorDetails, value: object) -> KeyPath:
@@ -115,14 +122,12 @@ def _shown(value: object) -> str:
 
 def _known_keys(path: KeyPath, root: type[BaseModel]) -> list[str]:
     """The keys that may stand beside the last one of `path`."""
-    model: Any = root
+    model = root
     for part in path[:-1]:
-        if isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
-            model = model.model_fields[str(part)].annotation
-        models = _models_in(model)
+        field = fields_by_key(model).get(str(part))
+        models = _models_in(field.annotation) if field else []
         model = models[0] if models else model
-    fields = model.model_fields.items() if isinstance(model, type) and issubclass(model, BaseModel) else ()
-    return [name for name, field in fields if not field.exclude]
+    return list(fields_by_key(model))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

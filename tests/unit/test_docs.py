@@ -19,6 +19,7 @@ from photon import errors
 from photon.cli.main import COMMANDS
 from photon.faults import ALL_FAULT_POINTS
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.problems import fields_by_key
 from photon.pipeline.values import parse_duration, parse_size
 from photon.verification.report import MEANINGS
 
@@ -47,9 +48,7 @@ def models_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key of the pipeline file as `a.b.c`, with its default."""
-    for name, field in model.model_fields.items():
-        if field.exclude:  # not from the file
-            continue
+    for name, field in fields_by_key(model).items():
         key = prefix + name
         yield key, field.get_default(call_default_factory=True)
         for suffix, inner in models_in(field.annotation):

@@ -228,6 +228,11 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
         ("tailing: 5", "tailing: expected a mapping, got 5"),
         ("file: x", "file: unknown key"),
         ("name: again", "name: this key was there before, in line 1"),
+        (
+            "limits: {line_bytes: 1MiB}",
+            "limits.line_bytes: unknown key; there are line, batch_primary, batch_foreign, batch_events",
+        ),
+        ("shift: {lead: 1m}", "shift.lead: unknown key; did you mean lease?"),
         ("colour: red", "colour: unknown key; there are name, datacenters, primary, foreign, adapter"),
     ],
 )
@@ -243,8 +248,6 @@ def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expe
         "registry.shards",
         "registry.keep_days",
         "registry.concurrency",
-        "registry.collection.page",
-        "registry.clearing.page_rows",
         "registry.state.pages",
         "registry.resharding.ids_per_shard",
         "retry.min_attempts",
