@@ -117,6 +117,20 @@ def test_every_relative_link_leads_somewhere(document: str) -> None:
     assert [target for target in relative if not (path.parent / target).exists()] == []
 
 
+def anchors_of(path: Path) -> set[str]:
+    """How a page's headings are linked to: in small letters, without punctuation, with - for each space."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", names(DOCUMENTS))
+def test_every_link_to_a_heading_meets_one(document: str) -> None:
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)]*)\)", path.read_text())
+    pages = [(path.parent / target if target else path, anchor) for target, anchor in links]
+    assert [f"{page.name}#{anchor}" for page, anchor in pages if anchor not in anchors_of(page)] == []
+
+
 @pytest.mark.parametrize("document", names(DOCUMENTS))
 def test_every_source_file_that_a_document_names_exists(document: str) -> None:
     pattern = r"`((?:photon|jobs|tests|bench|examples|infra|docs|orchestration)/[\w/.-]*\w\.\w+)`"
@@ -192,10 +206,24 @@ def test_every_finding_of_a_verification_is_explained_and_whether_it_is_a_violat
     assert documented == {kind: "yes" if m.violation else "no" for kind, m in MEANINGS.items()}
 
 
+RECORDS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+
+
 def test_decision_records_are_numbered_without_a_gap_and_have_all_parts() -> None:
-    records = sorted((ROOT / "docs" / "adr").glob("0*.md"))
-    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
     parts = ("## Decision", "## Reasons", "## Rejected", "## Consequences")
-    for record in records:
+    for record in RECORDS:
         text = record.read_text()
         assert [part for part in parts if part not in text] == [], record.name
+
+
+def test_a_decision_record_has_status_and_date_and_fits_about_a_screen() -> None:
+    status = r"^# \d+\. .+\n\n(Accepted|Superseded by \[\d+\]\(\d{4}-[\w-]+\.md\)), \d{4}-\d\d-\d\d\."
+    assert [record.name for record in RECORDS if not re.match(status, record.read_text())] == []
+    assert [record.name for record in RECORDS if len(record.read_text().splitlines()) > 60] == []
+
+
+def test_the_list_of_decision_records_has_each_with_its_title() -> None:
+    listed = (ROOT / "docs" / "adr" / "README.md").read_text()
+    titles = [(record.name, record.read_text().splitlines()[0].partition(". ")[2]) for record in RECORDS]
+    assert [name for name, title in titles if f"[{title}]({name})" not in listed] == []
