@@ -18,7 +18,7 @@ from photon.cli.output import (
     json_option,
     print_json,
 )
-from photon.errors import NOT_DONE, WRONG_USAGE
+from photon.errors import WRONG_USAGE
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -58,20 +58,13 @@ def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> 
     if not math.isfinite(seconds):
         fail(f"--seconds: expected a number of seconds, got {seconds}", WRONG_USAGE)
     with expected_errors(), _ended_by_ctrl_c(DONE if stay else INTERRUPTED):
-        from examples.demo.dagster_stack import DagsterFailed, NoProject
         from examples.demo.demo import Wishes, run_demo, run_live
-        from examples.demo.folder import FolderRefused
-        from examples.demo.performance import DemoFailed
-        from photon.testing.generator import GeneratorFailed
 
         wishes = Wishes(folder, seconds, port)
-        try:
-            if stay:
-                run_live(wishes)
-            else:
-                summary = run_demo(wishes)
-        except (DagsterFailed, DemoFailed, FolderRefused, GeneratorFailed, NoProject) as error:
-            fail(str(error), NOT_DONE)
+        if stay:
+            run_live(wishes)
+        else:
+            summary = run_demo(wishes)
     if as_json:
         print_json(summary.as_dict())
     else:

@@ -1,29 +1,25 @@
-"""Dagster's processes of a demo: which there are, how they are started, and what is asked of them by HTTP.
-
-Nothing of Dagster is imported: a demo sees it as its users do.
-"""
+"""Dagster's processes of a demo, and what the demo asks of them."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from examples.demo.folder import DemoFolder
-from examples.demo.supervisor import Order
+from examples.demo.process_tree import Program
+from photon.errors import UserError
 
 HOST = "127.0.0.1"
 LOCATION = "photon"
 DATABASE_SECONDS = 60.0  # 2 s alone
-ANSWER_SECONDS = 10.0  # a busy machine answers a query within two
+ANSWER_SECONDS = 10  # a busy machine answers a query within two
 # The UI asks for news of all assets so often; each time costs a tenth of a core for the default 2 s.
 LIVE_POLL_MILLISECONDS = 5_000
 _WORKSPACE = """\
@@ -32,15 +28,11 @@ load_from:
 """
 
 
-class DagsterFailed(Exception):
+class DagsterFailed(UserError):
     """Dagster did not do what was asked; the message says what it answered."""
 
 
-class DagsterBusy(DagsterFailed):
-    """It did not answer in time, or not at all; it may later."""
-
-
-class NoProject(Exception):
+class NoProject(UserError):
     """Photon is installed without the project's folder around it, which holds Dagster's code location."""
 
 
@@ -64,29 +56,24 @@ class DagsterStack:
         return f"http://{HOST}:{self.ui_port}"
 
     def prepare(self) -> None:
-        """Write what the processes read: Dagster's settings, and where the code server is."""
-        self.folder.dagster_home.mkdir(exist_ok=True)
-        shutil.copy(self.project / "infra" / "dagster.yaml", self.folder.dagster_home / "dagster.yaml")
-        text = _WORKSPACE.format(host=HOST, port=self.code_port, location=LOCATION)
-        self._workspace.write_text(text)
+        """Write what the processes read, and make Dagster's databases, which takes 2 s. DagsterFailed.
 
-    def make_databases(self) -> None:
-        """Have Dagster make its databases: its processes would do it all at once, and one of them fail.
-
-        DagsterFailed with what Dagster said. Takes 2 s.
+        The processes would all make the databases at once, and one of them would fail.
         """
+        home = self.folder.dagster_home
+        home.mkdir(exist_ok=True)
+        shutil.copy(self.project / "infra" / "dagster.yaml", home / "dagster.yaml")
+        self._workspace.write_text(_WORKSPACE.format(host=HOST, port=self.code_port, location=LOCATION))
         try:
             subprocess.run(
-                [_program("dagster"), "instance", "info"], capture_output=True, text=True, check=True,
+                [_path_of("dagster"), "instance", "info"], capture_output=True, text=True, check=True,
                 env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
-            raise DagsterFailed(
-                f"Dagster can't use {self.folder.dagster_home}: {error.stderr[-2_000:]}"
-            ) from None
+            raise DagsterFailed(f"Dagster can't use {home}: {error.stderr[-2_000:]}") from None
         except subprocess.TimeoutExpired:
             raise DagsterFailed(
-                f"Dagster made no databases in {self.folder.dagster_home} within {DATABASE_SECONDS:.0f} s"
+                f"Dagster made no databases in {home} within {DATABASE_SECONDS:.0f} s"
             ) from None
 
     @property
@@ -102,26 +89,26 @@ class DagsterStack:
     def _workspace(self) -> Path:
         return self.folder.path / "workspace.yaml"
 
-    def code_server(self) -> Order:
+    def code_server(self) -> Program:
         """Loads the code location once, for all; runs are its children."""
         module = ("-m", "orchestration.definitions", "-d", str(self.project), "--location-name", LOCATION)
-        return self._order("code-server", "dagster", "api", "grpc", "-h", HOST, "-p", self.code_port, *module)
+        return self._program(
+            "code-server", "dagster", "api", "grpc", "-h", HOST, "-p", self.code_port, *module
+        )
 
-    def webserver(self) -> Order:
+    def webserver(self) -> Program:
         """The UI, and the API that a demo asks."""
         port = ("-h", HOST, "-p", self.ui_port, "--live-data-poll-rate", LIVE_POLL_MILLISECONDS)
-        return self._order("webserver", "dagster-webserver", "-w", self._workspace, *port)
+        return self._program("webserver", "dagster-webserver", "-w", self._workspace, *port)
 
-    def daemon(self) -> Order:
+    def daemon(self) -> Program:
         """Evaluates the sensors."""
-        return self._order("daemon", "dagster-daemon", "run", "-w", self._workspace, ends_first=True)
+        return self._program("daemon", "dagster-daemon", "run", "-w", self._workspace, ends_first=True)
 
-    def _order(self, name: str, program: str, *arguments: object, ends_first: bool = False) -> Order:
-        command = (_program(program), *map(str, arguments))
-        log = str(self.folder.log(name))
-        return Order(name, command, str(self.folder.path), log, self._environment, ends_first)
-
-    # -- what is asked
+    def _program(self, name: str, program: str, *arguments: object, ends_first: bool = False) -> Program:
+        command = (_path_of(program), *map(str, arguments))
+        log = self.folder.log(name)
+        return Program(name, command, self.folder.path, log, self._environment, ends_first)
 
     def code_server_is_up(self) -> bool:
         """Whether the code location is loaded: the port opens after that."""
@@ -132,40 +119,31 @@ class DagsterStack:
         return _answers(self.ui_port)
 
     def launch(self, asset: tuple[str, ...]) -> str:
-        """Materialize one asset with its checks; the run's id."""
-        selector = {
-            "repositoryLocationName": LOCATION,
-            "repositoryName": "__repository__",
-            "jobName": "__ASSET_JOB",
-            "assetSelection": [{"path": list(asset)}],
-        }
-        execution = {"selector": selector, "runConfigData": {}, "mode": "default"}
-        answer = self._ask(_LAUNCH, {"execution": execution})["launchRun"]
-        if "run" not in answer:
-            raise DagsterFailed(f"Dagster refused to materialize {'/'.join(asset)}: {json.dumps(answer)}")
-        return str(answer["run"]["runId"])
+        """Materialize one asset with its checks; the run's id. DagsterFailed."""
+        from dagster_graphql import DagsterGraphQLClient
+
+        with _failures():
+            client = DagsterGraphQLClient(HOST, self.ui_port, timeout=ANSWER_SECONDS)
+            return client.submit_job_execution(
+                "__ASSET_JOB", LOCATION, "__repository__", asset_selection=[list(asset)]
+            )
 
     def status_of_run(self, run: str) -> str:
-        """As Dagster names it: STARTED, SUCCESS, FAILURE, ..."""
-        return str(self._ask(_STATUS, {"run": run})["runOrError"].get("status", "gone"))
+        """As Dagster names it: STARTED, SUCCESS, FAILURE, ... DagsterFailed, also if it is only busy."""
+        from dagster_graphql import DagsterGraphQLClient
 
-    def _ask(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
-        request = urllib.request.Request(
-            f"{self.url}/graphql",
-            json.dumps({"query": query, "variables": variables}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-                found: dict[str, Any] = json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise DagsterFailed(f"Dagster answered {error.code}: {error.read().decode()[:2_000]}") from error
-        except OSError as error:
-            raise DagsterBusy(f"Dagster's webserver at {self.url} does not answer: {error}") from error
-        if found.get("errors"):
-            raise DagsterFailed(f"Dagster answered: {json.dumps(found['errors'])[:2_000]}")
-        data: dict[str, Any] = found["data"]
-        return data
+        with _failures():
+            return DagsterGraphQLClient(HOST, self.ui_port, timeout=ANSWER_SECONDS).get_run_status(run).value
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    from dagster_graphql import DagsterGraphQLClientError
+
+    try:
+        yield
+    except (DagsterGraphQLClientError, OSError) as error:
+        raise DagsterFailed(f"Dagster answered: {error}"[:2_000]) from error
 
 
 def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
@@ -182,8 +160,8 @@ def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
     return DagsterStack(folder, project, _free_port(), port)
 
 
-def _program(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
+def _path_of(program: str) -> str:
+    return str(Path(sys.executable).with_name(program))
 
 
 def _answers(port: int) -> bool:
@@ -209,20 +187,3 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-_LAUNCH = """
-mutation Launch($execution: ExecutionParams!) {
-  launchRun(executionParams: $execution) {
-    __typename
-    ... on LaunchRunSuccess { run { runId } }
-    ... on PythonError { message }
-    ... on RunConfigValidationInvalid { errors { message } }
-    ... on InvalidSubsetError { message }
-    ... on UnauthorizedError { message }
-  }
-}
-"""
-_STATUS = """
-query Status($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }
-"""

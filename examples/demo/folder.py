@@ -1,7 +1,4 @@
-"""The folder of a demo: made, recognised, emptied, and held by one demo at a time.
-
-What is in the logs is `scenario`; what Dagster keeps in its folder is its own.
-"""
+"""The folder of a demo: made, recognised, emptied, and held by one demo at a time."""
 
 from __future__ import annotations
 
@@ -13,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from photon.errors import UserError
+
 MARKER = ".photon-demo"
 _MARKER_TEXT = "Made by photon demo, which empties this folder at its next start.\n"
 
 
-class FolderRefused(Exception):
+class FolderRefused(UserError):
     """The folder can't be used: somebody else's, or another demo runs in it."""
 
 
@@ -26,7 +25,7 @@ class DemoFolder:
     """Where everything of a demo is."""
 
     path: Path
-    lock: IO[str]  # held: whoever inherits it is part of this demo
+    lock: IO[str]  # held as long as a process has it open
 
     @property
     def pipeline(self) -> Path:
@@ -60,8 +59,8 @@ class DemoFolder:
             elif entry.name != MARKER:
                 entry.unlink()
 
-    def set_logs_aside(self) -> None:
-        """Rename the log files of earlier traffic, as a rotation does: new ones get their names."""
+    def rotate_logs(self) -> None:
+        """Rename the log files of earlier traffic: new ones get their names."""
         for side in self.path.glob("logs/*/*"):
             number = sum(entry.is_dir() for entry in side.iterdir())
             files = [entry for entry in side.iterdir() if entry.is_file()]

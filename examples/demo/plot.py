@@ -1,7 +1,4 @@
-"""The latency plot of a demo: how long rows took, and who wrote how many, second by second.
-
-The numbers are made by pure functions here; what they mean is told by `summary`.
-"""
+"""The latency plot of a demo: how long rows took, and who wrote how many, second by second."""
 
 from __future__ import annotations
 

@@ -1,24 +1,51 @@
-"""Processes that all end when this one does, however it ends: the demo's side of `supervisor`."""
+"""Processes that all end when the demo does, however it ends, `kill -9` included.
+
+Each carries a mark in its environment, which its children inherit. A guard process ends all with the mark
+once its standard input closes: the kernel closes it when the demo is gone.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import select
+import signal
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
-from examples.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
+from photon.shift.lease import holder_of
 
+# A shift that is asked to stop ends its batch, tells Dagster and stops Spark: 2 s, more on a busy machine.
+DRAIN_SECONDS = 10.0
+TERMINATE_SECONDS = 5.0  # Dagster's processes and the registry leave within two
+KILL_SECONDS = 5.0  # a killed process goes as soon as the kernel gets to it
 # All steps of the end, and some time in which a busy machine gets to them.
 END_SECONDS = DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS + 10.0
+POLL_SECONDS = 0.1
+
+GUARD = "guard"
+MARK = "PHOTON_DEMO"
+ENDS_FIRST = "PHOTON_DEMO_ENDS_FIRST"  # set for what would start others anew while those are being ended
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process to be started; its output is added to `log`."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ends_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -29,48 +56,23 @@ class Ended:
     status: int
 
 
-SUPERVISOR = "supervisor"
-MARK = "PHOTON_DEMO"  # in the environment of all that belongs to one tree
-
-
-def end_marked(mark: str) -> None:
-    """kill -9 everything with this mark, until nothing with it is left."""
-    while left := [process for process in psutil.process_iter() if _has(process, mark)]:
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=KILL_SECONDS)
-
-
-def _has(process: psutil.Process, mark: str) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
-
-
 class ProcessTree:
     """A context manager: whatever was started in it has ended when it is left.
 
-    `shifts`: state folders of the datacenters whose shifts are asked to stop before all else. `keep_open`:
-    file descriptors, such as locks, that stay open until the last process has ended.
+    `shifts`: state folders of the datacenters, whose lease holders may end their batch before all else
+    ends. `keep_open`: file descriptors, such as locks, that stay open until the last process has ended.
     """
 
     def __init__(self, shifts: Iterable[Path] = (), keep_open: Iterable[int] = ()) -> None:
         self._mark = uuid.uuid4().hex
-        self._supervisor = subprocess.Popen(
-            [sys.executable, "-m", "examples.demo.supervisor", *map(str, shifts)],
-            env={**os.environ, MARK: self._mark},  # which all that it starts inherits
+        self._shifts = tuple(shifts)
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", "examples.demo.process_tree", self._mark, *map(str, self._shifts)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
             pass_fds=tuple(keep_open),
             start_new_session=True,  # out of reach of the terminal's Ctrl-C
         )
-        assert self._supervisor.stdin is not None
-        assert self._supervisor.stdout is not None
-        self._orders, self._answers = self._supervisor.stdin, self._supervisor.stdout
-        os.set_blocking(self._answers.fileno(), False)
-        self._unfinished = b""
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ProcessTree:
         return self
@@ -80,32 +82,91 @@ class ProcessTree:
     ) -> None:
         self.close()
 
-    def start(self, order: Order) -> None:
-        """Have a process started. One that can't be is among those that `ended`, with status 127."""
-        with contextlib.suppress(BrokenPipeError):  # the supervisor is gone: `ended` says so
-            self._orders.write(order.as_line())
-            self._orders.flush()
+    def start(self, program: Program) -> None:
+        """Start a process. OSError if that can't be done."""
+        own = {MARK: self._mark} | ({ENDS_FIRST: "1"} if program.ends_first else {})
+        with program.log.open("ab") as log:
+            self._started[program.name] = subprocess.Popen(
+                program.command, cwd=program.folder, env={**os.environ, **program.environment, **own},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
     def ended(self) -> list[Ended]:
-        """What has ended since the last call; the supervisor itself among it, if it was killed."""
-        with contextlib.suppress(BlockingIOError):
-            self._unfinished += os.read(self._answers.fileno(), 65_536)
-        *lines, self._unfinished = self._unfinished.split(b"\n")
-        answers = (json.loads(line) for line in lines)
-        ended = [Ended(answer["ended"], answer["status"]) for answer in answers]
-        status = self._supervisor.poll()
-        return ended if status is None else [*ended, Ended(SUPERVISOR, status)]
+        """All that have ended by themselves; the guard among them, if it was killed."""
+        processes = {**self._started, GUARD: self._guard}
+        return [Ended(name, p.returncode) for name, p in processes.items() if p.poll() is not None]
 
     def close(self) -> None:
         """End everything in order, and wait until nothing is left: some seconds."""
-        with contextlib.suppress(BrokenPipeError):
-            self._orders.close()
-        try:
-            if self._supervisor.wait(END_SECONDS) != 0:  # it was killed itself, and what it started goes on
-                end_marked(self._mark)
-        finally:
-            self._answers.close()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        reaped = self._guard.wait(END_SECONDS)
+        if reaped != 0:  # it was killed itself
+            Marked(self._mark, self._shifts).end_all(lambda: True)
+        for process in self._started.values():
+            process.wait(KILL_SECONDS)
 
     def hurry(self) -> None:
         """Have everything ended at once; `close` waits for it. Fit for a signal handler."""
-        self._supervisor.terminate()
+        self._guard.terminate()
+
+
+@dataclass(frozen=True)
+class Marked:
+    """All processes with one mark, whoever started them."""
+
+    mark: str
+    shifts: tuple[Path, ...]
+
+    def end_all(self, at_once: Callable[[], bool]) -> None:
+        """Stop the shifts, then terminate all, then kill all; `at_once` skips what is left of the waits."""
+        self._end(self._first, signal.SIGTERM, DRAIN_SECONDS, at_once)
+        self._end(self._living, signal.SIGTERM, TERMINATE_SECONDS, at_once)
+        self._end(self._living, signal.SIGKILL, KILL_SECONDS, lambda: False)
+
+    def _first(self) -> list[psutil.Process]:
+        holders = {holder_of(state) for state in self.shifts}
+        return [p for p in self._living() if p.pid in holders or _environment(p).get(ENDS_FIRST)]
+
+    def _living(self) -> list[psutil.Process]:
+        return [p for p in psutil.process_iter() if _environment(p).get(MARK) == self.mark]
+
+    def _end(
+        self,
+        processes: Callable[[], list[psutil.Process]],
+        number: int,
+        seconds: float,
+        at_once: Callable[[], bool],
+    ) -> None:
+        """Signal each process once, new ones too, until none is left or the time is over."""
+        asked: set[psutil.Process] = set()
+        deadline = time.monotonic() + seconds
+        while not at_once() and (left := processes()) and time.monotonic() < deadline:
+            for process in set(left) - asked:
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                    process.send_signal(number)
+            asked.update(left)
+            time.sleep(POLL_SECONDS)
+
+
+def _environment(process: psutil.Process) -> Mapping[str, str]:
+    """Empty for a process that has ended, or is somebody else's."""
+    try:
+        return {} if process.status() == psutil.STATUS_ZOMBIE else process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return {}
+
+
+def guard() -> None:
+    """Wait until standard input closes, then end everything. SIGTERM: end everything at once."""
+    mark, *shifts = sys.argv[1:]
+    hurried: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: hurried.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while not hurried and not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+        pass
+    Marked(mark, tuple(map(Path, shifts))).end_all(lambda: bool(hurried))
+
+
+if __name__ == "__main__":
+    guard()

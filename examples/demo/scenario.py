@@ -1,7 +1,6 @@
-"""What happens in a demo, as data: its traffic, its pipeline's settings, and its phases one after the other.
+"""What happens in a demo, as data: its traffic, its pipeline's settings, and its phases.
 
-A phase begins with a deed and ends when what is seen (`Facts`) says so: pure. Who does the deeds and looks
-is `performance`.
+A phase begins with a deed and ends when what is seen (`Facts`) says so.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LATE_SECONDS = 5.0  # late queries come 5 to 10 s after their clicks
 CALM_SECONDS = 2 * LATE_SECONDS + 2
 AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was replaced
 # What is there when a datacenter begins or returns is worked off; after that a delay is the pipeline's own.
-SETTLE_SECONDS = 10.0
+WARM_UP_SECONDS = 10.0
 
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
 # Only the demo itself has the join verified: Spark beside both shifts would be measured too.
@@ -101,7 +100,7 @@ def phases(seconds: float) -> tuple[Phase, ...]:
         Phase("idle", "the traffic has stopped; what waits is joined or given up, and the shifts leave",
               45, all_have_left, deed="silence", may_end=True),
         Phase("verify", "Dagster verifies: every click is classified anew from the raw logs and the tables",
-              120, is_verified, deed="verify"),
+              120, lambda facts: facts.verified, deed="verify"),
     )  # fmt: skip
 
 
@@ -142,15 +141,10 @@ def has_returned(facts: Facts) -> bool:
 
 def all_have_left(facts: Facts) -> bool:
     """Whether nothing is left to do anywhere, and no shift runs."""
-    return all(is_settled(seen) and seen.running_process is None for seen in facts.datacenters.values())
+    return all(is_idle(seen) and seen.running_process is None for seen in facts.datacenters.values())
 
 
-def is_verified(facts: Facts) -> bool:
-    """Whether the verification has ended."""
-    return facts.verified
-
-
-def is_settled(seen: DatacenterStatus) -> bool:
+def is_idle(seen: DatacenterStatus) -> bool:
     """Whether everything is read and nothing waits."""
     unread_bytes = seen.primary.backlog_bytes + seen.foreign.backlog_bytes
     return not (unread_bytes or sum(seen.waiting.values()) or seen.to_take_up_again)

@@ -1,7 +1,4 @@
-"""What is told at the end of a demo: numbers made of what was seen, and their text.
-
-`Summary` is the object of `--json`. The plot is `plot`; whether the join is right, the verification says.
-"""
+"""What a demo says at its end: what the verification found, numbers made of what was seen, their text."""
 
 from __future__ import annotations
 
@@ -11,9 +8,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.latency import Latency, SeenRow, Window, summarize
-from examples.demo.scenario import SETTLE_SECONDS, Kill
-from examples.demo.verdict import Verdict
+from examples.demo.scenario import WARM_UP_SECONDS, Kill
 from photon.clock import MICROSECONDS
+from photon.verification.report_table import StoredReport
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the join is right."""
+
+    holds: bool
+    equations: Mapping[str, Mapping[str, int]]  # by datacenter; `missing` last
+    duplicate_rows: int  # events with more than one row over all tables
+    remedies: tuple[str, ...] = ()  # what is wrong and what to do
+
+    @property
+    def joined(self) -> int:
+        """Foreign events with a row, over all datacenters."""
+        return sum(equation["joined"] for equation in self.equations.values())
+
+    @property
+    def missing(self) -> int:
+        """Records that should be joined and are in no table."""
+        return sum(equation["missing"] for equation in self.equations.values())
+
+
+def verdict_of(reports: Mapping[str, StoredReport]) -> Verdict:
+    """The verdict of one verification, from its report of each datacenter."""
+    findings = [(name, found) for name, stored in reports.items() for found in stored.report["violations"]]
+    return Verdict(
+        # Everything had become idle before: what still waits then was not joined, whatever the reason.
+        holds=all(s.ok and s.adds_up and not s.equation["pending"] for s in reports.values()),
+        equations={name: stored.equation for name, stored in reports.items()},
+        # Each such event is reported once, in one of the datacenters.
+        duplicate_rows=sum(found["count"] for _, found in findings if found["kind"] == "duplicate_rows"),
+        remedies=tuple(
+            f"{name}: {found['count']:,} {found['says']}. What to do: {found['what_to_do']}"
+            for name, found in findings
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -28,8 +61,8 @@ class Course:
     def undisturbed(self) -> Window:
         """Both datacenters join, what had piled up before is worked off, and nobody was killed yet."""
         both = self.spans["join"]
-        settled_us = both.start_us + round(min(SETTLE_SECONDS, both.seconds / 2) * MICROSECONDS)
-        return Window(settled_us, self.kill.at_us)
+        warm_us = both.start_us + round(min(WARM_UP_SECONDS, both.seconds / 2) * MICROSECONDS)
+        return Window(warm_us, self.kill.at_us)
 
     @property
     def without(self) -> Window:

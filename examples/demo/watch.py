@@ -1,7 +1,4 @@
-"""What a demo sees: how each datacenter stands, and every joined row as soon as anybody can read it.
-
-It reads state folders and tables, as any other process may. What follows from it is `scenario`'s.
-"""
+"""What a demo sees, as any other process could: the datacenters' status, and rows once they are readable."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ RECENT_SECONDS = 10.0
 
 @dataclass
 class Watch:
-    """Looks at the datacenters of a pipeline. It keeps all rows, or as many as `rows` is bounded to."""
+    """Looks at the datacenters of a pipeline. Rows of an earlier demo are passed over."""
 
     pipeline: Pipeline
     clock: Clock
@@ -33,14 +30,13 @@ class Watch:
     def __post_init__(self) -> None:
         tables = [place.lake / "joined_events" for place in self.pipeline.datacenters.values()]
         self._reader = TableReader(tables, self.clock)
-
-    def skip_history(self) -> None:
-        """Take no notice of rows that are there already: they are of an earlier demo."""
         self._reader.poll()
 
     def look(self, began_us: int, kill: Kill | None, verified: bool) -> Facts:
-        """What is new; how the datacenters stand is looked up once a second."""
-        self._read_rows()
+        """What is new; each datacenter's status is looked up once a second."""
+        for row in self._reader.poll():
+            self.rows.append(row)
+            self.newest_row_us[row.row[0]] = row.readable_us
         now_us = self.clock.now_us()
         if now_us - self._looked_us >= STATUS_SECONDS * MICROSECONDS:
             self._looked_us = now_us
@@ -49,14 +45,10 @@ class Watch:
             }
         return Facts(now_us, began_us, self.datacenters, dict(self.newest_row_us), kill, verified)
 
-    def recent_p90_seconds(self, datacenter: str) -> float:
-        """Of the rows of the last seconds, from the later line being written to the row being readable."""
-        return recent_p90_seconds(self.rows, datacenter, self.clock.now_us())
-
-    def _read_rows(self) -> None:
-        for row in self._reader.poll():
-            self.rows.append(row)
-            self.newest_row_us[row.row[0]] = row.readable_us
+    def recent_p90_seconds(self) -> dict[str, float]:
+        """By datacenter, of its last rows: from the later line being written to the row being readable."""
+        now_us = self.clock.now_us()
+        return {name: recent_p90_seconds(self.rows, name, now_us) for name in self.pipeline.datacenters}
 
 
 def recent_p90_seconds(rows: Reversible[SeenRow], datacenter: str, now_us: int) -> float:

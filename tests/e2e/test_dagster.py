@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
-from examples.demo.process_tree import ProcessTree
-from examples.demo.supervisor import Order
+from examples.demo.process_tree import ProcessTree, Program
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import growth_of
@@ -47,7 +46,7 @@ ILLS = {
 PATIENCE_SECONDS = 180.0
 
 
-def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Order:
+def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Program:
     """A Dagster of one datacenter's own: storage, settings, daemon, and the code server that this starts."""
     home = folder / f"dagster-{datacenter}"
     home.mkdir()
@@ -59,8 +58,8 @@ def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Order:
     }
     program = str(Path(sys.executable).with_name("dagster-daemon"))
     command = (program, "run", "-w", str(PROJECT / "workspace.yaml"))
-    log = str(folder / f"{datacenter}.log")
-    return Order(datacenter, command, str(PROJECT), log, environment, ends_first=True)
+    log = folder / f"{datacenter}.log"
+    return Program(datacenter, command, PROJECT, log, environment, ends_first=True)
 
 
 def runs(folder: Path, datacenter: str) -> dict[str, DagsterRunStatus]:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from examples.demo.process_tree import END_SECONDS
-from examples.demo.supervisor import DRAIN_SECONDS
+from examples.demo.process_tree import DRAIN_SECONDS, END_SECONDS
 from tests.e2e.photon_process import PHOTON, joined_rows
 from tests.e2e.process_marks import marked, soon
 
@@ -117,7 +116,7 @@ def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path
     print(f"longest pause between two of the last 100 commits: {max(pauses) / 1000:.1f} s")
 
 
-def test_a_demo_that_is_killed_amid_the_join_leaves_no_process(tmp_path: Path, mark: str) -> None:
+def test_a_demo_that_is_killed_while_it_joins_leaves_no_process(tmp_path: Path, mark: str) -> None:
     demo = started(tmp_path / "demo")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
     assert len(marked(mark)) > 5

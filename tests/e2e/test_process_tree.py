@@ -7,14 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from examples.demo.process_tree import SUPERVISOR, Ended, ProcessTree
-from examples.demo.supervisor import DRAIN_SECONDS, KILL_SECONDS, TERMINATE_SECONDS, Order
+from examples.demo.process_tree import (
+    DRAIN_SECONDS,
+    GUARD,
+    KILL_SECONDS,
+    TERMINATE_SECONDS,
+    Ended,
+    ProcessTree,
+    Program,
+)
 from tests.e2e.process_marks import marked, soon
 
 SLEEP = "import time; time.sleep(600)"
@@ -31,10 +37,10 @@ time.sleep(600)
 """
 DEMO = """
 import sys, time
-from examples.demo.process_tree import ProcessTree
-from examples.demo.supervisor import Order
+from pathlib import Path
+from examples.demo.process_tree import ProcessTree, Program
 with ProcessTree() as tree:
-    tree.start(Order("child", (sys.executable, "-c", sys.argv[1]), ".", sys.argv[2], {}))
+    tree.start(Program("child", (sys.executable, "-c", sys.argv[1]), Path("."), Path(sys.argv[2])))
     time.sleep(600)
 """
 # Holds a datacenter's lock until it is asked to stop, and takes its time to write down that it was.
@@ -52,25 +58,15 @@ Path(sys.argv[2]).write_text("drained")
 """
 
 
-def order(tmp_path: Path, code: str, *arguments: object) -> Order:
+def program(tmp_path: Path, code: str, *arguments: object) -> Program:
     command = (sys.executable, "-c", code, *map(str, arguments))
-    return Order("child", command, str(tmp_path), str(tmp_path / "child.log"), {})
-
-
-def ended(tree: ProcessTree) -> Callable[[], list[Ended]]:
-    seen: list[Ended] = []
-
-    def look() -> list[Ended]:
-        seen.extend(tree.ended())
-        return seen
-
-    return look
+    return Program("child", command, tmp_path, tmp_path / "child.log")
 
 
 def test_nothing_outlives_the_tree_that_started_it(tmp_path: Path, mark: str) -> None:
     with ProcessTree() as tree:
-        tree.start(order(tmp_path, SLEEP))
-        assert soon(lambda: len(marked(mark)) == 2)  # the supervisor and the child
+        tree.start(program(tmp_path, SLEEP))
+        assert soon(lambda: len(marked(mark)) == 2)  # the guard and the child
     assert marked(mark) == []
 
 
@@ -82,7 +78,7 @@ def test_a_killed_demo_leaves_nobody_not_even_who_ignores_sigterm_or_became_a_da
     demo = subprocess.Popen(
         [sys.executable, "-c", DEMO, FAMILY, str(tmp_path / "log")], stderr=subprocess.DEVNULL
     )
-    assert soon(lambda: len(marked(mark)) == 5), "demo, supervisor, child, stubborn one, daemon"
+    assert soon(lambda: len(marked(mark)) == 5), "demo, guard, child, stubborn one, daemon"
     demo.send_signal(number)
     demo.wait(DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS)
     assert soon(lambda: marked(mark) == [], TERMINATE_SECONDS + KILL_SECONDS)
@@ -90,7 +86,7 @@ def test_a_killed_demo_leaves_nobody_not_even_who_ignores_sigterm_or_became_a_da
 
 def test_a_hurried_tree_waits_for_nobody(tmp_path: Path, mark: str) -> None:
     tree = ProcessTree()
-    tree.start(order(tmp_path, STUBBORN))
+    tree.start(program(tmp_path, STUBBORN))
     assert soon(lambda: len(marked(mark)) == 2)
     began = time.monotonic()
     tree.hurry()
@@ -102,33 +98,31 @@ def test_a_hurried_tree_waits_for_nobody(tmp_path: Path, mark: str) -> None:
 def test_a_shift_ends_its_batch_before_dagster_is_ended(tmp_path: Path, mark: str) -> None:
     state, drained = tmp_path / "state", tmp_path / "drained"
     with ProcessTree([state]) as tree:
-        tree.start(order(tmp_path, SHIFT, state, drained))
+        tree.start(program(tmp_path, SHIFT, state, drained))
         assert soon(lambda: (state / "lock").exists() and (state / "lock").read_text() != "")
     assert drained.read_text() == "drained"
 
 
 def test_a_process_that_ends_by_itself_is_reported_with_its_status(tmp_path: Path, mark: str) -> None:
     with ProcessTree() as tree:
-        look = ended(tree)
-        tree.start(order(tmp_path, "raise SystemExit(7)"))
-        assert soon(lambda: look() == [Ended("child", 7)])
+        tree.start(program(tmp_path, "raise SystemExit(7)"))
+        assert soon(lambda: tree.ended() == [Ended("child", 7)])
 
 
-def test_what_cannot_be_started_is_reported_and_its_log_says_why(tmp_path: Path, mark: str) -> None:
+def test_what_cannot_be_started_is_an_error_that_names_it(tmp_path: Path, mark: str) -> None:
+    with ProcessTree() as tree, pytest.raises(FileNotFoundError, match="no-such-program"):
+        tree.start(Program("child", ("no-such-program",), tmp_path, tmp_path / "log"))
+    assert marked(mark) == []
+
+
+def test_a_killed_guard_is_noticed_and_everything_is_ended(tmp_path: Path, mark: str) -> None:
     with ProcessTree() as tree:
-        look = ended(tree)
-        tree.start(Order("child", ("no-such-program",), str(tmp_path), str(tmp_path / "log"), {}))
-        assert soon(lambda: look() == [Ended("child", 127)])
-    assert "no-such-program can't be started" in (tmp_path / "log").read_text()
-
-
-def test_a_killed_supervisor_is_noticed_and_what_it_started_is_ended(tmp_path: Path, mark: str) -> None:
-    with ProcessTree() as tree:
-        look = ended(tree)
-        tree.start(order(tmp_path, "import time; time.sleep(600)"))
-        assert soon(lambda: len(marked(mark)) == 2)  # the supervisor and the child
-        (supervisor,) = psutil.Process(os.getpid()).children()
-        supervisor.kill()
-        assert soon(lambda: Ended(SUPERVISOR, -signal.SIGKILL) in look())
+        tree.start(program(tmp_path, "import time; time.sleep(600)"))
+        assert soon(lambda: len(marked(mark)) == 2)  # the guard and the child
+        (guard,) = (
+            p for p in psutil.Process(os.getpid()).children() if "examples.demo.process_tree" in p.cmdline()
+        )
+        guard.kill()
+        assert soon(lambda: Ended(GUARD, -signal.SIGKILL) in tree.ended())
         assert len(marked(mark)) == 1
     assert marked(mark) == []

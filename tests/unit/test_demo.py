@@ -12,13 +12,12 @@ import pytest
 from bench.latency import SeenRow, Window
 from examples.demo import scenario
 from examples.demo.dagster_stack import HOST, stack_in
+from examples.demo.demo import interrupts
 from examples.demo.folder import FolderRefused, held_folder
-from examples.demo.interrupts import Interrupts
 from examples.demo.plot import draw, percentiles_over_time, rows_per_second
 from examples.demo.scenario import Facts, Kill, phases
-from examples.demo.summary import Course, Summary
-from examples.demo.verdict import Verdict, verdict_of
-from examples.demo.view import rows_of, words
+from examples.demo.summary import Course, Summary, Verdict, verdict_of
+from examples.demo.view import as_line, cells, words
 from examples.demo.watch import recent_p90_seconds
 from photon.clock import MICROSECONDS
 from photon.pipeline.file import load_pipeline
@@ -31,7 +30,7 @@ UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)
 KILL = Kill("west", process=4711, at_us=60_000_000, gone_us=60_100_000)
 
 
-def standing(**changes: object) -> DatacenterStatus:
+def datacenter(**changes: object) -> DatacenterStatus:
     """A datacenter that has read everything and runs."""
     values: dict[str, object] = {
         "running_process": 12, "running_run": "0123456789ab", "last_sign_of_life_us": 0, "epoch": "e",
@@ -43,7 +42,7 @@ def standing(**changes: object) -> DatacenterStatus:
 
 
 def facts(seconds: float = 0.0, newest_row_us: dict[str, int] | None = None, **more: object) -> Facts:
-    values: dict[str, object] = {"datacenters": {"east": standing(), "west": standing()}}
+    values: dict[str, object] = {"datacenters": {"east": datacenter(), "west": datacenter()}}
     return Facts(
         now_us=round(seconds * MICROSECONDS), began_us=0, newest_row_us=newest_row_us or {},
         **(values | more),  # type: ignore[arg-type]
@@ -84,15 +83,15 @@ def test_rows_of_the_killed_shift_do_not_count_as_a_return() -> None:
 @pytest.mark.parametrize(
     "busy",
     [
-        standing(running_process=None, primary=UNREAD),
-        standing(running_process=None, foreign=UNREAD),
-        standing(running_process=None, waiting={"primary": 1}),
-        standing(running_process=None, to_take_up_again=1),
-        standing(running_process=12),
+        datacenter(running_process=None, primary=UNREAD),
+        datacenter(running_process=None, foreign=UNREAD),
+        datacenter(running_process=None, waiting={"primary": 1}),
+        datacenter(running_process=None, to_take_up_again=1),
+        datacenter(running_process=12),
     ],
 )
 def test_a_demo_is_not_idle_while_something_is_left_or_a_shift_runs(busy: DatacenterStatus) -> None:
-    idle = standing(running_process=None)
+    idle = datacenter(running_process=None)
     assert scenario.all_have_left(facts(datacenters={"east": idle, "west": idle}))
     assert not scenario.all_have_left(facts(datacenters={"east": idle, "west": busy}))
 
@@ -119,30 +118,29 @@ def test_the_pipeline_file_of_a_demo_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_row_says_who_runs_a_datacenter_and_how_far_it_is() -> None:
-    (shown, _) = rows_of(facts(1), {"east": 0.31})
-    assert shown.as_line() == (
-        "east: run 01234567, process 12, batch 7, 1,234 joined, 99 elsewhere, 0 waiting, 2 unjoinable, "
-        "3 dead letters, lag 0.5 s, p90 0.3 s: waits for logs to grow"
+    assert as_line("east", cells(datacenter(), p90_seconds=0.31), "joins") == (
+        "east: run 01234567, pid 12, batch 7, joined 1,234, elsewhere 99, waiting 0, given up 2, "
+        "dead 3, lag 0.5 s, p90 0.3 s: joins"
     )
 
 
 @pytest.mark.parametrize(
-    ("seen", "kill", "newest_row_us", "expected"),
+    ("seen", "kill", "newest_row_us", "doing"),
     [
-        (standing(foreign=UNREAD), None, 1, "joins"),
-        (standing(running_process=None, batch=0), None, 0, "waits for its first shift"),
-        (standing(running_process=None), None, 1, "nothing to do: no shift"),
-        (standing(running_process=None, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
-        (standing(running_process=None), KILL, KILL.gone_us, "killed; its next shift has to come"),
-        (standing(foreign=UNREAD), KILL, 1, "a new shift takes up what the killed one left"),
-        (standing(foreign=UNREAD), KILL, KILL.gone_us + 1, "joins"),
-        (standing(last_sign_of_life_us=-9 * MICROSECONDS), None, 1, "no sign of life for 9 s"),
+        (datacenter(foreign=UNREAD), None, 1, "joins"),
+        (datacenter(running_process=None, batch=0), None, 0, "waits for its first shift"),
+        (datacenter(running_process=None), None, 1, "nothing to do: no shift"),
+        (datacenter(running_process=None, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
+        (datacenter(running_process=None), KILL, KILL.gone_us, "killed; its next shift has to come"),
+        (datacenter(foreign=UNREAD), KILL, 1, "a new shift takes up what the killed one left"),
+        (datacenter(foreign=UNREAD), KILL, KILL.gone_us + 1, "joins"),
+        (datacenter(last_sign_of_life_us=-9 * MICROSECONDS), None, 1, "no sign of life for 9 s"),
     ],
 )
 def test_words_say_what_a_datacenter_is_about(
-    seen: DatacenterStatus, kill: Kill | None, newest_row_us: int, expected: str
+    seen: DatacenterStatus, kill: Kill | None, newest_row_us: int, doing: str
 ) -> None:
-    assert words("west", seen, kill, 0, newest_row_us) == expected
+    assert words("west", seen, kill, 0, newest_row_us) == doing
 
 
 def test_the_shown_p90_is_of_one_datacenters_last_seconds() -> None:
@@ -274,7 +272,7 @@ def test_logs_of_earlier_traffic_make_room_for_new_ones_of_the_same_name(tmp_pat
         clicks.mkdir(parents=True)
         for text in ("first", "second"):
             (clicks / "clicks-1.jsonl").write_text(text)
-            folder.set_logs_aside()
+            folder.rotate_logs()
         found = {path.parent.name: path.read_text() for path in clicks.rglob("*.jsonl")}
     assert found == {"earlier-000": "first", "earlier-001": "second"}
 
@@ -285,8 +283,8 @@ def test_logs_of_earlier_traffic_make_room_for_new_ones_of_the_same_name(tmp_pat
 def test_the_first_interrupt_ends_a_demo_and_the_second_hurries_its_end() -> None:
     hurried: list[str] = []
     before = signal.getsignal(signal.SIGINT)
-    with Interrupts() as interrupts:
-        interrupts.hurry = lambda: hurried.append("at once")
+    with interrupts() as on_second:
+        on_second.append(lambda: hurried.append("at once"))
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         assert hurried == []
@@ -310,7 +308,7 @@ def test_dagsters_processes_share_one_code_server_and_one_home(tmp_path: Path) -
     with held_folder(tmp_path / "demo") as folder:
         stack = stack_in(folder, 3000)
         stack.prepare()
-        orders = (stack.code_server(), stack.daemon(), stack.webserver())
-    assert {order.environment["DAGSTER_HOME"] for order in orders} == {str(folder.dagster_home)}
+        programs = (stack.code_server(), stack.daemon(), stack.webserver())
+    assert {program.environment["DAGSTER_HOME"] for program in programs} == {str(folder.dagster_home)}
     assert str(stack.code_port) in (folder.path / "workspace.yaml").read_text()
-    assert [order.ends_first for order in orders] == [False, True, False]
+    assert [program.ends_first for program in programs] == [False, True, False]
