@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import click
 from photon.cli.output import (
     DONE,
     chosen,
+    discard_output,
     expected_errors,
     fail,
     json_option,
@@ -133,8 +133,7 @@ def tell_parent(message: Mapping[str, Any]) -> None:
     try:
         click.echo(json.dumps(message))
     except BrokenPipeError:
-        # What was not written is still there, and would be tried again at the interpreter's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
 
 
 def _join_each(
@@ -186,8 +185,12 @@ def _join_each(
     for name, status in statuses.items():
         if status:
             click.echo(f"photon: datacenter {name} ended with status {status}", err=True)
-    worst = max((abs(status) for status in statuses.values()), default=DONE)
-    return {name: results[name] for name in names if name in results}, worst
+    return {name: results[name] for name in names if name in results}, worst_status(statuses.values())
+
+
+def worst_status(returncodes: Iterable[int]) -> int:
+    """The largest exit status of children; one that a signal ended counts as 128 and its number."""
+    return max((code if code >= 0 else 128 - code for code in returncodes), default=DONE)
 
 
 def _print_results(results: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ import traceback
 
 import click
 
+from photon.cli.output import discard_output
+
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
     "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
@@ -24,9 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }
-
-
 DEFECT = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
 
 
 class LazyGroup(click.Group):
@@ -44,11 +45,17 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; what nobody expected ends with a status of its own, for 1 is a violation."""
+        """Run a command; what it does not expect ends with a status of its own, for 1 is a violation."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException, click.Abort):
+        except (click.exceptions.Exit, click.ClickException):
             raise
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("photon: interrupted", err=True)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            discard_output()
+            sys.exit(NOBODY_READS)
         except Exception:
             traceback.print_exc()
             sys.exit(DEFECT)
@@ -64,7 +71,7 @@ def main() -> None:
     """Join two kinds of event logs that never stop growing: each foreign event exactly once.
 
     Exit status: 0 done, 1 found a violation, 2 wrong usage or bad pipeline file,
-    3 could not be done, 70 a defect in Photon.
+    3 could not be done, 70 a defect in Photon, 130 interrupted.
     """
 
 

@@ -1,10 +1,12 @@
-"""What all commands say alike: errors and exit statuses, JSON on standard output, logs on standard error."""
+"""What all commands share: errors and exit statuses, JSON on standard output, logs on standard error."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,8 +50,34 @@ def log_to_stderr() -> None:
     logger.propagate = False
 
 
+@contextmanager
+def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Show what is going on: a spinner on a terminal, elsewhere lines, at most one in `every_seconds`."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("") as status:
+            yield lambda text: status.update(f"{text} ...")
+        return
+    said_at = time.monotonic()
+
+    def say(text: str) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= every_seconds:
+            said_at = time.monotonic()
+            click.echo(f"photon: {text}", err=True)
+
+    yield say
+
+
+def discard_output() -> None:
+    """Drop what is still to be written to a standard output that nobody reads any more."""
+    # What was not written is still in the buffer, and would be tried again at the interpreter's end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
-    """The datacenters that a command is for: all, or the one named, which there must be."""
+    """All datacenters, or only the one named. Ends the command if there is none of that name."""
     if datacenter is None:
         return list(pipeline.datacenters)
     if datacenter not in pipeline.datacenters:

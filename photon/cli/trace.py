@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+from photon.cli.output import (
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_json,
+    showing_progress,
+)
 
 if TYPE_CHECKING:
-    from photon.verification.trace import SearchProgress
     from photon.verification.trace_report import DatacenterTrace, Trace
 
 LINE_EVERY_SECONDS = 5.0
-MEBIBYTE = 2**20
 
 
 @click.command()
@@ -29,9 +31,11 @@ MEBIBYTE = 2**20
 def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> None:
     """What happened to the foreign event EVENT_ID of PIPELINE, in every datacenter.
 
-    Asks the registry, every datacenter's tables and waiting list, and the raw logs. What can't be asked is
-    named. Exit status 0 whatever is found, also for an id that nobody knows: the verdict says so.
+    Asks the registry, every datacenter's tables and waiting list, and the raw logs. Names what can't be
+    asked. Exit status 0 whatever is found, also for an id that nobody knows: the verdict says so.
     """
+    if not event_id:
+        raise click.UsageError("EVENT_ID is empty; expected the id of a foreign event")
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
@@ -40,38 +44,15 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
 
         pipeline = load_pipeline(pipeline_file)
         try:
-            with showing_progress() as progress:
-                found = trace_event(pipeline, event_id, not no_logs, progress)
+            with showing_progress(LINE_EVERY_SECONDS) as say:
+                say("asking")
+                found = trace_event(pipeline, event_id, not no_logs, say)
         finally:
             close_registries()
     if as_json:
         print_json(found.as_dict())
     else:
         click.echo(trace_text(found))
-
-
-@contextmanager
-def showing_progress() -> Iterator[SearchProgress]:
-    """How far the search of the logs is: a spinner on a terminal, a line now and then elsewhere."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status("asking") as status:
-            yield lambda what, done, all_of: status.update(f"searching the {_how_far(what, done, all_of)}")
-        return
-    said_at = time.monotonic()
-
-    def say(what: str, done_bytes: int, all_bytes: int) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at >= LINE_EVERY_SECONDS:
-            said_at = time.monotonic()
-            click.echo(f"photon: searching the {_how_far(what, done_bytes, all_bytes)}", err=True)
-
-    yield say
-
-
-def _how_far(what: str, done_bytes: int, all_bytes: int) -> str:
-    return f"{what}: {done_bytes / MEBIBYTE:,.0f} of {all_bytes / MEBIBYTE:,.0f} MiB"
 
 
 def trace_text(found: Trace) -> str:
@@ -90,15 +71,12 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
     from photon.verification.trace_report import moment
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
-    lines += [
-        f"waiting      {w.occurrence} ({w.reason}), {w.attempts} attempts, "
-        f"first seen {moment(w.first_seen_us)}, "
-        + ("given up until the next start" if w.status == "unjoinable" else f"due {moment(w.due_us)}")
-        for w in one.waiting
-    ]
-    lines += [f"dead letter  {_columns(row)}" for row in one.dead_letters]
-    lines += [f"unjoined     {_columns(row)}" for row in one.unjoined]
-    lines += [f"too old      {_columns(row)}" for row in one.too_old]
+    for w in one.waiting:
+        next_try = "given up until the next start" if w.status == "unjoinable" else f"due {moment(w.due_us)}"
+        since = f"{w.attempts} attempts, first seen {moment(w.first_seen_us)}"
+        lines.append(f"waiting      {w.occurrence} ({w.reason}), {since}, {next_try}")
+    tables = {"dead letter": one.dead_letters, "unjoined": one.unjoined, "too old": one.too_old}
+    lines += [f"{kind:12} {_columns(row)}" for kind, rows in tables.items() for row in rows]
     for kind, records in (("foreign", one.records), ("primary", one.primaries)):
         lines += [
             f"{kind:12} {r.path} at {r.offset_bytes}, time {moment(r.time_us)}"
@@ -108,5 +86,5 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
     return lines
 
 
-def _columns(row: dict[str, object]) -> str:
+def _columns(row: Mapping[str, object]) -> str:
     return ", ".join(f"{name.lstrip('_')} {value}" for name, value in row.items())

@@ -1,13 +1,11 @@
-"""`photon verify`: the equation of each datacenter, found anew from raw logs and tables; what is wrong."""
+"""`photon verify`: classify all foreign records anew; print the equations and what is wrong."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,19 +18,14 @@ from photon.cli.output import (
     log_to_stderr,
     pipeline_argument,
     print_json,
+    showing_progress,
 )
 
 if TYPE_CHECKING:
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
-# Where Spark is: named here, imported only when it is asked for.
+# It needs Spark: imported only when it is called.
 PROGRAM = "jobs.verification:verify"
-
-
-class Says(Protocol):
-    """Tells what is going on."""
-
-    def __call__(self, text: str, /) -> None: ...
 
 
 @click.command()
@@ -45,13 +38,15 @@ class Says(Protocol):
 def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: bool) -> None:
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
-    From the raw logs and the tables of all datacenters, with Spark; a join may run meanwhile. Exit status 1
-    if a promise is broken: an event is missing, has two rows, or a row says what its logs do not.
+    Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. Exit status 1 if a
+    promise is broken: an event is missing, has two rows, or a row says what its logs do not.
     """
     log_to_stderr()
     with expected_errors():
         from photon.clock import MICROSECONDS, SystemClock
         from photon.pipeline.file import load_pipeline
+        from photon.registry.open import close_registries
+        from photon.verification.report_table import append
 
         clock = SystemClock()
         began_us = clock.now_us()
@@ -63,12 +58,8 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
                 say("reading what there is to verify")
                 report = getattr(importlib.import_module(module), function)(pipeline, names, say)
         finally:
-            from photon.registry.open import close_registries
-
             close_registries()
         if record:
-            from photon.verification.report_table import append
-
             at_us = clock.now_us()
             append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
     if as_json:
@@ -76,18 +67,6 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
     else:
         click.echo(report_text(report))
     sys.exit(DONE if report.ok else VIOLATION)
-
-
-@contextmanager
-def showing_progress() -> Iterator[Says]:
-    """What is going on, on standard error: a spinner on a terminal, a plain line for each step elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda text: click.echo(f"photon: {text}", err=True)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(f"{text} ...")
 
 
 def report_text(report: VerificationReport) -> str:
@@ -137,9 +116,6 @@ def _finding(name: str, finding: Finding) -> list[str]:
     word = "VIOLATION" if finding.meaning.violation else "FINDING"
     lines = [f"{name}: {word} {finding.kind}: {finding.count:,} {finding.meaning.says}"]
     lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
-    more = finding.count - len(finding.examples)
-    return [
-        *lines,
-        *([f"    and {more:,} more"] if more > 0 else []),
-        f"    what to do: {finding.meaning.remedy}",
-    ]
+    if finding.count > len(finding.examples):
+        lines.append(f"    and {finding.count - len(finding.examples):,} more")
+    return [*lines, f"    what to do: {finding.meaning.remedy}"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,21 +39,17 @@ SHOWN: dict[TableName, list[str]] = {
 }
 # An id of these characters is in a line as it is, whatever the format.
 _PLAIN_ID = re.compile(r"[A-Za-z0-9 _.:@#+=~-]+")
+Progress = Callable[[str], None]  # is told how far a search is
+
 # Files that the state does not know get numbers of their own, for one search.
 _FIRST_NEW_FILE_NUMBER = 2**30
-
-
-class SearchProgress(Protocol):
-    """Is told how far a search is."""
-
-    def __call__(self, what: str, done_bytes: int, all_bytes: int, /) -> None: ...
 
 
 def trace(
     pipeline: Pipeline,
     event_id: str,
     search_logs: bool = True,
-    progress: SearchProgress = lambda what, done_bytes, all_bytes: None,
+    progress: Progress = lambda text: None,
     registry: IdRegistry | None = None,
 ) -> Trace:
     """Gather what is known of `event_id`; the trace names what could not be asked.
@@ -167,7 +163,7 @@ def search_log(
     side: Side,
     ids: Sequence[str],
     found: Trace,
-    progress: SearchProgress,
+    progress: Progress,
 ) -> list[LogRecord]:
     """The records with these ids, by file and offset, also those not read yet. Notes problems in `found`."""
     place, log = pipeline.datacenters[datacenter], _log(pipeline, side)
@@ -190,7 +186,8 @@ def search_log(
         try:
             for some, end_bytes in _search_file(pipeline, datacenter, tracked, ids, read_up_to):
                 records += some
-                progress(f"{side} log of {datacenter}", done_bytes + end_bytes, all_bytes)
+                mebibytes = f"{(done_bytes + end_bytes) / 2**20:,.0f} of {all_bytes / 2**20:,.0f} MiB"
+                progress(f"searching the {side} log of {datacenter}: {mebibytes}")
         except RangeGone as error:
             problems.append(str(error))
         done_bytes += tracked.size_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
+from photon.cli.status import status
 
 PIPELINE = """
 name: searches
@@ -114,14 +117,61 @@ def test_the_status_of_a_pipeline_that_never_ran_says_how_to_start_it(pipeline: 
     assert status["east"]["running_process"] is None
 
 
-def test_a_child_whose_parent_was_killed_says_nothing_and_ends_as_it_would() -> None:
-    script = "from photon.cli.join import tell_parent\nfor _ in range(3): tell_parent({'batch': {}})\n"
+def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:
+    done = photon("trace", pipeline, "")
+    assert done.exit_code == 2
+    assert "EVENT_ID is empty" in done.output
+
+
+# -- ended from outside
+
+
+def with_nobody_to_read(*command: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """Run Python with a standard output whose reader is gone, as of `photon status | head`."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE, timeout=60
+        return subprocess.run(
+            [sys.executable, *command], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
         )
     finally:
         os.close(writer)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_a_command_whose_output_nobody_reads_ends_quietly(pipeline: Path, options: list[str]) -> None:
+    done = with_nobody_to_read("-m", "photon.cli.main", "status", pipeline, *options)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_child_whose_parent_was_killed_says_nothing_and_ends_as_it_would() -> None:
+    script = "from photon.cli.join import tell_parent\nfor _ in range(3): tell_parent({'batch': {}})\n"
+    done = with_nobody_to_read("-c", script)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_interrupted_command_has_neither_the_status_of_a_violation_nor_a_traceback(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "callback", interrupted)
+    done = photon("status", pipeline)
+    assert (done.exit_code, done.stderr) == (130, "photon: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("returncodes", "status"),
+    [
+        ([0, 0], 0),
+        ([0, 3], 3),
+        ([130, 130], 130),  # a second SIGINT
+        ([-signal.SIGINT, 0], 130),  # so early that the child had no handler yet
+        ([-signal.SIGTERM, -signal.SIGINT], 143),
+    ],
+)
+def test_a_join_ends_with_the_worst_status_of_its_children_as_a_shell_counts_them(
+    returncodes: list[int], status: int
+) -> None:
+    assert worst_status(returncodes) == status
