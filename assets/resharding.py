@@ -1,4 +1,4 @@
-"""The number of a registry's shards as an asset: their load, and another number where a run or policy asks."""
+"""The number of a registry's shards as an asset: their load, and another one where a run or policy asks."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from typing import TYPE_CHECKING

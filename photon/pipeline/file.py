@@ -132,15 +132,9 @@ class Collection(Strict):
 
 
 class Resharding(Strict):
-    """When another number of shards is proposed, or put in force, by the load of each shard."""
+    """Whether to propose another number of shards, or to put it in force, and when."""
 
     policy: Literal["off", "propose", "apply"] = "propose"
-    # Half of what DynamoDB serves of one key range: 10 GB, and 1,000 writes/s.
-    ids_per_shard: Whole = Field(default=25_000_000, ge=1)
-    bytes_per_shard: Size = 4 * 2**30
-    commits_per_second_per_shard: Whole = Field(default=500, ge=1)
-    sampled_shards: Whole = Field(default=8, ge=1, le=MOST_SHARDS)  # their commits of late are counted
-    sampled_items: Whole = Field(default=10_000, ge=1)  # in each of them
     cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
 
 

@@ -14,8 +14,8 @@ from orchestration.maintenance import UPKEEP, upkeep_schedules
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
-from photon.registry.operations.resharding import Advice, Resharded
-from photon.registry.operations.shard_policy import Load
+from photon.registry.operations import resharding
+from photon.registry.operations.resharding import Advice, Load, Resharded, ShardLimits
 from photon.registry.operations.sweep import Swept
 from photon.shift.run import prepare
 from photon.upkeep import gc
@@ -77,8 +77,7 @@ def with_times(folder: Path, policy: str = "propose") -> Location:
     """A location whose ids carry their time."""
     made = Location(folder, ("east",))
     text = made.file.read_text().replace("foreign:\n", "foreign:\n  time_in_id: true\n")
-    limits = "ids_per_shard: 1, bytes_per_shard: 10"
-    made.file.write_text(text + f"registry: {{shards: 4, resharding: {{policy: {policy}, {limits}}}}}\n")
+    made.file.write_text(text + f"registry: {{shards: 4, resharding: {{policy: {policy}}}}}\n")
     return made
 
 
@@ -93,7 +92,10 @@ def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize(("policy", "in_force"), [("propose", 4), ("apply", 64)])
-def test_a_run_without_one_asks_the_policy(tmp_path: Path, policy: str, in_force: int) -> None:
+def test_a_run_without_one_asks_the_policy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, policy: str, in_force: int
+) -> None:
+    monkeypatch.setattr(resharding, "SHARD_LIMITS", ShardLimits(ids=1, bytes=10))
     location = with_times(tmp_path, policy)
     make_registry(location)
     metadata = metadata_of(run(location, "resharding"))

@@ -249,7 +249,6 @@ def test_what_is_wrong_with_the_other_settings_is_named_too(tmp_path, more, expe
         "registry.keep_days",
         "registry.concurrency",
         "registry.state.pages",
-        "registry.resharding.ids_per_shard",
         "retry.min_attempts",
         "limits.batch_events",
         "verification.examples",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from photon.clock import MICROSECONDS, ManualClock, SystemClock
 from photon.pipeline.event_key import EventKey, event_key
-from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry, Resharding
+from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry
 from photon.registry.consensus.acceptor import Accept, AcceptReply, NoReply
 from photon.registry.consensus.layout import REGISTER_KEY, item_key, shards_of
 from photon.registry.consensus.proposer import QuorumRegistry
@@ -33,14 +33,17 @@ from photon.registry.consensus.register import (
     with_shards,
 )
 from photon.registry.interface import BeyondHorizon, Claim, Lost, Won
+from photon.registry.operations import resharding
 from photon.registry.operations.resharding import (
-    SETTLED_AFTER_SECONDS,
+    SKIPPED_SECONDS,
     WINDOW_SECONDS,
+    Load,
     Resharded,
+    ShardLimits,
     advise,
+    proposed_shards,
     put_in_force,
 )
-from photon.registry.operations.shard_policy import Load, proposed_shards
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 REGISTER = Register("p", "s", "h", Members(1, ("first",)), (ShardConfig(4),), horizon_us=1_000)
@@ -293,7 +296,7 @@ def test_records_of_one_id_on_both_sides_of_a_change_are_as_many_events_as_it_id
 # -- the policy
 
 
-LIMITS = Resharding(ids_per_shard=100, bytes_per_shard=10_000, commits_per_second_per_shard=10)
+LIMITS = ShardLimits(ids=100, bytes=10_000, commits_per_second=10)
 
 
 @pytest.mark.parametrize(
@@ -326,23 +329,24 @@ def test_what_was_proposed_is_left_alone_afterwards(shards: int, ids: int, per_s
 def test_the_policy_measures_what_is_committed_of_late() -> None:
     clock = ManualClock(DAY_US)
     registry = registry_of(clock)
-    begin_us = DAY_US - (WINDOW_SECONDS + SETTLED_AFTER_SECONDS) * MICROSECONDS
+    begin_us = DAY_US - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
     times = [begin_us + second * MICROSECONDS for second in range(-50, WINDOW_SECONDS + 50)]
     registry.commit([Claim(EventKey(f"id-{t}", t), "east:e:1#p:1:0") for t in times])
-    advice = advise(registry, LIMITS.model_copy(update={"ids_per_shard": 10_000}), clock)
+    advice = advise(registry, replace(LIMITS, ids=10_000), clock)
     assert advice is not None
     assert advice.load.commits_per_second == pytest.approx(1.0)
     assert advice.load.ids == len(times) + 1  # and the register
     assert advice.proposed == 8  # for their bytes
 
 
-def test_a_sample_that_is_full_tells_the_rate_of_its_own_time() -> None:
+def test_a_sample_that_is_full_tells_the_rate_of_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resharding, "SAMPLED_ITEMS", 500)
     clock = ManualClock(DAY_US)
     registry = registry_of(clock)
-    begin_us = DAY_US - (WINDOW_SECONDS + SETTLED_AFTER_SECONDS) * MICROSECONDS
+    begin_us = DAY_US - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
     times = [begin_us + tenth * MICROSECONDS // 10 for tenth in range(WINDOW_SECONDS * 10)]
     registry.commit([Claim(EventKey(f"id-{t}", t), "east:e:1#p:1:0") for t in times])
-    advice = advise(registry, LIMITS.model_copy(update={"sampled_items": 500}), clock)
+    advice = advise(registry, LIMITS, clock)
     assert advice is not None
     assert advice.load.commits_per_second == pytest.approx(10.0, rel=0.1)
 

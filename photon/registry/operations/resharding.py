@@ -1,13 +1,15 @@
 """Change the number of shards of a registry while everything runs, by hand or by policy.
 
-Nothing is moved: old shards stay until gc has emptied them."""
+Nothing is moved: old shards stay until gc has emptied them.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS, Clock
-from photon.pipeline.file import Pipeline, Resharding
+from photon.pipeline.file import MOST_SHARDS, Pipeline
 from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
 from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
 from photon.registry.consensus.proposer import QuorumRegistry
@@ -15,11 +17,40 @@ from photon.registry.consensus.register import Register, with_shards
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
-from photon.registry.operations.shard_policy import Load, proposed_shards
 
 # Commits are counted over so long; events of the last minutes may not have been registered yet.
 WINDOW_SECONDS = 600
-SETTLED_AFTER_SECONDS = 300
+SKIPPED_SECONDS = 300
+_LOOK_BACK_US = (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
+# So many shards stand for all, and so many items of each are counted: 80,000 items a look at the most.
+SAMPLED_SHARDS = 8
+SAMPLED_ITEMS = 10_000
+# Fewer shards only where each would be filled to no more than half: or growing and shrinking would alternate.
+SHRINK_TO_FILL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLimits:
+    """How much one shard may hold and take: half of what DynamoDB serves of one key range.
+
+    That is 10 GB, and 1,000 writes a second.
+    """
+
+    ids: int = 25_000_000
+    bytes: int = 4 * 2**30
+    commits_per_second: int = 500
+
+
+SHARD_LIMITS = ShardLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What all shards together hold, at one endpoint, and the ids a second that they took lately."""
+
+    ids: int
+    bytes: int
+    commits_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +69,8 @@ class Resharded:
 class Advice:
     """What the policy says: the load of `shards` shards, and another number of them, or None.
 
-    `awaits_us`: this number was put in force for events from then on, which is awaited before another one is
-    thought of. `applied`: that the proposed one was put in force.
+    `awaits_us`: this number begins with events of that time; until then nothing is proposed.
+    `applied`: the proposed number was put in force.
     """
 
     shards: int
@@ -74,65 +105,88 @@ def put_in_force(registry: QuorumRegistry, shards: int) -> Resharded:
     return Resharded(before, shards, begins_us if begins_us == now.horizon_us else None)
 
 
-def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
-    """What `registry.resharding` says now, put in force where it says so; None if it is off, or shards fixed.
+# -- the policy
 
-    RegistryUnavailable, ReshardingRefused, and what `find_registry` raises.
+
+def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
+    """Ask the policy, and put in force what it proposes if the pipeline file says so.
+
+    None if the policy is off, or ids carry no time: their shards are fixed. RegistryUnavailable,
+    ReshardingRefused, and what `find_registry` raises.
     """
-    limits = pipeline.registry.resharding
-    if limits.policy == "off" or not pipeline.ids_carry_time:
+    policy = pipeline.registry.resharding.policy
+    if policy == "off" or not pipeline.ids_carry_time:
         return None
     registry = open_registry(find_registry(pipeline))
-    advice = advise(registry, limits, clock)
-    if limits.policy == "propose" or advice is None or advice.proposed is None:
+    advice = advise(registry, SHARD_LIMITS, clock)
+    if policy == "propose" or advice is None or advice.proposed is None:
         return advice
     return replace(advice, applied=put_in_force(registry, advice.proposed))
 
 
-def advise(registry: QuorumRegistry, limits: Resharding, clock: Clock) -> Advice | None:
-    """What the policy says of this registry now; None where ids carry no time: their shards are fixed.
+def advise(registry: QuorumRegistry, limits: ShardLimits, clock: Clock) -> Advice | None:
+    """What the policy says of this registry now; None where ids carry no time.
 
     RegistryUnavailable if no endpoint tells its load.
     """
     register, now_us = registry.register.read(), clock.now_us()
     if register.horizon_us is None:
         return None
-    load = _load_of(registry, register, limits, now_us)
+    load = _load_of(registry, register, now_us)
     present = register.configs[-1]
-    if present.start_us is not None and present.start_us > now_us - _COUNTED_FROM_US:
+    if present.start_us is not None and present.start_us > now_us - _LOOK_BACK_US:
         return Advice(present.shards, load, None, awaits_us=present.start_us)
     return Advice(present.shards, load, proposed_shards(present.shards, load, limits))
 
 
-_COUNTED_FROM_US = (WINDOW_SECONDS + SETTLED_AFTER_SECONDS) * MICROSECONDS
+def proposed_shards(shards: int, load: Load, limits: ShardLimits) -> int | None:
+    """Another number of shards, where this one is too small or more than twice too large; else None. Pure.
+
+    Double or halve as often as it takes: few changes, for each adds a config that is never forgotten. Never
+    shrink a registry that takes no ids just now: its joins may be stopped.
+    """
+    wanted = shards
+    while wanted < min(_needed(load, limits, 1.0), MOST_SHARDS):
+        wanted = min(2 * wanted, MOST_SHARDS)
+    if wanted == shards and load.commits_per_second > 0:
+        while wanted > 1 and _needed(load, limits, SHRINK_TO_FILL) <= wanted // 2:
+            wanted //= 2
+    return None if wanted == shards else wanted
 
 
-def _load_of(registry: QuorumRegistry, register: Register, limits: Resharding, now_us: int) -> Load:
+def _needed(load: Load, limits: ShardLimits, fill: float) -> int:
+    """How many shards keep each within this part of its limits."""
+    full_shards = (
+        load.ids / limits.ids,
+        load.bytes / limits.bytes,
+        load.commits_per_second / limits.commits_per_second,
+    )
+    return max(1, math.ceil(max(full_shards) / fill))
+
+
+def _load_of(registry: QuorumRegistry, register: Register, now_us: int) -> Load:
     reason = "no endpoint is in use"
     for acceptor in registry.endpoints.seats.acceptors:
         if acceptor is None:
             continue
-        size = acceptor.size()
-        rate = _commits_per_second(acceptor, register, limits, now_us)
+        size, rate = acceptor.size(), _commits_per_second(acceptor, register, now_us)
         if isinstance(size, StoreSize) and not isinstance(rate, NoReply):
             return Load(size.items, size.bytes, rate)
         reason = next(reply.reason for reply in (size, rate) if isinstance(reply, NoReply))
     raise RegistryUnavailable(f"no endpoint of the registry tells its load: {reason}")
 
 
-def _commits_per_second(
-    acceptor: Acceptor, register: Register, limits: Resharding, now_us: int
-) -> float | NoReply:
+def _commits_per_second(acceptor: Acceptor, register: Register, now_us: int) -> float | NoReply:
     """The ids a second of all shards, by their events' times, from a sample of the shards."""
-    begin_us = now_us - _COUNTED_FROM_US
+    begin_us = now_us - _LOOK_BACK_US
     end_us = begin_us + WINDOW_SECONDS * MICROSECONDS
     shards = shards_of(len(register.configs) - 1, register.configs[-1])
-    sample = shards[:: max(1, len(shards) // limits.sampled_shards)][: limits.sampled_shards]
+    sample = shards[:: max(1, len(shards) // SAMPLED_SHARDS)][:SAMPLED_SHARDS]
     per_second = 0.0
     for shard in sample:
-        # Behind a key that need not be there: a shard is in the order of time.
+        # Start behind a key that need not be there: a shard is in the order of time.
         after = ItemKey(shard, sortable_time(begin_us))
-        page = acceptor.scan_shard(shard, sortable_time(end_us), after, limits.sampled_items)
+        page = acceptor.scan_shard(shard, sortable_time(end_us), after, SAMPLED_ITEMS)
         if isinstance(page, NoReply):
             return page
         if page.last is None:
