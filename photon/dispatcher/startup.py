@@ -13,8 +13,7 @@ from pathlib import Path
 from photon.clock import Clock
 from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.errors import UserError
-from photon.event_store.log_file_map import LogFileMap
-from photon.join.tasks import index_path
+from photon.event_store.log_file_map import LogFileMap, map_path
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.consensus.register_store import RegisterStore
@@ -91,7 +90,7 @@ def start(
     if state is not None and epoch is not None:
         live = epoch in own_epochs and own_epochs[epoch].state == "live"
         verdict = _judge(state, epoch, table.version_of(app_id(datacenter, epoch)), live)
-        log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+        log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
         if not isinstance(verdict, BeginEpoch) and log_map.map_id == state.meta("map_id"):
             return Started(state, log_map)
         because = (
@@ -153,7 +152,7 @@ def _begin(
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
     _set_aside(folder)
-    log_map = LogFileMap(index_path(pipeline, datacenter, epoch), pipeline.event_store)
+    log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
     state = DispatcherState(folder)
     state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id, follows)
     return Started(state, log_map)

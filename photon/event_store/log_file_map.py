@@ -72,6 +72,11 @@ class Candidate:
     occurrences: int
 
 
+def map_path(state: Path, epoch: str) -> Path:
+    """The map's file of an epoch: file numbers mean nothing beyond it."""
+    return state / f"event_store-{epoch}.sqlite"
+
+
 class LogFileMap:
     """The map in the file `path`, which is made if it is missing. One instance per process and thread.
 

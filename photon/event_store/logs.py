@@ -18,16 +18,17 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.clock import microseconds
 from photon.event_store.cache import CacheEventStore
 from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
 from photon.event_store.filters import TimeWindow
 from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, Wanted
-from photon.event_store.log_file_map import Block, Candidate, LogFileMap
+from photon.event_store.log_file_map import Block, Candidate, LogFileMap, map_path
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at
-from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
+from photon.pipeline.file import EventStoreSettings, Limits, Pipeline, PrimaryLog
 
 # What a file that vanished, was replaced, is forbidden or is a broken archive raises.
 UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
@@ -40,7 +41,7 @@ Remembered = Callable[[str], PrimaryEvent | None]
 
 @dataclass(frozen=True)
 class EventStorePlace:
-    """Where the primary events of one datacenter are, and how to read them. Picklable: tasks get it."""
+    """Where the primary events of one datacenter are, and how to read them. Picklable."""
 
     map_path: Path
     logs_folder: Path
@@ -50,6 +51,20 @@ class EventStorePlace:
     lookup_window_us: int
     workers: int = 1  # task processes that share the cache's memory
     entry_limits: EntryLimits = ENTRY_LIMITS
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, datacenter: str, epoch: str, workers: int) -> EventStorePlace:
+        """The place of one datacenter's events in an epoch."""
+        folders = pipeline.datacenters[datacenter]
+        return cls(
+            map_path(folders.state, epoch),
+            folders.logs,
+            pipeline.primary,
+            pipeline.limits,
+            pipeline.event_store,
+            microseconds(pipeline.retry.lookup_window),
+            workers,
+        )
 
 
 @dataclass(frozen=True, slots=True)

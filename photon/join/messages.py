@@ -26,7 +26,7 @@ from photon.tokens import Occurrence, PlanKey
 
 @dataclass(frozen=True, slots=True)
 class RetryRef:
-    """A record that waits: its occurrence, and the spool file and row that hold its raw bytes."""
+    """A record that waits, and where its raw bytes are."""
 
     occurrence: Occurrence
     spool_file: str
@@ -44,13 +44,12 @@ class TaskContext:
     registry: RegistryAddress
     workers: int  # task processes that share the datacenter's cache memory
     final: bool  # the inputs are declared complete
-    unresponsive_datacenters: frozenset[str]  # datacenters whose events are not left to them
+    unresponsive_datacenters: frozenset[str]  # their events are not left to them
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
-    row_schema: pa.Schema  # of joined_events as the table stands: what new rows must fit
-    already_recorded: Mapping[Occurrence, OutcomeClass] = field(
-        default_factory=dict
-    )  # in a table, by an earlier run of this very work
-    quarantine: str = ""  # why the one record of the unit is a dead letter without being looked at again
+    row_schema: pa.Schema  # of the table joined_events now: new rows must fit
+    # Records that an earlier run of this very work has put into a table (protocol A12).
+    already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
+    quarantine: str = ""  # why the one record of the unit is a dead letter without another look
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
 
@@ -85,11 +84,10 @@ class BatchTasks:
 
 @dataclass(frozen=True)
 class Contested:
-    """An event that this datacenter registered with an earlier plan: the table knows if it has a row."""
+    """A record of an event that an earlier plan of this datacenter holds. The table knows if it has a row."""
 
     claim: Claim  # of the holder's token
     occurrence: Occurrence
-    spool_row: int
 
 
 @dataclass(frozen=True)
@@ -128,22 +126,22 @@ class IndexResult:
 class JoinResult:
     """The outcome of every record of a join unit."""
 
-    foreign: int  # records read for the first time: all of the ranges' records
-    classes: dict[OutcomeClass, int]  # without pending
-    decided_retries: tuple[Occurrence, ...]  # retries that need not come again
-    waiting: WaitingRecords | None
-    contested: tuple[Contested, ...]
-    to_release: tuple[Claim, ...]  # this plan's own tokens that end without a row (protocol A7)
-    registered_elsewhere: frozenset[str]  # datacenters seen to hold ids: they are alive
-    lost_bytes: int
+    foreign: int = 0  # records read for the first time: all of the ranges' records
+    classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
+    decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
+    waiting: WaitingRecords | None = None
+    contested: tuple[Contested, ...] = ()
+    already_joined: tuple[JoinedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
+    to_release: tuple[Claim, ...] = ()  # this plan's own tokens that end without a row (protocol A7)
+    registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
+    lost_bytes: int = 0
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
-    already_joined: tuple[JoinedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The task could not go on for want of something that may come back: the plan stays open."""
+    """The task needs something that may come back: the plan stays open."""
 
     what: str  # registry, lake, state
     reason: str
@@ -151,7 +149,7 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class Failed:
-    """The task met something that another run of it will meet again."""
+    """The task failed on something that another run will meet again."""
 
     reason: str
 

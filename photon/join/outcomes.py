@@ -1,13 +1,15 @@
-"""The classes in which every foreign record ends, and their equation (design, section 2).
-
-Names and arithmetic only: who decides on a class is `photon.join.joiner` and `dispatcher.settling`.
-"""
+"""What may become of a foreign record: its class, the joiner's verdict, and how the classes add up."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
+
+import pyarrow as pa
+
+from photon.registry.interface import Claim
 
 OutcomeClass = Literal[
     "joined",
@@ -52,3 +54,58 @@ class Counts:
             "primary_dead_letters": self.primary_dead_letters,
             "lost_bytes": self.lost_bytes,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The record is in its final class. It has a row where that is `joined`."""
+
+    outcome: OutcomeClass
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The record is a dead letter, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The record comes again: it waits for its `primary`, its `home` datacenter or the `horizon`."""
+
+    reason: Literal["primary", "home", "horizon"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByEarlierPlan:
+    """An earlier plan of this very datacenter registered the event, with this token."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyJoinedHere:
+    """This very datacenter has joined the event. Only the row may say by which record.
+
+    Its id was cleared, or an earlier epoch joined it and collection has passed it since.
+    """
+
+
+Verdict = Final | DeadLetter | Waits | HeldByEarlierPlan | AlreadyJoinedHere
+
+
+@dataclass
+class Verdicts:
+    """The verdict on each record of a unit, by its index, and the rows of the winners."""
+
+    of: dict[int, Verdict] = field(default_factory=dict)
+    rows: pa.Table | None = None
+    # When each row could be joined at the earliest: the later of its two events' own times.
+    joinable_since_us: list[int] = field(default_factory=list)
+    to_release: list[Claim] = field(default_factory=list)
+    registered_elsewhere: set[str] = field(default_factory=set)
+
+    def counts(self) -> Counter[OutcomeClass]:
+        """How many records are in each final class."""
+        return Counter(verdict.outcome for verdict in self.of.values() if isinstance(verdict, Final))

@@ -1,19 +1,15 @@
-"""The foreign records of one join unit, and the events that they are occurrences of.
-
-Turns what was read into columns that the joiner works on, and groups records by the identity of
-their event (protocol A9, C4). What becomes of them is decided in `photon.join.joiner`.
-"""
+"""The foreign records of one join unit, and the events whose occurrences they are."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from photon.logs.files import LogFile
+from photon.event_store.interface import PrimaryEvent
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
 from photon.tokens import Occurrence
@@ -24,8 +20,10 @@ class Records:
     """Foreign records, column by column; row i of each list is record i."""
 
     occurrences: list[Occurrence]
+    headers: list[bytes]  # of their files
     raws: list[bytes]
     ids: list[str]
+    events: list[EventKey]  # the identity of each record's event (protocol C4)
     keys: list[str | None]
     times_us: list[int]
     attempts: list[int]
@@ -38,20 +36,29 @@ class Records:
         return len(self.ids)
 
 
-def records_of(fresh: pa.Table, waiting: pa.Table, now_us: int, final: bool) -> Records:
+def records_of(
+    fresh: pa.Table,
+    waiting: pa.Table,
+    headers: Mapping[int, bytes],
+    log: ForeignLog,
+    now_us: int,
+    final: bool,
+) -> Records:
     """Records read for the first time, then those that waited (`photon.join.spool`)."""
     fresh_count, waiting_count = fresh.num_rows, waiting.num_rows
 
     def column(name: str) -> list[Any]:
         return [*fresh[name].to_pylist(), *waiting[name].to_pylist()]
 
-    files, offsets = column("_file"), column("_offset")
+    files, offsets, ids, times_us = (column(name) for name in ("_file", "_offset", "_id", "_time_us"))
     return Records(
         occurrences=[Occurrence(number, offset) for number, offset in zip(files, offsets, strict=True)],
+        headers=[headers[number] for number in files],
         raws=column("_raw"),
-        ids=column("_id"),
+        ids=ids,
+        events=[event_key(id_, time_us, log) for id_, time_us in zip(ids, times_us, strict=True)],
         keys=column("_key"),
-        times_us=column("_time_us"),
+        times_us=times_us,
         attempts=[0] * fresh_count + waiting["attempts"].to_pylist(),
         first_seen_us=[now_us] * fresh_count + waiting["first_seen_us"].to_pylist(),
         final=[final] * fresh_count + [final or due for due in waiting["final"].to_pylist()],
@@ -60,23 +67,33 @@ def records_of(fresh: pa.Table, waiting: pa.Table, now_us: int, final: bool) -> 
     )
 
 
-def by_event(records: Records, indices: Sequence[int], log: ForeignLog) -> dict[EventKey, list[int]]:
-    """Records by the event that they are occurrences of; the smallest occurrence first (protocol A9).
+@dataclass
+class Event:
+    """One event of the unit: the records of it, the smallest occurrence first."""
 
-    That one's time is the event's, also where it is no part of the identity.
-    """
+    key: EventKey
+    records: list[int]
+    held_by_plan: str | None = None  # a token of this very plan, from an earlier run (protocol A7)
 
-    def key_of(index: int) -> EventKey:
-        return event_key(records.ids[index], records.times_us[index], log)
+    @property
+    def leader(self) -> int:
+        """The record that stands for all (protocol A9)."""
+        return self.records[0]
 
+
+@dataclass(frozen=True)
+class Pair:
+    """An event and the primary event that it belongs to."""
+
+    event: Event
+    primary: PrimaryEvent
+
+
+def events_among(records: Records, indices: Iterable[int]) -> list[Event]:
+    """The events of some records. The smallest occurrence gives its time, also beside the identity."""
     groups: dict[EventKey, list[int]] = defaultdict(list)
     for index in indices:
-        groups[key_of(index)].append(index)
+        groups[records.events[index]].append(index)
     for group in groups.values():
         group.sort(key=lambda index: records.occurrences[index])
-    return {key_of(group[0]): group for group in groups.values()}
-
-
-def headers_by_file(files: Iterable[LogFile]) -> Mapping[int, bytes]:
-    """Each file's header line, by its number."""
-    return {file.number: file.header for file in files}
+    return [Event(records.events[group[0]], group) for group in groups.values()]

@@ -22,9 +22,9 @@ from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
 from photon.dispatcher.task_splitter import TaskSplitter
 from photon.join.adapting import load_adapter
-from photon.join.local_runner import LocalRunner
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
+from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.proposer import QuorumRegistry

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from photon.join.local_runner import LocalRunner
 from photon.join.messages import BatchTasks, JoinUnit, TaskOutcome, WorkerDied
 from photon.join.spool import read_spool
+from photon.join.tasks import LocalRunner
 from tests.simulation.world import World
 
 

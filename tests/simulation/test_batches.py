@@ -11,8 +11,8 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Watching
 from photon.faults import FAULT_POINTS
-from photon.join.local_runner import LocalRunner
 from photon.join.messages import BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free, Joined, Won
 from photon.storage.tables import CommitConflict, OutputTable, app_id

@@ -20,9 +20,9 @@ from photon.dispatcher.batch import Watching
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.state import DispatcherState
 from photon.event_store import logs as event_store
-from photon.join.local_runner import LocalRunner
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
+from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
 from photon.shift.run import ShiftLimits, ShiftResult, run_shift

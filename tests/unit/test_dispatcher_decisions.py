@@ -242,7 +242,7 @@ def test_the_watermark_never_goes_back() -> None:
 
 def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[Contested, Token]:
     token = Token(PlanKey("east", epoch, 3, "p"), held)
-    return Contested(Claim(EventKey("x"), str(token)), record, 0), token
+    return Contested(Claim(EventKey("x"), str(token)), record), token
 
 
 def test_a_record_whose_own_row_is_in_the_table_is_joined() -> None:
