@@ -10,13 +10,14 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites dynoxide check test soak test-fast demo dev example bench figures lock clean
+.PHONY: help setup prerequisites dynoxide check test test-fast test-long soak demo dev example bench figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
 	@echo "make dynoxide   build dynoxide, a second store for the registry; needs Rust's cargo"
 	@echo "make check      ruff, mypy and the import contracts"
-	@echo "make test       every test"
+	@echo "make test       the tests: every rule, some fifteen minutes"
+	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make soak       100,000 seeds of the registry's simulation (about half an hour on two cores)"
 	@echo "make test-fast  the tests without Spark and servers"
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification"
@@ -65,14 +66,17 @@ check: setup
 
 # First what needs no JVM, on two processes; then the rest, one after the other: each of those takes both cores.
 test: test-fast
-	$(BIN)/pytest -m "spark or server or slow"
+	$(BIN)/pytest -m "(spark or server or slow) and not long"
+
+test-long: setup
+	$(BIN)/pytest -m long
 
 # One that fails is printed, with how to run it again.
 soak: setup
 	$(BIN)/python -m tests.simulation.registry_simulation --seeds 100000
 
 test-fast: setup
-	$(BIN)/pytest -n 2 -m "not spark and not server and not slow"
+	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not long"
 
 demo: setup
 	$(BIN)/photon demo

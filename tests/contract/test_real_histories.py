@@ -16,7 +16,7 @@ from tests.simulation.history import problems
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-OPERATIONS = 100_000
+MANY = 100_000
 FEW = 10_000  # are plenty for a registry that is wrong, if servers are killed at the right moments
 HISTORIES = 30  # so many such histories, until one shows it: a fast machine has few kills in each
 SEED = 7
@@ -36,9 +36,10 @@ def history(folder: Path, operations: int, prepare: str = "", seed: int = SEED) 
 
 # Ninety seconds on two cores of one's own, several times that on a busy machine.
 @pytest.mark.timeout(1_200)
-def test_a_history_of_100000_operations_under_kills_and_stalls_can_be_true(tmp_path: Path) -> None:
-    made = history(tmp_path, OPERATIONS)
-    assert len(made.operations) >= OPERATIONS
+@pytest.mark.parametrize("operations", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+def test_a_history_under_kills_and_stalls_can_be_true(operations: int, tmp_path: Path) -> None:
+    made = history(tmp_path, operations)
+    assert len(made.operations) >= operations
     assert min(made.server_kills, made.server_stalls) > 0
     check_that_much_was_answered(made)
     assert problems(made.operations) == []
@@ -54,6 +55,7 @@ def check_that_much_was_answered(made: History) -> None:
     assert all(operation.answer != "unknown" for operation in made.at_rest)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     ("broken", "said"),

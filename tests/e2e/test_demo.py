@@ -81,6 +81,7 @@ def test_the_demo_joins_exactly_once_through_a_kill_and_leaves_no_process(folder
     assert Path(summary["plot"]).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark: str) -> None:
     if not (folder / "dagster").is_dir():  # else what the test above has left
         run_whole(folder)
@@ -93,6 +94,7 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
 
 
+@pytest.mark.long
 def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path, mark: str) -> None:
     if not (folder / "dagster").is_dir():
         run_whole(folder)
@@ -116,6 +118,7 @@ def test_shifts_whose_time_is_over_hand_over_and_join_nothing_twice(folder: Path
     print(f"longest pause between two of the last 100 commits: {max(pauses) / 1000:.1f} s")
 
 
+@pytest.mark.long
 def test_a_demo_that_is_killed_while_it_joins_leaves_no_process(tmp_path: Path, mark: str) -> None:
     demo = started(tmp_path / "demo")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
@@ -125,6 +128,7 @@ def test_a_demo_that_is_killed_while_it_joins_leaves_no_process(tmp_path: Path, 
     assert soon(lambda: marked(mark) == [], END_SECONDS)
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_ends_a_demo_at_once(tmp_path: Path, mark: str) -> None:
     demo = started(tmp_path / "demo")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
@@ -135,6 +139,7 @@ def test_a_second_ctrl_c_ends_a_demo_at_once(tmp_path: Path, mark: str) -> None:
     assert marked(mark) == []
 
 
+@pytest.mark.long
 def test_a_dagster_process_that_dies_ends_the_demo_with_its_last_words(tmp_path: Path, mark: str) -> None:
     demo = started(tmp_path / "demo")
     demo.wait_for("the UI is there")

@@ -66,7 +66,7 @@ def assert_rows(pipeline: Path, expected: RealExpectation) -> None:
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("order", ["primary_first", "primary_last"])
+@pytest.mark.parametrize("order", [pytest.param("primary_first", marks=pytest.mark.long), "primary_last"])
 def test_two_processes_join_real_logs_that_grow_meanwhile(
     real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path, order: Order
 ) -> None:
@@ -108,6 +108,7 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_kill_9_under_spark_changes_nothing_in_the_result(
     real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ SHORT_BUDGET_SECONDS = 10.0  # for every run of the fast tests
 ALL_SEEDS = range(1_000_000)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_seed_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
     ran, seed, problem = search(ALL_SEEDS, os.cpu_count() or 1, BUDGET_SECONDS)
     with capsys.disabled():
