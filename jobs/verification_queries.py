@@ -19,7 +19,7 @@ from photon.clock import microseconds
 from photon.dispatcher.planning import spread
 from photon.dispatcher.read_offsets import WAITING_COLUMNS
 from photon.logs.files import Side
-from photon.logs.rereading import Stretch
+from photon.logs.ranges import Stretch
 from photon.storage.tables import ROW_COLUMNS, TableName
 from photon.verification.classes import Fact, class_table
 from photon.verification.columns import COMPARED, DECIDED, FOREIGN_RECORDS, PRIMARY_RECORDS

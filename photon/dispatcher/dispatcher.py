@@ -111,7 +111,7 @@ class Dispatcher:
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether this was all, when there is nothing to do at this moment (design, section 2)."""
-        if self.follower.unsettled:
+        if self.follower.checks_pending:
             return False
         match mode:
             case "stop":

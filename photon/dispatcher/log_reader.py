@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
-from photon.logs.discovery import Problem, signature_of
+from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
-from photon.logs.ranges import next_first, share_bytes
+from photon.logs.ranges import fair_shares, next_to_serve
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
 
@@ -54,8 +54,8 @@ class Follower:
         }
         self.files: dict[int, TrackedFile] = state.files()
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
-        self.problems: dict[Side, tuple[Problem, ...]] = {"primary": (), "foreign": ()}
-        self.unsettled = (
+        self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
+        self.checks_pending = (
             False  # files are still being checked: there may be more to read than the backlog says
         )
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
@@ -73,7 +73,7 @@ class Follower:
         With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
-        self.unsettled = any(seen.unsettled for seen in observed.values())
+        self.checks_pending = any(seen.checks_pending for seen in observed.values())
         if final and self._ends_bytes is None:
             self._ends_bytes = {
                 number: self.files[number].offset_bytes + waiting
@@ -93,7 +93,7 @@ class Follower:
         seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
         changed = {number: _back_again(self.files.get(number), new) for number, new in seen.changed.items()}
         store = [new for number, new in changed.items() if _worth_storing(self.files.get(number), new)]
-        lost_bytes = sum(lost.unread_bytes for lost in seen.lost)
+        lost_bytes = sum(lost.unread_bytes for lost in seen.vanished)
         if (store or lost_bytes) and not self._read_only:
             self._state.put_files(store, lost_bytes)
         self.files.update(changed)
@@ -128,8 +128,8 @@ class Follower:
         backlog = self.backlog_bytes[side]
         if not backlog or budget_bytes <= 0:
             return NewRanges()
-        shares = share_bytes(backlog, budget_bytes, self._first[side])
-        self._first[side] = next_first(backlog, shares, self._first[side])
+        shares = fair_shares(backlog, budget_bytes, self._first[side])
+        self._first[side] = next_to_serve(backlog, shares, self._first[side])
         ranges: list[ByteRange] = []
         advances: list[Advance] = []
         lines = 0

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.csv_rows import header_names, read_csv_lines
-from photon.logs.json_rows import decode_record
+from photon.logs.lines import decode_record, header_names, read_csv_lines
 from photon.logs.times import parse_times
 from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ColumnType

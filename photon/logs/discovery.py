@@ -1,13 +1,9 @@
-"""Finding log files: one pass over a datacenter's logs folder.
+"""Finding log files below a datacenter's logs folder, and knowing them again (protocol D1, D2, D3).
 
-What is there, by name, inode and size, and what could not be looked at. Reading a file's bytes belongs
-in `source`, telling one file from another in `identity`. Design, section 5 (log tailing).
-
-`files` of the pipeline file decides what belongs to a log: a glob whose `*`, `?` and `[..]` stay within
-one name and whose `**` stands for any number of folders. Every pattern also matches its names with
-`.gz` behind them. Names that begin with a dot are matched only by a pattern that does so too.
-A file that is known already and was renamed to a name the glob does not match (access.log ->
-access.log.1) is still found, through `Scan.others`; an unknown file of such a name is not read.
+`files` of the pipeline file is a glob: `*`, `?` and `[..]` stay within one name, `**` is any number of
+folders. Every pattern also matches its names with `.gz` behind them; names that begin with a dot only if it
+does so too. An unknown file whose name the glob does not match is not read. A known one that was renamed to
+such a name (access.log -> access.log.1) is followed there, through `Scan.others`.
 """
 
 from __future__ import annotations
@@ -16,16 +12,16 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
-Matcher = Callable[[str], object]
+from photon.logs.files import TrackedFile
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class FoundFile:
     """A log file as one scan saw it."""
 
     path: str  # relative to the logs folder, with `/`
@@ -36,7 +32,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """Something that is wrong with one file or folder now; the rest goes on."""
 
     path: str  # relative to the logs folder; "." is the folder itself
@@ -47,21 +43,10 @@ class Problem:
 class Scan:
     """What one pass over a logs folder found, in the order of the paths."""
 
-    sightings: tuple[Sighting, ...]
-    problems: tuple[Problem, ...]
-    others: Mapping[str, int]  # path -> inode of what the pattern did not match, in the folders passed
-    folders: frozenset[str]  # the folders passed, relative; "" is the logs folder itself
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One pass under way."""
-
-    root: str
-    found: dict[tuple[int, int], Sighting] = field(default_factory=dict)  # by device and inode
-    problems: list[Problem] = field(default_factory=list)
-    others: dict[str, int] = field(default_factory=dict)
-    folders: set[str] = field(default_factory=set)
+    files: tuple[FoundFile, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)  # path -> inode, where the pattern did not match
+    folders: frozenset[str] = frozenset()  # the folders passed, relative; "" is the logs folder itself
 
 
 def scan(logs_folder: Path, pattern: str) -> Scan:
@@ -70,18 +55,31 @@ def scan(logs_folder: Path, pattern: str) -> Scan:
     A file that has two names (a hard link, a symbolic link) is seen once, by its real name.
     `**` does not follow symbolic links to folders, so that a loop ends.
     """
-    this = _Pass(os.fspath(logs_folder))
-    _walk(this, "", _compile(pattern))
-    sightings = tuple(sorted(this.found.values(), key=lambda sighting: sighting.path))
-    return Scan(sightings, tuple(this.problems), this.others, frozenset(this.folders))
+    scanner = _Scanner(os.fspath(logs_folder))
+    scanner.walk("", _matchers(pattern))
+    files = tuple(sorted(scanner.found.values(), key=lambda file: file.path))
+    return Scan(files, tuple(scanner.problems), scanner.others, frozenset(scanner.folders))
+
+
+def stat_file(logs_folder: Path, path: str) -> FoundFile | None:
+    """A file as it is now; None if it can't be looked at."""
+    try:
+        status = os.stat(logs_folder / path)
+    except OSError:
+        return None
+    return _found_file(path, status)
+
+
+def _found_file(path: str, status: os.stat_result) -> FoundFile:
+    return FoundFile(path, status.st_ino, status.st_size, status.st_mtime_ns, path.endswith(".gz"))
 
 
 def signature_of(scans: Iterable[Scan]) -> str:
     """A hash (hex) of the log files as they were seen: as long as it is the same, nothing was logged."""
     digest = blake2b(digest_size=16)
     for found in scans:
-        for sighting in found.sightings:
-            digest.update(f"{sighting.path}\0{sighting.size_bytes}\0{sighting.modified_ns}\n".encode())
+        for file in found.files:
+            digest.update(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}\n".encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
@@ -96,78 +94,140 @@ def reason_of(error: OSError) -> str:
     return f"cannot be read: {error.strerror or error}"
 
 
-def _compile(pattern: str) -> tuple[Matcher | None, ...]:
-    """One matcher for each part of the pattern; None stands for `**`, which is never the last."""
+_Matcher = Callable[[str], object]
+_Matchers = Sequence[_Matcher | None]  # one for each part of a pattern; None is `**`, never the last
+
+
+def _matchers(pattern: str) -> _Matchers:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or parts[-1] == "**":
         parts.append("*")
-    return tuple(None if part == "**" else _matcher(part, part is parts[-1]) for part in parts)
+    return [None if part == "**" else _matcher(part, part is parts[-1]) for part in parts]
 
 
-def _matcher(part: str, last: bool) -> Matcher:
+def _matcher(part: str, last: bool) -> _Matcher:
     body = fnmatch.translate(part)
     if last and not part.endswith(".gz"):
         body = f"(?:{body}|{fnmatch.translate(part + '.gz')})"
     return re.compile(body if part.startswith(".") else r"(?!\.)" + body).match
 
 
-def _walk(this: _Pass, folder: str, matchers: tuple[Matcher | None, ...]) -> None:
-    """Match the rest of the pattern below `folder`."""
-    if matchers[0] is not None:
-        for entry, path in _entries(this, folder):
-            _visit(this, entry, path, matchers)
-        return
-    rest = tuple(matchers[1:])
-    while rest[0] is None:  # `**/**` is `**`
-        rest = rest[1:]
-    for entry, path in _entries(this, folder):
-        _visit(this, entry, path, rest)
-        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-            _walk(this, path, matchers)
+class _Scanner:
+    """One pass under way."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.found: dict[tuple[int, int], FoundFile] = {}  # by device and inode
+        self.problems: list[FileProblem] = []
+        self.others: dict[str, int] = {}
+        self.folders: set[str] = set()
+
+    def walk(self, folder: str, matchers: _Matchers) -> None:
+        """Match the rest of the pattern below `folder`."""
+        any_depth = matchers[0] is None
+        rest = matchers
+        while rest[0] is None:  # `**/**` is `**`
+            rest = rest[1:]
+        for entry, path in self._entries(folder):
+            self._visit(entry, path, rest[0], rest[1:])
+            if any_depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                self.walk(path, matchers)
+
+    def _entries(self, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
+        """What is in a folder, each with its path; a folder that can't be listed is a problem."""
+        prefix = folder + "/" if folder else ""
+        try:
+            with os.scandir(os.path.join(self._root, folder) if folder else self._root) as listing:
+                self.folders.add(folder)
+                for entry in listing:
+                    yield entry, prefix + entry.name
+        except OSError as error:
+            what = "the logs folder " if not folder else ""
+            problem = FileProblem(folder or ".", what + reason_of(error))
+            if problem not in self.problems:
+                self.problems.append(problem)
+
+    def _visit(self, entry: os.DirEntry[str], path: str, matches: _Matcher, below: _Matchers) -> None:
+        if below:
+            if matches(entry.name) and entry.is_dir():
+                self.walk(path, below)
+        elif matches(entry.name):
+            self._see(entry, path)
+        elif entry.is_file(follow_symlinks=False):
+            self.others[path] = entry.inode()
+
+    def _see(self, entry: os.DirEntry[str], path: str) -> None:
+        try:
+            status = entry.stat()
+        except FileNotFoundError:  # it went since the folder was listed, or is a link to nothing
+            return
+        except OSError as error:
+            self.problems.append(FileProblem(path, reason_of(error)))
+            return
+        if not stat.S_ISREG(status.st_mode):
+            return
+        key = status.st_dev, status.st_ino
+        known = self.found.get(key)
+        if known is None or (not entry.is_symlink() and path < known.path) or self._is_link(known.path):
+            self.found[key] = _found_file(path, status)
+
+    def _is_link(self, path: str) -> bool:
+        return os.path.islink(os.path.join(self._root, path))
 
 
-def _entries(this: _Pass, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """What is in a folder, each with its path; a folder that can't be listed is a problem."""
-    prefix = folder + "/" if folder else ""
-    try:
-        with os.scandir(os.path.join(this.root, folder) if folder else this.root) as listing:
-            this.folders.add(folder)
-            for entry in listing:
-                yield entry, prefix + entry.name
-    except OSError as error:
-        what = "the logs folder " if not folder else ""
-        problem = Problem(folder or ".", what + reason_of(error))
-        if problem not in this.problems:
-            this.problems.append(problem)
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Which found file is which known one, and what is new."""
+
+    same: Mapping[int, FoundFile]  # file number -> where it is now
+    fresh: tuple[FoundFile, ...]  # never seen before
+    copies: Mapping[FoundFile, int]  # the other form of a file that is there as well -> its number
+    missing: tuple[int, ...]  # numbers of the files that were not found
 
 
-def _visit(this: _Pass, entry: os.DirEntry[str], path: str, matchers: tuple[Matcher | None, ...]) -> None:
-    matcher = matchers[0]
-    assert matcher is not None
-    if len(matchers) > 1:
-        if matcher(entry.name) and entry.is_dir():
-            _walk(this, path, matchers[1:])
-    elif matcher(entry.name):
-        _see(this, entry, path)
-    elif entry.is_file(follow_symlinks=False):
-        this.others[path] = entry.inode()
+def match(
+    tracked: Mapping[int, TrackedFile],
+    found: Iterable[FoundFile],
+    same_content: Callable[[FoundFile, TrackedFile], bool],
+    taken: frozenset[int] = frozenset(),
+) -> Matches:
+    """Match found files to known ones: first by inode, then by path, both only where the content agrees.
+
+    `access.log` and `access.log.gz` are one path. Where both are there with the same content, one is a copy
+    of the other in the making, or kept on purpose. It gets no number, or all its records would be read twice.
+    `taken` are the numbers of `tracked` that were found already.
+    """
+    same: dict[int, FoundFile] = {}
+
+    def claim(file: FoundFile, candidates: Iterable[int]) -> bool:
+        for number in candidates:
+            if number not in same and number not in taken and same_content(file, tracked[number]):
+                same[number] = file
+                return True
+        return False
+
+    by_inode = _numbers_by(tracked, lambda file: file.file.inode)
+    by_path = _numbers_by(tracked, lambda file: strip_gz(file.file.path))
+    left = [file for file in found if not claim(file, by_inode.get(file.inode, ()))]
+    left = [file for file in left if not claim(file, by_path.get(strip_gz(file.path), ()))]
+
+    copies: dict[FoundFile, int] = {}
+    for file in left:
+        for number in by_path.get(strip_gz(file.path), ()):
+            present = number in taken or number in same
+            other_form = tracked[number].file.compressed != file.compressed
+            if present and other_form and same_content(file, tracked[number]):
+                copies[file] = number
+    fresh = tuple(file for file in left if file not in copies)
+    missing = tuple(number for number in tracked if number not in same and number not in taken)
+    return Matches(same, fresh, copies, missing)
 
 
-def _see(this: _Pass, entry: os.DirEntry[str], path: str) -> None:
-    try:
-        status = entry.stat()
-    except FileNotFoundError:  # it went since the folder was listed, or is a link to nothing
-        return
-    except OSError as error:
-        this.problems.append(Problem(path, reason_of(error)))
-        return
-    if not stat.S_ISREG(status.st_mode):
-        return
-    sighting = Sighting(path, status.st_ino, status.st_size, status.st_mtime_ns, path.endswith(".gz"))
-    known = this.found.get((status.st_dev, status.st_ino))
-    if known is None or (not entry.is_symlink() and path < known.path) or _is_link(this, known.path):
-        this.found[status.st_dev, status.st_ino] = sighting
-
-
-def _is_link(this: _Pass, path: str) -> bool:
-    return os.path.islink(os.path.join(this.root, path))
+def _numbers_by(
+    tracked: Mapping[int, TrackedFile], key: Callable[[TrackedFile], int | str]
+) -> dict[int | str, list[int]]:
+    """File numbers by a property, the latest first: a path that was used again is the younger file's."""
+    numbers: dict[int | str, list[int]] = {}
+    for number in sorted(tracked, reverse=True):
+        numbers.setdefault(key(tracked[number]), []).append(number)
+    return numbers

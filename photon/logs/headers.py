@@ -1,17 +1,13 @@
-"""Do log files have the columns that a pipeline file names? Asked before anything is started.
-
-What a header line says is read in `csv_rows`; what happens to records of a file that lacks a column
-is decided in `parse`.
-"""
+"""Do log files have the columns that a pipeline file names? Asked before anything is started."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from photon.logs.csv_rows import header_names
 from photon.logs.discovery import scan
-from photon.logs.source import CorruptGzip, NotClosedYet, open_source, read_header
+from photon.logs.lines import header_names
+from photon.logs.source import UNREADABLE, open_source, read_header
 from photon.pipeline.file import ForeignLog, Log, Pipeline
 from photon.pipeline.problems import dotted
 from photon.pipeline.yaml_lines import KeyPath, read_document
@@ -51,13 +47,13 @@ def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:
 def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Path, list[str]]]:
     """The names in the headers of the newest files, by file."""
     for datacenter in pipeline.datacenters.values():
-        sightings = scan(datacenter.logs, log.files).sightings
-        for sighting in sorted(sightings, key=lambda each: -each.modified_ns)[:_NEWEST]:
-            path = datacenter.logs / sighting.path
+        newest = sorted(scan(datacenter.logs, log.files).files, key=lambda file: -file.modified_ns)
+        for file in newest[:_NEWEST]:
+            path = datacenter.logs / file.path
             try:
-                with open_source(path, sighting.compressed) as source:
+                with open_source(path, file.compressed) as source:
                     header = read_header(source, pipeline.limits.line_bytes)
                 if header is not None:
                     yield path, header_names(header, log.format == "tsv")
-            except (OSError, NotClosedYet, CorruptGzip, ValueError):
+            except (*UNREADABLE, ValueError):
                 continue

@@ -1,7 +1,6 @@
 """Events from bytes: the lines of a range, those that are events and those that are dead letters.
 
-Only what every record needs is parsed here: id, key and time; the columns that a user sees are
-parsed for the records that join, by `columns`. What a line of CSV or JSON means: `csv_rows`, `json_rows`.
+Only what every record needs is parsed here: id, key and time. `columns` parses all, for records that join.
 """
 
 from __future__ import annotations
@@ -13,10 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.csv_rows import header_names, read_csv_lines
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.json_rows import decode_record, read_json_lines
-from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
+from photon.logs.lines import (
+    BLANK,
+    Lines,
+    LineTexts,
+    decode_record,
+    header_names,
+    read_csv_lines,
+    read_json_lines,
+    split_lines,
+)
 from photon.logs.times import parse_times, time_problem
 from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
 

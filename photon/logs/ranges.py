@@ -1,24 +1,21 @@
-"""Stretches of whole lines: how much each file gets, where a range ends, and reading it again.
-
-`share_bytes`, `next_first` and `cut_lines` decide and do no I/O; `read_range` and `read_at` are what
-tasks read with. Which files there are belongs in `tail`, what the lines mean in `parse`.
-"""
+"""Stretches of whole lines: how much of each file a batch gets, where a range ends, and reading it again."""
 
 from __future__ import annotations
 
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from photon.logs.files import ByteRange, LogFile
-from photon.logs.source import CorruptGzip, NotClosedYet, has_head, open_source
+from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tail, hash_bytes, open_source
 
 # Of a batch each growing file gets so much before any gets more; of a small batch less, so that it serves
 # 16 files at least.
 FILE_QUANTUM_BYTES = 2**20
 LEAST_FILES = 16
+_STEP_BYTES = 2**16
 
 
 class RangeGone(Exception):
@@ -34,7 +31,7 @@ class RangeGone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LinesCut:
     """Where a range ends in the bytes that were read."""
 
     length_bytes: int
@@ -42,13 +39,13 @@ class Cut:
     ends_inside_oversized: bool
 
 
-def share_bytes(
+def fair_shares(
     backlog: Mapping[int, int], total_bytes: int, first: int = 0, quantum_bytes: int | None = None
 ) -> dict[int, int]:
     """How many bytes each file may read of `total_bytes`, by file number; files that get none are left out.
 
     Round by round each file gets what it has waiting, at most a quantum, beginning with the file
-    `first` (or the next number after it). So none starves behind a big one, and with `next_first`
+    `first` (or the next number after it). So none starves behind a big one, and with `next_to_serve`
     none is forgotten where there are more files than quanta.
     """
     quantum_bytes = quantum_bytes or max(1, min(FILE_QUANTUM_BYTES, total_bytes // LEAST_FILES))
@@ -64,7 +61,7 @@ def share_bytes(
     return shares
 
 
-def next_first(backlog: Mapping[int, int], shares: Mapping[int, int], first: int = 0) -> int:
+def next_to_serve(backlog: Mapping[int, int], shares: Mapping[int, int], first: int = 0) -> int:
     """With whom the next batch begins: the first file, from `first` on, that got nothing this time.
 
     Where all got something, with the file after the one that began.
@@ -79,7 +76,7 @@ def _from(numbers: Mapping[int, int], first: int) -> list[int]:
     return sorted(numbers, key=lambda number: (number < first, number))
 
 
-def cut_lines(data: bytes, inside_oversized: bool, at_end: bool, line_limit_bytes: int) -> Cut | None:
+def cut_lines(data: bytes, inside_oversized: bool, at_end: bool, line_limit_bytes: int) -> LinesCut | None:
     """Where the range that begins with `data` ends: behind the last newline, where there is one.
 
     A line longer than the limit is passed over in pieces, so that it needs no more memory than
@@ -91,10 +88,65 @@ def cut_lines(data: bytes, inside_oversized: bool, at_end: bool, line_limit_byte
     rest_bytes = len(data) - end
     rest_is_oversized = rest_bytes > line_limit_bytes or (inside_oversized and end == 0)
     if at_end and rest_bytes:
-        return Cut(len(data), lines + 1, rest_is_oversized)
+        return LinesCut(len(data), lines + 1, rest_is_oversized)
     if end:
-        return Cut(end, lines, False)
-    return Cut(len(data), 0, True) if rest_bytes and rest_is_oversized else None
+        return LinesCut(end, lines, False)
+    return LinesCut(len(data), 0, True) if rest_bytes and rest_is_oversized else None
+
+
+def cut_range(
+    source: Source,
+    tracked: TrackedFile,
+    budget_bytes: int,
+    line_limit_bytes: int,
+    final: bool = False,
+    size_bytes: int | None = None,
+) -> tuple[ByteRange, TrackedFile] | None:
+    """The next range of whole lines, and the file after it; None: no whole line is waiting.
+
+    At most `budget_bytes`, but at least one line up to the limit. `final`: an unterminated last line
+    counts; `size_bytes`: lines that begin at or after it are left alone (both protocol D4).
+    """
+    start = tracked.offset_bytes
+    data, at_end = _read_lines(source, start, budget_bytes, line_limit_bytes, size_bytes)
+    cut = cut_lines(data, tracked.inside_oversized, final and at_end, line_limit_bytes)
+    if cut is None:
+        return None
+    end = start + cut.length_bytes
+    data = data[: cut.length_bytes]
+    tail_start = min(start, max(0, end - TAIL_BYTES))  # a short range takes bytes before it into its tail
+    tail = (source.read(tail_start, start - tail_start) + data)[-TAIL_BYTES:]
+    byte_range = ByteRange(
+        file_number=tracked.file.number,
+        start_bytes=start,
+        end_bytes=end,
+        checksum=zlib.crc32(data),
+        lines=cut.lines,
+        starts_inside_oversized=tracked.inside_oversized,
+        ends_inside_oversized=cut.ends_inside_oversized,
+    )
+    inside = cut.ends_inside_oversized
+    return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
+
+
+def _read_lines(
+    source: Source, start: int, budget_bytes: int, line_limit_bytes: int, size_bytes: int | None
+) -> tuple[bytes, bool]:
+    """Bytes to cut a range from, and whether they reach the end of what is to be read."""
+    length_bytes = budget_bytes if size_bytes is None else min(budget_bytes, size_bytes - start)
+    if length_bytes <= 0:
+        return b"", True
+    data = source.read(start, length_bytes)
+    if len(data) < length_bytes:
+        return data, True
+    # The budget or `size_bytes` ends here, perhaps amid a line. A first line, and one that begins before
+    # `size_bytes`, are read to their end, or far enough to know that they are too long.
+    at_size = start + len(data) == size_bytes
+    if data.endswith(b"\n") or (b"\n" in data and not at_size):
+        return data, at_size
+    more = source.read(start + len(data), line_limit_bytes + 1)
+    end = more.find(b"\n") + 1
+    return (data + more[:end], at_size) if end else (data + more, len(more) <= line_limit_bytes)
 
 
 def read_range(logs_folder: Path, file: LogFile, byte_range: ByteRange) -> bytes:
@@ -115,7 +167,7 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
     been rotated since), then compressed.
     """
     reason = "the file is not there"
-    for path in whereabouts(logs_folder / file.path, file.inode):
+    for path in candidate_paths(logs_folder / file.path, file.inode):
         try:
             with open_source(path, compressed=path.suffix == ".gz") as source:
                 if not has_head(source, file):
@@ -124,7 +176,7 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
                 data = source.read(start_bytes, end_bytes - start_bytes)
         except FileNotFoundError:
             continue
-        except (OSError, NotClosedYet, CorruptGzip) as error:
+        except UNREADABLE as error:
             reason = f"{path.name} can't be read: {error or type(error).__name__}"
             continue
         if len(data) == end_bytes - start_bytes:
@@ -133,7 +185,7 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
     raise RangeGone(file, start_bytes, end_bytes, reason)
 
 
-def whereabouts(path: Path, inode: int) -> Iterator[Path]:
+def candidate_paths(path: Path, inode: int) -> Iterator[Path]:
     """Where a log file may be that was seen at `path`: there, rotated within the folder, or compressed."""
     yield path
     try:
@@ -147,3 +199,116 @@ def whereabouts(path: Path, inode: int) -> Iterator[Path]:
         return
     if path.suffix != ".gz":
         yield path.with_name(path.name + ".gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The lines of a file that begin in [start, end); none goes beyond the file's `offset_bytes`."""
+
+    tracked: TrackedFile
+    start_bytes: int
+    end_bytes: int
+
+    @property
+    def length_bytes(self) -> int:
+        """How much there is to read."""
+        return self.end_bytes - self.start_bytes
+
+
+def stretches_of(tracked: TrackedFile, piece_bytes: int) -> list[Stretch]:
+    """What was read of a file, in stretches; a compressed file is one, for it is read from its start."""
+    start, end = tracked.file.header_bytes, tracked.offset_bytes
+    if start >= end:
+        return []
+    if tracked.file.compressed:
+        return [Stretch(tracked, start, end)]
+    return [Stretch(tracked, at, min(at + piece_bytes, end)) for at in range(start, end, piece_bytes)]
+
+
+def read_pieces(
+    logs_folder: Path, stretch: Stretch, piece_bytes: int, line_limit_bytes: int
+) -> Iterator[tuple[ByteRange, bytes]]:
+    """The whole lines of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
+
+    Of a line longer than the limit only its beginning is read. Raises RangeGone, perhaps after some
+    pieces, if the bytes that were read are not there any more.
+    """
+    file = stretch.tracked.file
+    reason = "the file is not there"
+    for path in candidate_paths(logs_folder / file.path, file.inode):
+        begun = False
+        try:
+            with open_source(path, compressed=path.suffix == ".gz") as source:
+                if not _is_the_file(source, stretch.tracked, path):
+                    reason = "another file is in its place"
+                    continue
+                begun = True
+                yield from _Reader(source, stretch, piece_bytes, line_limit_bytes).pieces()
+                return
+        except FileNotFoundError:
+            continue
+        except UNREADABLE as error:
+            reason = f"{path.name} can't be read: {error or type(error).__name__}"
+            if begun:
+                break
+    raise _gone(file, stretch, reason)
+
+
+def _is_the_file(source: Source, tracked: TrackedFile, path: Path) -> bool:
+    # The tail of a compressed file is not looked at: that would decompress all of it once more.
+    return has_head(source, tracked.file) and (path.suffix == ".gz" or has_tail(source, tracked))
+
+
+def _gone(file: LogFile, stretch: Stretch, reason: str) -> RangeGone:
+    return RangeGone(file, stretch.start_bytes, stretch.end_bytes, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    source: Source
+    stretch: Stretch
+    piece_bytes: int
+    line_limit_bytes: int
+
+    def pieces(self) -> Iterator[tuple[ByteRange, bytes]]:
+        first, limit_bytes = self._first_line(), self.stretch.end_bytes
+        while first < limit_bytes:
+            data, following = self._piece(first, min(first + self.piece_bytes, limit_bytes))
+            number, end = self.stretch.tracked.file.number, first + len(data)
+            yield ByteRange(number, first, end, checksum=0, lines=data.count(b"\n")), data
+            first = following
+
+    def _first_line(self) -> int:
+        """Where the first line begins that begins in the stretch."""
+        start = self.stretch.start_bytes
+        if start == self.stretch.tracked.file.header_bytes:
+            return start
+        return self._after_newline(start - 1, self.stretch.end_bytes)
+
+    def _piece(self, first: int, end: int) -> tuple[bytes, int]:
+        """Whole lines from `first` on, the last one beginning before `end`; and where the next begins."""
+        data = self._read(first, end)
+        if data.endswith(b"\n"):
+            return data, end
+        last = self.stretch.tracked.offset_bytes
+        more = self._read(end, min(end + self.line_limit_bytes + 1, last))
+        newline = more.find(b"\n") + 1
+        if newline:
+            return data + more[:newline], end + newline
+        # The end of what was read, or a line that is too long: that much of it says so.
+        return data + more, self._after_newline(end + len(more), last)
+
+    def _after_newline(self, start: int, end: int) -> int:
+        while start < end:
+            data = self._read(start, min(start + _STEP_BYTES, end))
+            newline = data.find(b"\n") + 1
+            if newline:
+                return start + newline
+            start += len(data)
+        return end
+
+    def _read(self, start: int, end: int) -> bytes:
+        data = self.source.read(start, end - start)
+        if len(data) < end - start:
+            raise _gone(self.stretch.tracked.file, self.stretch, f"the file ends before byte {end}")
+        return data

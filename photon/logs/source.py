@@ -1,7 +1,7 @@
-"""The bytes of one log file, plain or compressed, and the first of them, by which it is known again.
+"""The bytes of one log file, plain or compressed, and those by which it is known again.
 
-Offsets are of decompressed bytes throughout (protocol D3). Which files there are belongs in
-`discovery`, what a match of two heads means in `identity`.
+Offsets are of decompressed bytes throughout (protocol D3). A gzip file is a log file once it is whole:
+`WholeGzips` finds out which are.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
+from photon.clock import MICROSECONDS
+from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
 
 TAIL_BYTES = 256  # protocol D2
@@ -31,6 +34,9 @@ class NotClosedYet(Exception):
 
 class CorruptGzip(Exception):
     """A gzip file that no writer will mend."""
+
+
+UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
 
 
 class Source(Protocol):
@@ -51,12 +57,7 @@ class Head:
     head_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderTooLong:
-    """The first line of a CSV or TSV file is longer than any line may be."""
-
-
-HeadResult = Head | HeaderTooLong | Literal["no record yet"]
+HeadResult = Head | Literal["no record yet", "header too long"]
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -109,35 +110,8 @@ def open_source(path: Path, compressed: bool) -> Iterator[Source]:
         os.close(descriptor)
 
 
-class GzipCheck:
-    """Reads a gzip file to its end, in steps: is it closed, and how long is it when decompressed?"""
-
-    def __init__(self, path: Path) -> None:
-        """Opens the file: OSError."""
-        self._file = gzip.open(path)  # noqa: SIM115  closed by `close`
-        self._size_bytes = 0
-
-    def advance(self, budget_bytes: int) -> tuple[int | None, int]:
-        """Read on: (the decompressed size, or None if the budget was too small; the bytes read).
-
-        Raises NotClosedYet and CorruptGzip.
-        """
-        read_bytes = 0
-        with _gzip_errors():
-            while read_bytes < budget_bytes:
-                step = len(self._file.read(_STEP_BYTES))
-                if step == 0:
-                    return self._size_bytes, read_bytes
-                read_bytes += step
-                self._size_bytes += step
-        return None, read_bytes
-
-    def close(self) -> None:
-        self._file.close()
-
-
 def read_head(source: Source, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
-    """How a file begins. It has no head before its first record is whole (`final`: is there at all)."""
+    """How a file begins; it has no head before its first record is whole, or with `final` begins."""
     result = head_of(source.read(0, _FIRST_READ_BYTES), has_header, line_limit_bytes, final)
     if isinstance(result, Head) and not final:
         return result
@@ -146,13 +120,13 @@ def read_head(source: Source, has_header: bool, line_limit_bytes: int, final: bo
 
 
 def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
-    """The pure part of `read_head`: what the first bytes of a file say."""
+    """What the first bytes of a file say."""
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     header = b""
     if has_header:
         end = data.find(b"\n", start)
         if (len(data) if end < 0 else end) - start > line_limit_bytes:
-            return HeaderTooLong()
+            return "header too long"
         if end < 0:
             return "no record yet"
         header, start = data[start:end].removesuffix(b"\r"), end + 1
@@ -192,3 +166,93 @@ def has_tail(source: Source, tracked: TrackedFile) -> bool:
         not tracked.tail_hash
         or hash_bytes(source.read(start, tracked.offset_bytes - start)) == tracked.tail_hash
     )
+
+
+@dataclass(slots=True)
+class _GzipCheck:
+    """A gzip file that is being read to its end."""
+
+    file: gzip.GzipFile
+    read_bytes: int = 0
+
+
+_Verdict = int | FileProblem | None  # decompressed size; what is wrong with it; not closed yet
+
+
+class WholeGzips:
+    """Which gzip files are whole: only those are log files (protocol D3).
+
+    One that ends early is still being written, or was left behind half done: reading it now would lose its
+    rest. To know, it is decompressed once, a bounded piece at each look. Between looks this remembers what is
+    known of each gzip file that is no log file yet.
+    """
+
+    def __init__(self, logs_folder: Path, idle_after: timedelta, look_bytes: int) -> None:
+        self._logs_folder = logs_folder
+        self._look_bytes = look_bytes
+        self._idle_us = round(idle_after.total_seconds() * MICROSECONDS)
+        self._verdicts: dict[FoundFile, _Verdict] = {}
+        self._checks: dict[FoundFile, _GzipCheck] = {}
+        self._budget_bytes = 0
+        self._asked: set[FoundFile] = set()
+        self.pending = False  # a check is under way: the next look will know more
+
+    def begin_look(self, unbounded: bool) -> None:
+        """Forget the files that the last look did not ask for; start with a fresh budget."""
+        for file in self._checks.keys() - self._asked:
+            self._checks.pop(file).file.close()
+        self._verdicts = {file: verdict for file, verdict in self._verdicts.items() if file in self._asked}
+        self._asked = set()
+        self._budget_bytes = 2**62 if unbounded else self._look_bytes
+        self.pending = False
+
+    def size_bytes(self, file: FoundFile, now_us: int, final: bool) -> _Verdict:
+        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again later."""
+        self._asked.add(file)
+        if file not in self._verdicts and not self._check(file):
+            self.pending = True
+            return None
+        verdict = self._verdicts[file]
+        if verdict is None and (final or now_us - file.modified_ns // 1000 > self._idle_us):
+            return FileProblem(file.path, "this gzip file ends early and does not grow; compress it again")
+        return verdict
+
+    def _check(self, file: FoundFile) -> bool:
+        """Decompress on, as far as the budget goes; whether there is a verdict now."""
+        if self._budget_bytes <= 0:
+            return False
+        verdict: _Verdict = None
+        try:
+            if file not in self._checks:
+                self._checks[file] = _GzipCheck(gzip.open(self._logs_folder / file.path))  # noqa: SIM115
+            verdict = self._advance(self._checks[file])
+            if verdict is None:
+                return False
+        except NotClosedYet:
+            pass
+        except (OSError, CorruptGzip) as error:
+            verdict = problem_of(file.path, error)
+            if isinstance(error, OSError):
+                self._asked.discard(file)  # permission may be given later: look again
+        self._verdicts[file] = verdict
+        if file in self._checks:
+            self._checks.pop(file).file.close()
+        return True
+
+    def _advance(self, check: _GzipCheck) -> int | None:
+        """Read on within the budget: the decompressed size, or None if the budget was too small."""
+        with _gzip_errors():
+            while self._budget_bytes > 0:
+                step_bytes = len(check.file.read(_STEP_BYTES))
+                if step_bytes == 0:
+                    return check.read_bytes
+                self._budget_bytes -= step_bytes
+                check.read_bytes += step_bytes
+        return None
+
+
+def problem_of(path: str, error: Exception) -> FileProblem:
+    """What is wrong with a file whose reading failed so."""
+    if isinstance(error, OSError):
+        return FileProblem(path, reason_of(error))
+    return FileProblem(path, f"not a sound gzip file: {error or 'it ends early'}")

@@ -1,29 +1,26 @@
 """Following the files of one log: which there are, how far they were read, what is to be read next.
 
-This wires `discovery`, `identity`, `source` and `ranges` together. It stores nothing: what is to be
-remembered goes back to the caller as `TrackedFile`s, and comes in again with the next look.
+Nothing is stored here: what is to be remembered goes back to the caller as `TrackedFile`s, and comes in again
+with the next look.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from photon.logs.closed_gzip import ClosedGzips
-from photon.logs.cutting import cut_range
-from photon.logs.discovery import Problem, Scan, Sighting, reason_of, scan, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, Scan, match, scan, stat_file, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
-from photon.logs.identity import match
+from photon.logs.ranges import cut_range
 from photon.logs.source import (
-    CorruptGzip,
+    UNREADABLE,
     Head,
-    HeaderTooLong,
-    NotClosedYet,
+    WholeGzips,
     has_head,
     has_tail,
     open_source,
+    problem_of,
     read_head,
 )
 from photon.pipeline.file import Limits, Log, Tailing
@@ -40,24 +37,16 @@ class VanishedFile:
     unread_bytes: int  # of a compressed file: of its decompressed bytes
 
 
-# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
-GZIP_LOOK_BYTES = 32 * 2**20
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What one look at a log found."""
 
     changed: Mapping[int, TrackedFile]  # new files and those of which something changed, by number
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
-    problems: tuple[Problem, ...]  # what can't be read now
-    lost: tuple[VanishedFile, ...]  # files that went or were replaced since the last look
+    problems: tuple[FileProblem, ...]  # what can't be read now
+    vanished: tuple[VanishedFile, ...]  # files that went or were replaced since the last look
     next_number: int  # the number for the next new file
-    unsettled: bool = False  # gzip files are still being checked: not idle, though the backlog may be empty
-
-
-# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
-GZIP_LOOK_BYTES = 32 * 2**20
+    checks_pending: bool = False  # gzip files are being checked: not idle, though the backlog may be empty
 
 
 @dataclass(slots=True)
@@ -68,13 +57,13 @@ class _Look:
     next_number: int
     now_us: int
     final: bool
-    problems: list[Problem]
+    problems: list[FileProblem]
     changed: set[int] = field(default_factory=set)
-    settled: set[int] = field(default_factory=set)  # numbers of the files that were recognised
-    withheld: list[Sighting] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
-    sizes: dict[str, int] = field(default_factory=dict)  # decompressed, of the unsettled
+    present: set[int] = field(default_factory=set)  # numbers of the files that were found again
+    withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
+    sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
     missing: set[int] = field(default_factory=set)
-    lost: list[VanishedFile] = field(default_factory=list)
+    vanished: list[VanishedFile] = field(default_factory=list)
     _gzips: dict[int, TrackedFile] | None = None
 
     def gzips(self) -> dict[int, TrackedFile]:
@@ -88,8 +77,8 @@ class _Look:
             self.files[file.file.number] = file
             self.changed.add(file.file.number)
 
-    def withhold(self, sighting: Sighting, problem: Problem | None) -> None:
-        self.withheld.append(sighting)
+    def withhold(self, found: FoundFile, problem: FileProblem | None) -> None:
+        self.withheld.append(found)
         if problem is not None and problem not in self.problems:
             self.problems.append(problem)
 
@@ -111,181 +100,166 @@ class LogTail:
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
-        self._gzips = ClosedGzips(logs_folder, tailing, gzip_look_bytes)
-        self.seen = Scan((), (), {}, frozenset())  # by the last look
-        self._known: dict[str, tuple[Sighting, int]] = {}  # path -> as it was last seen, file number
-        self._copies: dict[Sighting, int] = {}  # the other form of a known file (`identity.match`)
+        self._gzips = WholeGzips(logs_folder, tailing.idle_after, gzip_look_bytes)
+        self.seen = Scan()  # by the last look
+        self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
+        self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
         self._missing: set[int] = set()  # numbers of the files that the last look did not find
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
-        self._failed_cuts: dict[int, Problem] = {}  # by file number, until a cut succeeds
+        self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
 
     def observe(
         self, tracked: Mapping[int, TrackedFile], next_number: int, now_us: int, final: bool = False
     ) -> Observation:
         """Look at all files, match them to `tracked` (of this side), number new ones from `next_number` on.
 
-        A file is lost when two looks in a row miss it (a rename may hide it from one); one that is gone
-        comes back when it is seen again. `final`: the inputs are declared complete, so an unterminated
-        last line counts, and one look is enough (protocol D4). Never raises for what the disk says.
+        A file vanishes when two looks in a row miss it (a rename may hide it from one); it comes back when
+        it is seen again. `final`: the inputs are declared complete, so an unterminated last line counts, and
+        one look is enough (protocol D4). Never raises for what the disk says.
         """
         found = self.seen = scan(self._logs_folder, self._log.files)
         look = _Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
-        unsettled = self._settle(look, found.sightings)
-        renamed = self._settle(look, self._renamed(look, found))
-        self._copies = {copy: number for copy, number in self._copies.items() if number in look.settled}
-        unsettled = [sighting for sighting in unsettled if sighting not in self._copies]
-        self._recognise(look, found, unsettled, renamed)
+        unknown = self._find_unchanged(look, found.files)
+        renamed = self._find_unchanged(look, self._renamed(look, found))
+        self._copies = {copy: number for copy, number in self._copies.items() if number in look.present}
+        self._match(look, found, [file for file in unknown if file not in self._copies], renamed)
         self._missing = look.missing
         self._known = {  # names that a file had before a rename are forgotten
-            path: (sighting, number)
-            for path, (sighting, number) in self._known.items()
-            if number in look.settled and look.files[number].file.path == path
+            path: (file, number)
+            for path, (file, number) in self._known.items()
+            if number in look.present and look.files[number].file.path == path
         }
-        look.problems += [p for number, p in self._failed_cuts.items() if number in look.settled]
+        look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
         look.problems += _vanished_folders(look.files.values(), found)
         return Observation(
             {number: look.files[number] for number in look.changed},
             self._backlog(look),
             tuple(look.problems),
-            tuple(look.lost),
+            tuple(look.vanished),
             look.next_number,
-            self._gzips.unsettled,
+            self._gzips.pending,
         )
 
-    def _settle(self, look: _Look, sightings: Iterable[Sighting]) -> list[Sighting]:
+    def _find_unchanged(self, look: _Look, found: Iterable[FoundFile]) -> list[FoundFile]:
         """Recognise files that are as they were, or merely grew; return the others."""
-        unsettled = []
-        for sighting in sightings:
-            before, number = self._known.get(sighting.path, (None, -1))
+        others = []
+        for now in found:
+            before, number = self._known.get(now.path, (None, -1))
             file = look.files.get(number)
-            if before is None or before.inode != sighting.inode or file is None or file.state != "open":
-                unsettled.append(sighting)
-            elif sighting == before:
-                look.settled.add(number)
-            elif sighting.size_bytes > before.size_bytes and self._merely_grew(look, sighting, file):
-                self._see_again(look, file, sighting)
+            if before is None or before.inode != now.inode or file is None or file.state != "open":
+                others.append(now)
+            elif now == before:
+                look.present.add(number)
+            elif now.size_bytes > before.size_bytes and self._merely_grew(look, now, file):
+                self._found_again(look, file, now)
             else:
-                unsettled.append(sighting)
-        return unsettled
+                others.append(now)
+        return others
 
-    def _merely_grew(self, look: _Look, sighting: Sighting, file: TrackedFile) -> bool:
-        look.sizes[sighting.path] = sighting.size_bytes
-        return not sighting.compressed and self._same_content(look, sighting, file)
+    def _merely_grew(self, look: _Look, found: FoundFile, file: TrackedFile) -> bool:
+        look.sizes[found.path] = found.size_bytes
+        return not found.compressed and self._same_content(look, found, file)
 
-    def _renamed(self, look: _Look, found: Scan) -> list[Sighting]:
+    def _renamed(self, look: _Look, found: Scan) -> list[FoundFile]:
         """Known files under names that the pattern does not match (access.log -> access.log.1)."""
-        if not found.others:
-            return []
         by_inode = {inode: path for path, inode in found.others.items()}
-        renamed: dict[str, None] = {}
-        for number, file in look.files.items():
-            if number in look.settled:
-                continue
+        paths: dict[str, None] = {}
+        for number, file in look.files.items() if found.others else ():
             compressed = strip_gz(file.file.path) + ".gz"
             path = by_inode.get(file.file.inode, compressed if compressed in found.others else None)
-            if path is not None:
-                renamed[path] = None
-        return [sighting for path in renamed if (sighting := self._sight(path)) is not None]
+            if path is not None and number not in look.present:
+                paths[path] = None
+        return [now for path in paths if (now := stat_file(self._logs_folder, path)) is not None]
 
-    def _sight(self, path: str) -> Sighting | None:
-        try:
-            status = os.stat(self._logs_folder / path)
-        except OSError:
-            return None
-        return Sighting(path, status.st_ino, status.st_size, status.st_mtime_ns, path.endswith(".gz"))
-
-    def _recognise(
-        self, look: _Look, found: Scan, unsettled: list[Sighting], renamed: list[Sighting]
-    ) -> None:
-        """Match what is not settled to what is known, by content; the rest is new or lost."""
+    def _match(self, look: _Look, found: Scan, unknown: list[FoundFile], renamed: list[FoundFile]) -> None:
+        """Match by content what was not recognised at a glance; the rest is new or missing."""
         matches = match(
             look.files,
-            [sighting for sighting in unsettled + renamed if self._is_whole(look, sighting)],
-            lambda sighting, file: self._same_content(look, sighting, file),
-            frozenset(look.settled),
+            [file for file in unknown + renamed if self._is_whole(look, file)],
+            lambda found, file: self._same_content(look, found, file),
+            frozenset(look.present),
         )
-        for number, sighting in matches.same.items():
-            self._see_again(look, look.files[number], sighting)
-        not_new = {sighting.path for sighting in renamed + look.withheld}
-        for sighting in matches.fresh:
-            if sighting.path not in not_new:
-                self._number(look, sighting)
-        self._copies = {**self._copies, **matches.copies}
-        self._miss(look, found, matches.lost)
+        for number, file in matches.same.items():
+            self._found_again(look, look.files[number], file)
+        not_new = {file.path for file in renamed + look.withheld}
+        for file in matches.fresh:
+            if file.path not in not_new:
+                self._number(look, file)
+        self._copies |= matches.copies
+        self._miss(look, found, matches.missing)
 
-    def _is_whole(self, look: _Look, sighting: Sighting) -> bool:
-        """Sets the sighting's decompressed size; False: a gzip file that is not whole, or not yet."""
-        look.sizes[sighting.path] = sighting.size_bytes
-        if not sighting.compressed:
+    def _is_whole(self, look: _Look, found: FoundFile) -> bool:
+        """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
+        look.sizes[found.path] = found.size_bytes
+        if not found.compressed:
             return True
-        known = look.gzips().get(sighting.inode)
+        known = look.gzips().get(found.inode)
         if known is not None:  # it was whole when it became a log file
-            look.sizes[sighting.path] = known.size_bytes
-            if self._same_content(look, sighting, known):
+            look.sizes[found.path] = known.size_bytes
+            if self._same_content(look, found, known):
                 return True
-        verdict = self._gzips.size_bytes(sighting, look.now_us, look.final)
+        verdict = self._gzips.size_bytes(found, look.now_us, look.final)
         if isinstance(verdict, int):
-            look.sizes[sighting.path] = verdict
+            look.sizes[found.path] = verdict
             return True
-        look.withhold(sighting, verdict)
+        look.withhold(found, verdict)
         return False
 
-    def _same_content(self, look: _Look, sighting: Sighting, file: TrackedFile) -> bool:
+    def _same_content(self, look: _Look, found: FoundFile, file: TrackedFile) -> bool:
         """Does it begin as the file did, and end in what was read last (protocol D1, D2)?"""
-        if sighting in look.withheld or look.sizes[sighting.path] < file.offset_bytes:
+        if found in look.withheld or look.sizes[found.path] < file.offset_bytes:
             return False
-        unchanged_gzip = file.file.compressed and sighting.inode == file.file.inode
+        unchanged_gzip = file.file.compressed and found.inode == file.file.inode
         try:
-            with open_source(self._logs_folder / sighting.path, sighting.compressed) as source:
+            with open_source(self._logs_folder / found.path, found.compressed) as source:
                 return has_head(source, file.file) and (unchanged_gzip or has_tail(source, file))
         except FileNotFoundError:
-            look.withhold(sighting, None)  # it went since the scan: the next look will tell
-        except (OSError, NotClosedYet, CorruptGzip) as error:
-            look.withhold(sighting, _problem(sighting.path, error))
+            look.withhold(found, None)  # it went since the scan: the next look will tell
+        except UNREADABLE as error:
+            look.withhold(found, problem_of(found.path, error))
         return False
 
-    def _see_again(self, look: _Look, file: TrackedFile, sighting: Sighting) -> None:
-        size_bytes, log_file = look.sizes[sighting.path], file.file
-        if (log_file.path, log_file.inode) != (sighting.path, sighting.inode):
-            path, inode, compressed = sighting.path, sighting.inode, sighting.compressed
-            log_file = replace(log_file, path=path, inode=inode, compressed=compressed)
+    def _found_again(self, look: _Look, file: TrackedFile, found: FoundFile) -> None:
+        size_bytes = look.sizes[found.path]
+        log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
         look.put(replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open"))
-        look.settled.add(log_file.number)
-        self._known[sighting.path] = sighting, log_file.number
+        self._remember(look, found, log_file.number)
 
-    def _number(self, look: _Look, sighting: Sighting) -> None:
+    def _number(self, look: _Look, found: FoundFile) -> None:
         """Make a log file of a new file, if it holds a record."""
-        has_header = self._log.format != "jsonl"
-        if look.sizes[sighting.path] == 0:
+        size_bytes, has_header = look.sizes[found.path], self._log.format != "jsonl"
+        if size_bytes == 0:
             return
         try:
-            with open_source(self._logs_folder / sighting.path, sighting.compressed) as source:
+            with open_source(self._logs_folder / found.path, found.compressed) as source:
                 head = read_head(source, has_header, self._line_limit_bytes, look.final)
         except FileNotFoundError:
             return
-        except (OSError, NotClosedYet, CorruptGzip) as error:
-            look.withhold(sighting, _problem(sighting.path, error))
+        except UNREADABLE as error:
+            look.withhold(found, problem_of(found.path, error))
             return
-        if isinstance(head, HeaderTooLong):
+        if head == "header too long":
             reason = f"its header line is longer than {self._line_limit_bytes} bytes (limits.line)"
-            look.problems.append(Problem(sighting.path, reason))
+            look.problems.append(FileProblem(found.path, reason))
         elif isinstance(head, Head):
             log_file = LogFile(
-                look.next_number, self._side, sighting.path, sighting.inode, sighting.compressed,
+                look.next_number, self._side, found.path, found.inode, found.compressed,
                 head.header, head.header_bytes, head.head_bytes, head.head_hash,
             )  # fmt: skip
-            size_bytes = look.sizes[sighting.path]
             look.put(TrackedFile(log_file, head.header_bytes, b"", False, size_bytes, look.now_us, None))
-            look.settled.add(look.next_number)
-            self._known[sighting.path] = sighting, look.next_number
+            self._remember(look, found, look.next_number)
             look.next_number += 1
 
+    def _remember(self, look: _Look, found: FoundFile, number: int) -> None:
+        look.present.add(number)
+        self._known[found.path] = found, number
+
     def _miss(self, look: _Look, found: Scan, numbers: Collection[int]) -> None:
-        """Files that were not found: lost at the second look, unless they may be where nobody can read."""
+        """Files that were not found vanish at the second look, unless they may be where nobody can read."""
         withheld = _traces(look.withheld)
-        seen = _traces(found.sightings if numbers else ())
+        seen = _traces(found.files if numbers else ())
         for number in numbers:
             file = look.files[number]
             traces = {file.file.inode, strip_gz(file.file.path)}
@@ -296,11 +270,11 @@ class LogTail:
             if look.final or number in self._missing:
                 unread_bytes = max(0, file.size_bytes - file.offset_bytes)
                 look.put(replace(file, state="replaced" if seen & traces else "gone"))
-                look.lost.append(VanishedFile(look.files[number], unread_bytes))
+                look.vanished.append(VanishedFile(look.files[number], unread_bytes))
 
     def _backlog(self, look: _Look) -> dict[int, int]:
         backlog = {}
-        for number in sorted(look.settled):
+        for number in sorted(look.present):
             file = look.files[number]
             waiting_bytes = file.size_bytes - file.offset_bytes
             half_line = self._half_lines.get(number) == (file.offset_bytes, file.size_bytes)
@@ -315,12 +289,10 @@ class LogTail:
         final: bool = False,
         size_bytes: int | None = None,
     ) -> tuple[ByteRange, TrackedFile] | None:
-        """The next range of whole lines of a file, and the file as it stands behind it.
+        """The next range of whole lines of a file, and the file after it; see `cut_range`.
 
-        At most `budget_bytes`, but at least one line up to the line limit. None: no whole line is
-        waiting, or the file is not the tracked one any more, which the next `observe` settles, or it
-        can't be read, which the next `observe` reports.
-        `size_bytes`: lines that begin at or after it are left alone (protocol D4).
+        None: no whole line is waiting, or the file can't be read or is another one now, which the next
+        `observe` reports.
         """
         file = tracked.file
         try:
@@ -333,40 +305,31 @@ class LogTail:
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None
-        except (OSError, NotClosedYet, CorruptGzip) as error:
-            self._failed_cuts[file.number] = _problem(file.path, error)
+        except UNREADABLE as error:
+            self._failed_cuts[file.number] = problem_of(file.path, error)
             return None
         if cut is None:
             self._half_lines[file.number] = (tracked.offset_bytes, tracked.size_bytes)
         return cut
 
 
-def _problem(path: str, error: Exception) -> Problem:
-    if isinstance(error, OSError):
-        return Problem(path, reason_of(error))
-    return Problem(path, f"not a sound gzip file: {error or 'it ends early'}")
-
-
-def _traces(sightings: Iterable[Sighting]) -> set[int | str]:
-    """By what a file may be known again: inodes and paths."""
-    traces: set[int | str] = set()
-    for sighting in sightings:
-        traces |= {sighting.inode, strip_gz(sighting.path)}
-    return traces
+def _traces(found: Iterable[FoundFile]) -> set[int | str]:
+    """By what files may be known again: inodes and paths."""
+    return {trace for file in found for trace in (file.inode, strip_gz(file.path))}
 
 
 def _is_below(path: str, folder: str) -> bool:
     return folder == "." or path == folder or path.startswith(folder + "/")
 
 
-def _vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[Problem]:
+def _vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProblem]:
     """Folders that took unread bytes with them when they went: named as long as their files are tracked."""
-    lost: dict[str, int] = {}
+    unread: dict[str, int] = {}
     for file in files:
         folder, _, _ = file.file.path.rpartition("/")
         if file.state == "gone" and folder not in found.folders and file.size_bytes > file.offset_bytes:
-            lost[folder] = lost.get(folder, 0) + file.size_bytes - file.offset_bytes
+            unread[folder] = unread.get(folder, 0) + file.size_bytes - file.offset_bytes
     return [
-        Problem(folder or ".", f"the folder is not there any more; {unread_bytes} bytes in it were not read")
-        for folder, unread_bytes in lost.items()
+        FileProblem(folder or ".", f"the folder is not there any more; {bytes_} bytes in it were not read")
+        for folder, bytes_ in unread.items()
     ]

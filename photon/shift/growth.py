@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from photon.clock import MICROSECONDS
 from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
 from photon.errors import FormatTooNew
-from photon.logs.discovery import Scan, Sighting, scan, signature_of
+from photon.logs.discovery import FoundFile, Scan, scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
 
@@ -103,14 +103,14 @@ def _stored(pipeline: Pipeline, datacenter: str, now_us: int) -> _Stored:
 
 
 def _size(found: Scan, offsets: Mapping[int, TrackedFile]) -> LogSize:
-    sightings = found.sightings
-    unread_bytes = sum(_unread_bytes(sighting, offsets.get(sighting.inode)) for sighting in sightings)
-    return LogSize(len(sightings), sum(sighting.size_bytes for sighting in sightings), unread_bytes)
+    files = found.files
+    unread_bytes = sum(_unread_bytes(file, offsets.get(file.inode)) for file in files)
+    return LogSize(len(files), sum(file.size_bytes for file in files), unread_bytes)
 
 
-def _unread_bytes(sighting: Sighting, tracked: TrackedFile | None) -> int:
+def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:
     if tracked is None:
-        return sighting.size_bytes
-    if sighting.compressed or tracked.file.compressed:
-        return 0 if tracked.offset_bytes >= tracked.size_bytes else sighting.size_bytes
-    return max(0, sighting.size_bytes - tracked.offset_bytes)
+        return found.size_bytes
+    if found.compressed or tracked.file.compressed:
+        return 0 if tracked.offset_bytes >= tracked.size_bytes else found.size_bytes
+    return max(0, found.size_bytes - tracked.offset_bytes)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from photon.dispatcher.read_offsets import ReadOffsets, read_offsets
 from photon.logs.files import Side, TrackedFile
-from photon.logs.rereading import Stretch, stretches_of
+from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord

@@ -18,8 +18,7 @@ from photon.adapters import Adapter
 from photon.join.adapting import RawRecords, adapt_pairs, load_adapter, skip_records
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
-from photon.logs.ranges import RangeGone
-from photon.logs.rereading import Stretch, read_pieces
+from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_key, primary_time_us
 from photon.pipeline.file import ForeignLog, Pipeline
 from photon.registry.address import RegistryAddress

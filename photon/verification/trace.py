@@ -19,8 +19,7 @@ from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
-from photon.logs.ranges import RangeGone
-from photon.logs.rereading import Stretch, read_pieces
+from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog

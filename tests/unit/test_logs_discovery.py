@@ -14,7 +14,7 @@ def make(folder, *names):
 
 
 def found(folder, pattern):
-    return [sighting.path for sighting in scan(folder, pattern).sightings]
+    return [file.path for file in scan(folder, pattern).files]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_compressed_files_belong_to_the_pattern_of_their_names(tmp_path):
     make(tmp_path, "a.csv.gz", "b.csv", "c.gz")
     assert found(tmp_path, "*.csv") == ["a.csv.gz", "b.csv"]
     assert found(tmp_path, "*.csv.gz") == ["a.csv.gz"]
-    assert [sighting.compressed for sighting in scan(tmp_path, "*.csv").sightings] == [True, False]
+    assert [file.compressed for file in scan(tmp_path, "*.csv").files] == [True, False]
 
 
 def test_names_that_begin_with_a_dot_are_left_alone_unless_the_pattern_asks_for_them(tmp_path):
@@ -60,7 +60,7 @@ def test_what_the_pattern_does_not_match_is_known_by_its_inode(tmp_path):
 
 def test_a_folder_that_is_not_there_is_a_problem_and_no_exception(tmp_path):
     seen = scan(tmp_path / "none", "*.csv")
-    assert seen.sightings == ()
+    assert seen.files == ()
     assert [(problem.path, problem.reason) for problem in seen.problems] == [
         (".", "the logs folder cannot be read: No such file or directory")
     ]
@@ -77,7 +77,7 @@ def test_a_folder_that_can_not_be_listed_is_named_and_the_rest_goes_on(tmp_path,
 
     monkeypatch.setattr(os, "scandir", refuse)
     seen = scan(tmp_path, "**/*.csv")
-    assert [sighting.path for sighting in seen.sightings] == ["two/b.csv"]
+    assert [file.path for file in seen.files] == ["two/b.csv"]
     assert [(problem.path, problem.reason) for problem in seen.problems] == [
         ("one", "cannot be read: Permission denied")
     ]
@@ -101,6 +101,6 @@ def test_two_thousand_files_are_scanned_quickly(tmp_path):
     best = 1.0
     for _ in range(5):  # the best of some, as the machine may be busy
         start = time.perf_counter()
-        assert len(scan(tmp_path, "**/*.csv").sightings) == 2_000
+        assert len(scan(tmp_path, "**/*.csv").files) == 2_000
         best = min(best, time.perf_counter() - start)
     assert best < 0.05

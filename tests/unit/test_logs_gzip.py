@@ -46,7 +46,7 @@ def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(worl
     for name in ("a.log.gz", "b.log.gz"):
         world.write(name, gzip.compress(b"x" * 999 + b"\n", 1) * 2000)
     looks = 1
-    while world.look().unsettled:
+    while world.look().checks_pending:
         looks += 1
     assert looks == 3
     assert world.look().backlog_bytes == {1: 2_000_000, 2: 2_000_000}
@@ -64,7 +64,7 @@ def test_a_file_that_was_compressed_goes_on_where_it_was(world, restart):
     assert world.read() == {1: b"two\n"}
     assert world.tracked[1].file.compressed
     world.restart()
-    assert (world.read(), world.look().lost) == ({}, ())
+    assert (world.read(), world.look().vanished) == ({}, ())
 
 
 def test_file_and_compressed_copy_together_are_one_file(world):
@@ -83,6 +83,6 @@ def test_nothing_is_lost_while_a_file_is_being_compressed(world):
     world.look()
     world.write("a.log.gz", whole[:10])
     (world.folder / "a.log").unlink()
-    assert [world.look().lost for _ in range(3)] == [(), (), ()]
+    assert [world.look().vanished for _ in range(3)] == [(), (), ()]
     world.write("a.log.gz", whole)
     assert world.read() == {1: b"one\n"}

@@ -1,6 +1,5 @@
-from photon.logs.discovery import Sighting
+from photon.logs.discovery import FoundFile, match
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.identity import match
 
 
 def known(number: int, path: str, inode: int, content: str) -> TrackedFile:
@@ -8,15 +7,13 @@ def known(number: int, path: str, inode: int, content: str) -> TrackedFile:
     return TrackedFile(file, 0, b"", False, 10, 0, None)
 
 
-def seen(path: str, inode: int) -> Sighting:
-    return Sighting(path, inode, 10, 0, path.endswith(".gz"))
+def seen(path: str, inode: int) -> FoundFile:
+    return FoundFile(path, inode, 10, 0, path.endswith(".gz"))
 
 
-def matched(tracked: list[TrackedFile], contents: dict[Sighting, str], taken: frozenset[int] = frozenset()):
+def matched(tracked: list[TrackedFile], contents: dict[FoundFile, str], taken: frozenset[int] = frozenset()):
     by_number = {file.file.number: file for file in tracked}
-    return match(
-        by_number, contents, lambda sighting, file: contents[sighting].encode() == file.file.head_hash, taken
-    )
+    return match(by_number, contents, lambda now, file: contents[now].encode() == file.file.head_hash, taken)
 
 
 def test_a_file_is_known_by_inode_and_content_wherever_it_is():
@@ -32,13 +29,13 @@ def test_a_file_is_known_by_path_and_content_with_another_inode():
 def test_neither_path_nor_inode_is_enough_without_the_content():
     other = seen("a", 1)
     found = matched([known(1, "a", 1, "x")], {other: "y"})
-    assert (found.same, found.fresh, found.lost) == ({}, (other,), (1,))
+    assert (found.same, found.fresh, found.missing) == ({}, (other,), (1,))
 
 
 def test_the_content_is_not_enough_without_path_or_inode():
     copy = seen("b", 2)
     found = matched([known(1, "a", 1, "x")], {copy: "x"})
-    assert (found.fresh, found.lost) == ((copy,), (1,))
+    assert (found.fresh, found.missing) == ((copy,), (1,))
 
 
 def test_the_inode_decides_before_the_path():
@@ -54,10 +51,10 @@ def test_of_several_files_that_had_a_path_the_latest_is_asked_first():
 
 def test_a_chain_of_rotations_is_followed():
     tracked = [known(1, "a.1", 1, "x"), known(2, "a", 2, "y")]
-    sightings = {seen("a.2", 1): "x", seen("a.1", 2): "y", seen("a", 3): "z"}
-    found = matched(tracked, sightings)
-    assert {number: sighting.path for number, sighting in found.same.items()} == {1: "a.2", 2: "a.1"}
-    assert [sighting.path for sighting in found.fresh] == ["a"]
+    found = {seen("a.2", 1): "x", seen("a.1", 2): "y", seen("a", 3): "z"}
+    found = matched(tracked, found)
+    assert {number: file.path for number, file in found.same.items()} == {1: "a.2", 2: "a.1"}
+    assert [file.path for file in found.fresh] == ["a"]
 
 
 def test_a_compressed_file_has_the_path_it_had():

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs.cutting import cut_range
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.ranges import Cut, RangeGone, cut_lines, next_first, read_at, read_range, share_bytes
+from photon.logs.ranges import (
+    LinesCut,
+    RangeGone,
+    cut_lines,
+    cut_range,
+    fair_shares,
+    next_to_serve,
+    read_at,
+    read_range,
+)
 from photon.logs.source import hash_bytes
 
 
 def test_a_range_ends_behind_the_last_newline():
-    assert cut_lines(b"a\nb\nc", False, False, 100) == Cut(4, 2, False)
+    assert cut_lines(b"a\nb\nc", False, False, 100) == LinesCut(4, 2, False)
 
 
 def test_half_a_line_waits():
@@ -24,13 +32,13 @@ def test_half_a_line_waits():
 
 
 def test_an_unterminated_last_line_counts_at_the_end():
-    assert cut_lines(b"a\nbc", False, True, 100) == Cut(4, 2, False)
+    assert cut_lines(b"a\nbc", False, True, 100) == LinesCut(4, 2, False)
 
 
 def test_a_line_longer_than_the_limit_is_passed_over_in_pieces():
-    assert cut_lines(b"x" * 101, False, False, 100) == Cut(101, 0, True)
-    assert cut_lines(b"x" * 5, True, False, 100) == Cut(5, 0, True)
-    assert cut_lines(b"xx\nab\ncd", True, False, 100) == Cut(6, 2, False)
+    assert cut_lines(b"x" * 101, False, False, 100) == LinesCut(101, 0, True)
+    assert cut_lines(b"x" * 5, True, False, 100) == LinesCut(5, 0, True)
+    assert cut_lines(b"xx\nab\ncd", True, False, 100) == LinesCut(6, 2, False)
 
 
 def test_a_line_of_just_the_limit_waits_for_its_newline():
@@ -38,17 +46,17 @@ def test_a_line_of_just_the_limit_waits_for_its_newline():
 
 
 def test_small_files_are_served_beside_a_big_one():
-    shares = share_bytes({1: 10**9, 2: 5, 3: 7}, total_bytes=100, quantum_bytes=10)
+    shares = fair_shares({1: 10**9, 2: 5, 3: 7}, total_bytes=100, quantum_bytes=10)
     assert shares == {1: 88, 2: 5, 3: 7}
 
 
 def test_a_small_batch_serves_sixteen_files_and_a_big_one_each_file_by_the_mebibyte():
-    assert share_bytes(dict.fromkeys(range(20), 100), total_bytes=160) == dict.fromkeys(range(16), 10)
-    assert share_bytes({1: 2**30, 2: 2**30}, total_bytes=64 * 2**20 + 1)[1] == 32 * 2**20 + 1
+    assert fair_shares(dict.fromkeys(range(20), 100), total_bytes=160) == dict.fromkeys(range(16), 10)
+    assert fair_shares({1: 2**30, 2: 2**30}, total_bytes=64 * 2**20 + 1)[1] == 32 * 2**20 + 1
 
 
 def test_what_is_left_goes_round_by_round():
-    assert share_bytes({1: 100, 2: 100, 3: 3}, total_bytes=33, quantum_bytes=10) == {1: 20, 2: 10, 3: 3}
+    assert fair_shares({1: 100, 2: 100, 3: 3}, total_bytes=33, quantum_bytes=10) == {1: 20, 2: 10, 3: 3}
 
 
 @given(
@@ -60,7 +68,7 @@ def test_what_is_left_goes_round_by_round():
 def test_shares_never_exceed_backlog_or_total_and_leave_nothing_over_while_somebody_waits(
     backlog, total, quantum, first
 ):
-    shares = share_bytes(backlog, total, first, quantum)
+    shares = fair_shares(backlog, total, first, quantum)
     assert all(0 < share <= backlog[number] for number, share in shares.items())
     assert sum(shares.values()) == min(total, sum(backlog.values()))
 
@@ -70,15 +78,15 @@ def test_with_more_files_than_quanta_every_file_is_served_in_turn(files, quanta,
     backlog = dict.fromkeys(range(files), 10**6)
     served: set[int] = set()
     for _ in range(-(-files // quanta)):
-        shares = share_bytes(backlog, quanta * 10, first, 10)
-        first = next_first(backlog, shares, first)
+        shares = fair_shares(backlog, quanta * 10, first, 10)
+        first = next_to_serve(backlog, shares, first)
         served |= set(shares)
     assert served == set(backlog)
 
 
 def test_nobody_waits_where_there_are_no_files():
-    assert share_bytes({}, 100) == {}
-    assert next_first({}, {}) == 0
+    assert fair_shares({}, 100) == {}
+    assert next_to_serve({}, {}) == 0
 
 
 class Bytes:

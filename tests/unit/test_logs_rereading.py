@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.logs.files import TrackedFile
-from photon.logs.ranges import RangeGone
-from photon.logs.rereading import Stretch, read_pieces, stretches_of
+from photon.logs.ranges import RangeGone, Stretch, read_pieces, stretches_of
 from tests.unit.tailing_world import named
 
 LIMIT = 20

@@ -135,11 +135,11 @@ def test_a_truncated_file_is_a_new_one_and_its_unread_bytes_are_counted(world):
     _, world.tracked[1] = world.tail.cut(world.tracked[1], 4)
     (world.folder / "a.log").write_bytes(b"neu\n")
     assert world.read() == {2: b"neu\n"}
-    lost = world.look().lost
-    assert [(each.file.file.number, each.file.state, each.unread_bytes) for each in lost] == [
+    vanished = world.look().vanished
+    assert [(each.file.file.number, each.file.state, each.unread_bytes) for each in vanished] == [
         (1, "replaced", 4)
     ]
-    assert world.look().lost == ()
+    assert world.look().vanished == ()
 
 
 def test_an_overwritten_file_of_which_nothing_was_read_yet_is_counted_though_its_first_record_came_again(
@@ -149,7 +149,7 @@ def test_an_overwritten_file_of_which_nothing_was_read_yet_is_counted_though_its
     world.look()
     (world.folder / "a.log").write_bytes(b"start\ntwo\nthree\n")
     assert world.read() == {2: b"start\ntwo\nthree\n"}
-    assert [each.unread_bytes for each in world.look().lost] == [10]
+    assert [each.unread_bytes for each in world.look().vanished] == [10]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -198,17 +198,17 @@ def test_a_file_that_went_with_unread_bytes_is_counted_at_the_second_look(world)
     world.write("a.log", b"one\ntwo\n")
     world.look()
     (world.folder / "a.log").unlink()
-    assert world.look().lost == ()
-    lost = world.look().lost
-    assert [(each.file.state, each.unread_bytes) for each in lost] == [("gone", 8)]
-    assert world.look().lost == ()
+    assert world.look().vanished == ()
+    vanished = world.look().vanished
+    assert [(each.file.state, each.unread_bytes) for each in vanished] == [("gone", 8)]
+    assert world.look().vanished == ()
 
 
 def test_with_complete_inputs_one_look_is_enough_to_call_a_file_gone(world):
     world.write("a.log", b"one\n")
     world.look()
     (world.folder / "a.log").unlink()
-    assert [each.file.state for each in world.look(final=True).lost] == ["gone"]
+    assert [each.file.state for each in world.look(final=True).vanished] == ["gone"]
 
 
 def test_a_file_that_comes_back_goes_on_where_it_was(world):
@@ -230,7 +230,7 @@ def test_a_vanished_logs_folder_is_a_problem_and_no_file_is_lost(world):
     os.rename(world.folder, world.folder.with_name("away"))
     for _ in range(3):
         seen = world.look()
-        assert seen.lost == ()
+        assert seen.vanished == ()
         assert [problem.path for problem in seen.problems] == ["."]
     os.rename(world.folder.with_name("away"), world.folder)
     world.append("a.log", b"two\n")
@@ -284,7 +284,7 @@ def test_a_known_file_that_became_unreadable_is_not_lost(world, monkeypatch, res
         for _ in range(3):
             assert world.read() == {}
             seen = world.look()
-            assert ([problem.path for problem in seen.problems], seen.lost) == (["a.log"], ())
+            assert ([problem.path for problem in seen.problems], seen.vanished) == (["a.log"], ())
     assert world.read() == {1: b"two\n"}
 
 
