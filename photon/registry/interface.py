@@ -38,7 +38,10 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Another value is chosen for the id (protocol B3): never said of an answer that got lost."""
+    """Another value is chosen for the id (protocol B3): never said of an answer that got lost.
+
+    As the outcome of a release: there was nothing of this token to release.
+    """
 
     holder: Holder
 
@@ -80,16 +83,9 @@ class Released:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class NotHeld:
-    """Another value is chosen for the id: there was nothing of this token to release."""
-
-    holder: Holder
-
-
 CommitOutcome = Won | Lost | Released | TooOld | BeyondHorizon | Unknown
 LookupOutcome = Joined | Free | TooOld | BeyondHorizon
-ReleaseOutcome = Released | NotHeld | Unknown
+ReleaseOutcome = Released | Lost | Unknown
 
 
 class RegistryUnavailable(UserError):

@@ -14,14 +14,12 @@ from typing import Literal, TypeVar
 from photon.clock import Clock, SystemClock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import (
+    ABSENT,
     Accept,
     AcceptReply,
     Delete,
-    DeleteReply,
     Done,
-    Exists,
     Insert,
-    InsertReply,
     NoReply,
     Page,
     Prepare,
@@ -30,12 +28,12 @@ from photon.registry.consensus.acceptor import (
     ReadReply,
     Refused,
     Replace,
-    ReplaceReply,
     Scanned,
+    Stored,
     StoreSize,
     Unchanged,
+    WriteReply,
 )
-from photon.registry.consensus.decisions import ABSENT, Stored
 from photon.registry.consensus.layout import SHARD_HASH, ItemKey, is_cleared
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
@@ -92,7 +90,7 @@ class MemoryAcceptor:
 
     # -- the acceptor
 
-    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
         """Store a value where there is no item."""
         return self._serve("insert", batch, [i.key for i in batch], self._insert)
 
@@ -108,7 +106,7 @@ class MemoryAcceptor:
         """Store a value at a ballot not below the one promised."""
         return self._serve("accept", batch, [a.key for a in batch], self._accept)
 
-    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+    def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         """Replace exactly the value `old`."""
         return self._serve("replace", batch, [r.key for r in batch], self._replace)
 
@@ -133,7 +131,7 @@ class MemoryAcceptor:
             items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
         return Page(items, keys[-1] if len(keys) == limit else None)
 
-    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+    def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         """Remove items."""
         return self._serve("delete", batch, [d.key for d in batch], self._delete)
 
@@ -147,9 +145,9 @@ class MemoryAcceptor:
 
     # -- one item
 
-    def _insert(self, insert: Insert) -> Done | Exists:
+    def _insert(self, insert: Insert) -> Done | Unchanged:
         if insert.key in self.items:
-            return Exists()
+            return Unchanged()
         self.items[insert.key] = Stored(insert.value)
         self.times[insert.key] = insert.time
         return Done()

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Done, Exists, Insert, NoReply
-from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.acceptor import Accept, Done, Insert, NoReply, Stored, Unchanged
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import Held, decode_value, fast_value, holder_of, item_key
 from photon.registry.interface import (
     Claim,
@@ -85,7 +85,7 @@ class TakesLostAnswersForLosses(_Broken):
             match self.acceptor.insert([insert])[0]:
                 case Done():
                     return Won()
-                case Exists():
+                case Unchanged():
                     holder = self.holder(claim.key)
                     assert holder is not None
                     return Lost(holder)

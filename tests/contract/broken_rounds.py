@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from photon.registry.consensus import decisions, rounds
-from photon.registry.consensus.decisions import FastReply, OtherHolds, Stored
+from photon.registry.consensus.acceptor import Stored
+from photon.registry.consensus.decisions import FastReply
 from photon.registry.consensus.layout import Held, decode_value, holder_of
+from photon.registry.interface import Lost
 
 
 def take_lost_answers_for_losses() -> None:
@@ -19,7 +21,7 @@ def take_lost_answers_for_losses() -> None:
             if isinstance(reply, Stored) and reply.value is not None:
                 value = decode_value(reply.value)
                 if isinstance(value, Held) and value.token == token:
-                    return OtherHolds(holder_of(value))
+                    return Lost(holder_of(value))
         return right(token, replies, n)
 
     rounds.decide_fast = wrong

@@ -8,8 +8,17 @@ import pytest
 
 from photon.faults import COLLECTION_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Delete, Done, Insert, Prepare, Unchanged
-from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.acceptor import (
+    ABSENT,
+    Accept,
+    Delete,
+    Done,
+    Insert,
+    Prepare,
+    Stored,
+    Unchanged,
+)
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key, sortable_time
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import decode_register, encode_register, with_boundary

@@ -11,7 +11,7 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Done, Exists, Insert, NoReply
+from photon.registry.consensus.acceptor import Done, Insert, NoReply, Unchanged
 from photon.registry.consensus.layout import ItemKey, fast_value, item_key
 from photon.registry.interface import Free, Holder, Joined, Lost, Unknown, Won
 from tests.contract.registry_backends import Backend, FaultyClient, dynamodb_backend
@@ -37,7 +37,7 @@ def inserts(ids: list[str], holder: str) -> list[Insert]:
 def test_a_transaction_with_a_duplicate_in_it_still_inserts_the_others(backend: Backend) -> None:
     backend.acceptors[0].insert(inserts(["b"], EAST))
     replies = backend.acceptors[0].insert(inserts(["a", "b", "c"], WEST))
-    assert replies == [Done(), Exists(), Done()]
+    assert replies == [Done(), Unchanged(), Done()]
     found = backend.client().lookup([EventKey("a"), EventKey("b"), EventKey("c")])
     assert found == [Joined(WEST_HOLDS), Joined(EAST_HOLDS), Joined(WEST_HOLDS)]
 

@@ -232,8 +232,8 @@ def at(days: float, event_id: str = "a") -> EventKey:
 
 
 def raise_boundary(backend: Backend, days: float) -> None:
-    shards = {f"0-{shard:05d}": START_US + round(days * DAY_US) for shard in range(16)}
-    backend.client().register.change(lambda register: replace(register, boundaries_us=shards))
+    boundary_us = START_US + round(days * DAY_US)
+    backend.client().register.change(lambda register: replace(register, boundary_us=boundary_us))
 
 
 def test_one_id_at_two_times_is_two_events(timed: Backend) -> None:

@@ -12,7 +12,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Promised, Refused
 from photon.registry.consensus.decisions import ballot, majority
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value, item_key
-from photon.registry.interface import Claim, Free, Holder, Joined, Lost, NotHeld, Released, Won
+from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
 from tests.contract.registry_backends import (
     Backend,
 )
@@ -102,7 +102,7 @@ def test_releasing_twice_is_releasing_once(backend: Backend) -> None:
 def test_nobody_releases_the_id_of_another_token(backend: Backend) -> None:
     registry = backend.client()
     registry.commit(claims(["a"], EAST))
-    assert registry.release(claims(["a"], WEST)) == [NotHeld(EAST_HOLDS)]
+    assert registry.release(claims(["a"], WEST)) == [Lost(EAST_HOLDS)]
     assert registry.lookup([EventKey("a")]) == [Joined(EAST_HOLDS)]
 
 
@@ -140,7 +140,7 @@ def test_a_cleared_id_is_never_released(backend: Backend) -> None:
     registry = backend.client()
     registry.commit(claims(["a"], EAST))
     registry.clear(claims(["a"], EAST))
-    assert registry.release(claims(["a"], EAST)) == [NotHeld(Holder("east", None))]
+    assert registry.release(claims(["a"], EAST)) == [Lost(Holder("east", None))]
 
 
 def test_only_the_named_token_is_cleared(backend: Backend) -> None:

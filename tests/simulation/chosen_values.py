@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import Cleared, Held, Tombstone, Value, datacenter_of, decode_value
 from photon.registry.interface import Holder
 

@@ -20,14 +20,13 @@ from typing import Any
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
-from photon.registry.consensus.acceptor import NoReply
+from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.clear_round import ClearRound
-from photon.registry.consensus.decisions import OtherHolds, Stored, TokenReleased, TokenWins
 from photon.registry.consensus.layout import datacenter_of, item_key
 from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.consensus.rounds import Contender, Rounds, holders_of
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.interface import Claim, Holder
+from photon.registry.interface import Claim, Holder, Lost, Released, Won
 from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor
 from tests.simulation.chosen_values import (
     Acceptance,
@@ -184,7 +183,7 @@ class _Exploration:
             return self._with_client(state, client, again)
         verb, token = self._programs[client][local.step]
         self._judge(verb, token, asked.verdict, state, local)
-        if asked.verdict == TokenWins() and token in self._cleared_tokens:
+        if asked.verdict == Won() and token in self._cleared_tokens:
             state = state._replace(won=state.won | {token})
         if asked.verdict == CLEARED:
             state = state._replace(cleared=state.cleared | {token})
@@ -237,7 +236,7 @@ class _Exploration:
         else:
             if contender.needs_ballot:
                 propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
-                rounds.classic([contender], propose, decisions.outcome_of_commit)
+                rounds.classic([contender], propose, decisions.verdict_of)
             else:
                 rounds.fast([contender])
             verdict = contender.verdict
@@ -248,15 +247,15 @@ class _Exploration:
     def _judge(self, verb: Verb, token: str, verdict: object, state: State, local: Local) -> None:
         values = [value for ballot, value in self._chosen_in(state) if ballot >= local.since]
         match verdict:
-            case TokenWins() if not is_held_by(values, Holder(datacenter_of(token), token)):
+            case Won() if not is_held_by(values, Holder(datacenter_of(token), token)):
                 raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
-            case TokenWins() if local.is_cleared:
+            case Won() if local.is_cleared:
                 raise _Wrong(f"{token} won again after it was cleared")
-            case OtherHolds(holder) | (Holder() as holder) if not is_held_by(values, holder):
+            case Lost(holder) | (Holder() as holder) if not is_held_by(values, holder):
                 raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
-            case OtherHolds(Holder(token=holding)) if verb == "commit" and holding == token:
+            case Lost(Holder(token=holding)) if verb == "commit" and holding == token:
                 raise _Wrong(f"{token} was told that it lost to itself")
-            case TokenReleased() if not is_released(values, token):
+            case Released() if not is_released(values, token):
                 raise _Wrong(f"{token} was told that it is released, but is not")
 
     def _with(self, state: State, place: int, after: int) -> State:

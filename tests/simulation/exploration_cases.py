@@ -11,7 +11,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.acceptor import Stored
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value
 from tests.simulation.exploration import explore
 from tests.simulation.exploration_states import Explored, Limits, Step

@@ -12,23 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.registry.interface import (
-    BeyondHorizon,
-    Free,
-    Joined,
-    Lost,
-    NotHeld,
-    Released,
-    TooOld,
-    Won,
-)
+from photon.registry.interface import BeyondHorizon, Free, Joined, Lost, Released, TooOld, Won
 
 Kind = Literal["commit", "release", "lookup", "clear"]
 Answer = Literal[
     "won",
     "lost",
     "released",
-    "not held",
     "joined",
     "free",
     "cleared",
@@ -37,15 +27,15 @@ Answer = Literal[
     "unknown",
 ]
 
-_NAMES_A_HOLDER = ("lost", "not held", "joined")
+_NAMES_A_HOLDER = ("lost", "joined")
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One call about one id. Times are of one common clock, in any unit.
 
-    `answer` is "unknown" and `end` infinite where the caller got none. `holder` is the token that a "lost",
-    "not held" or "joined" names, or, after clearing, only its datacenter followed by a colon.
+    `answer` is "unknown" and `end` infinite where the caller got none. `holder` is the token that a "lost"
+    or "joined" names, or, after clearing, only its datacenter followed by a colon.
     `undisturbed`: no request of the call was lost, late or refused for want of an endpoint. `may_be_refused`:
     by its end a boundary above the event had been raised, or at its begin no horizon was.
     """
@@ -72,8 +62,6 @@ def in_words(outcome: object) -> tuple[Answer, str]:
             return "won", ""
         case Lost(holder):
             return "lost", holder.token or f"{holder.datacenter}:"
-        case NotHeld(holder):
-            return "not held", holder.token or f"{holder.datacenter}:"
         case Joined(holder):
             return "joined", holder.token or f"{holder.datacenter}:"
         case Released():

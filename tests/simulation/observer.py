@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, decode_register
 from tests.simulation.chosen_values import Acceptance, chain_problem, chosen, step_problem
@@ -80,13 +80,13 @@ class Observer:
         """The values that were ever chosen for an item, by ballot."""
         return [v for _, v in sorted(self._chosen[key], key=lambda a: (a[0], a[1].startswith("C:")))]
 
-    def boundary_us(self, shard: str, moment: float) -> int:
-        """How far ids of the shard may have been forgotten at a moment of virtual time."""
-        return max((r.boundary_of(shard) or 0 for since, r in self._registers if since <= moment), default=0)
+    def boundary_us(self, moment: float) -> int:
+        """How far ids may have been forgotten at a moment of virtual time."""
+        return max((r.boundary_us or 0 for since, r in self._registers if since <= moment), default=0)
 
     def is_forgotten(self, key: ItemKey) -> bool:
         """Whether the id may be collected by now: what is stored from then on is read by nobody."""
-        boundary_us = self.register.boundary_of(key.p)
+        boundary_us = self.register.boundary_us
         return boundary_us is not None and self._event_us[key.s] < boundary_us
 
     def first_held(self, key: ItemKey, token: str) -> float:
@@ -133,7 +133,7 @@ def _out(members: Members) -> tuple[int, ...]:
 def _went_back(before: Register, after: Register) -> str | None:
     if before.horizon_us is not None and (after.horizon_us or 0) < before.horizon_us:
         return f"F9: the horizon went back from {before.horizon_us} to {after.horizon_us}"
-    if not after.has_boundaries_of(before):
+    if not after.has_boundary_of(before):
         return f"F9: a boundary went back, from {before.boundary_us} to {after.boundary_us}"
     if after.members.version < before.members.version:
         return "F9: the members' version went back"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, encode_register
 

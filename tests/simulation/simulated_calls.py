@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.decisions import ABSENT, Stored
+from photon.registry.consensus.acceptor import ABSENT, Stored
 from photon.registry.consensus.layout import ItemKey, fast_value, item_key
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import (
@@ -18,7 +18,6 @@ from photon.registry.interface import (
     Claim,
     Joined,
     Lost,
-    NotHeld,
     RegistryUnavailable,
     Released,
     TooOld,
@@ -151,8 +150,7 @@ class Calls:
 
     def _is_too_old(self, key: EventKey) -> bool:
         """Whether a boundary above the event was ever raised."""
-        shard = item_key(key, self._observer.register.configs).p
-        return _is_below(key, self._observer.boundary_us(shard, self._network.now_seconds))
+        return _is_below(key, self._observer.boundary_us(self._network.now_seconds))
 
     def _judge(self, fate: Fate, outcome: object, began: _Began) -> None:
         register = self._observer.register
@@ -162,7 +160,7 @@ class Calls:
         match outcome:
             case Won() if held > self._network.now_seconds:
                 raise RuleBroken(f"F3: {fate} won, but is not chosen")
-            case Won() if _is_below(fate.key, self._observer.boundary_us(item.p, max(began.seconds, held))):
+            case Won() if _is_below(fate.key, self._observer.boundary_us(max(began.seconds, held))):
                 raise RuleBroken(f"F5: {fate} won below the boundary")
             case Won() if fate.key.time_us is not None and not _is_below(fate.key, register.horizon_us):
                 raise RuleBroken(f"C3: {fate} won beyond the horizon {register.horizon_us}")
@@ -170,7 +168,7 @@ class Calls:
                 raise RuleBroken(f"F5: {fate} was told that it is too old, and no boundary is above it")
             case BeyondHorizon() if not began.may_be_beyond(fate.key):
                 raise RuleBroken(f"C3: {fate} was told that it is beyond the horizon, {began.horizon_us}")
-            case Lost(holder) | Joined(holder) | NotHeld(holder):
+            case Lost(holder) | Joined(holder):
                 if not is_forgotten and not is_held_by(values, holder):
                     raise RuleBroken(f"F4: {fate} was told {outcome}, never chosen")
             case Released() if not is_forgotten and not is_released(values, fate.token):

@@ -21,7 +21,7 @@ from photon.faults import (
 )
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.proposer import QuorumRegistry
-from photon.registry.consensus.register import with_shard_boundary, with_shards
+from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.refill import RepairSuperseded, refill
 from photon.registry.operations.sweep import raise_boundary, sweep
@@ -84,11 +84,7 @@ class Operators:
         boundary_us = self._chance.choice(self._times_us)
         self._may_crash(COLLECTION_FAULT_POINTS)
         try:
-            if self._chance.random() < 0.5:
-                register = raise_boundary(registry, boundary_us)
-            else:
-                shard = f"0-{self._chance.randrange(2):05d}"
-                register = registry.register.change(lambda now: with_shard_boundary(now, shard, boundary_us))
+            register = raise_boundary(registry, boundary_us)
             sweep(registry, register, client, channel=lambda: client, page_items=PAGE_ITEMS)
         except RegistryUnavailable:
             return

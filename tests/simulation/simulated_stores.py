@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from photon.pipeline.file import Registry
-from photon.registry.consensus.acceptor import NoReply, Page
-from photon.registry.consensus.decisions import ABSENT, Stored
+from photon.registry.consensus.acceptor import ABSENT, NoReply, Page, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, encode_register

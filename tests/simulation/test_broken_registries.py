@@ -14,8 +14,15 @@ import pytest
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import clear_round, decisions, proposer, register_store, rounds
-from photon.registry.consensus.acceptor import Done, Exists, NoReplyKind, Promised
-from photon.registry.consensus.decisions import ABSENT, FAST_BALLOT, Inserted, OtherHolds, Stored, TokenWins
+from photon.registry.consensus.acceptor import (
+    ABSENT,
+    FAST_BALLOT,
+    Done,
+    NoReplyKind,
+    Promised,
+    Stored,
+    Unchanged,
+)
 from photon.registry.consensus.layout import (
     Cleared,
     Held,
@@ -26,7 +33,7 @@ from photon.registry.consensus.layout import (
     holder_of,
 )
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.interface import Claim, Free, Lost, Released, Unknown, Won
+from photon.registry.interface import Claim, Free, Lost, Unknown, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
@@ -60,7 +67,7 @@ def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None: 
         for reply in replies:
             value = decode_value(reply.value) if isinstance(reply, Stored) and reply.value else None
             if isinstance(value, Held) and value.token != token:
-                return OtherHolds(holder_of(value))
+                return Lost(holder_of(value))
         return right(token, replies, n)
 
     monkeypatch.setattr(rounds, "decide_fast", lose_on_sight)
@@ -195,7 +202,7 @@ def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch)
 
     def duplicate_is_lost(token: str, replies: Sequence[Any], n: int) -> decisions.FastOutcome:
         if any(isinstance(r, Stored) and r.value == encode_value(Held(token)) for r in replies):
-            return OtherHolds(holder_of(Held(token)))
+            return Lost(holder_of(Held(token)))
         return right(token, replies, n)
 
     monkeypatch.setattr(rounds, "decide_fast", duplicate_is_lost)
@@ -206,7 +213,7 @@ def test_a_lost_answer_taken_for_a_loss_is_a_loss_to_oneself(monkeypatch: Patch)
 
 def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) -> None:  # B8
     def silence_is_consent(inserted: Sequence[Any], there: Sequence[Any]) -> list[Any]:
-        return [there[i] if isinstance(r, Exists) else Inserted() for i, r in enumerate(inserted)]
+        return [there[i] if isinstance(r, Unchanged) else Done() for i, r in enumerate(inserted)]
 
     monkeypatch.setattr(rounds, "fast_replies", silence_is_consent)
     caught_by_exploration("two proposers, one endpoint", because="it won, but did not hold the id")
@@ -285,8 +292,8 @@ def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> No
 
     def own_datacenter_wins(token: str, replies: Sequence[Any], n: int) -> decisions.FastOutcome:
         outcome = right(token, replies, n)
-        if isinstance(outcome, OtherHolds) and outcome.holder == holder_of(Cleared(datacenter_of(token))):
-            return TokenWins()
+        if isinstance(outcome, Lost) and outcome.holder == holder_of(Cleared(datacenter_of(token))):
+            return Won()
         return outcome
 
     monkeypatch.setattr(rounds, "decide_fast", own_datacenter_wins)
@@ -296,12 +303,7 @@ def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> No
 
 def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1
     def without_boundary(contender: Any) -> Any:
-        match contender.verdict:
-            case TokenWins():
-                return Won()
-            case OtherHolds(holder):
-                return Lost(holder)
-        return Released() if contender.verdict is not None else Unknown(contender.reason)
+        return contender.verdict or Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
     caught_by_simulation("collection", because="won below the boundary")

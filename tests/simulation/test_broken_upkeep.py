@@ -106,10 +106,10 @@ def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> 
     right = refill._Copying._pages
 
     def pages_of_one(self: Any, of_all: bool = False) -> Iterator[Sequence[Any]]:
-        one = next(acceptor for acceptor in self._seats.acceptors if acceptor is not None)
+        one = next(acceptor for acceptor in self._active.acceptors if acceptor is not None)
         copying = copy.copy(self)
         if not of_all:
-            copying._seats = replace(self._seats, acceptors=(one,))
+            copying._active = replace(self._active, acceptors=(one,))
         return right(copying, of_all)
 
     monkeypatch.setattr(refill._Copying, "_pages", pages_of_one)
@@ -179,9 +179,7 @@ def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypa
 
 
 def test_an_id_that_is_too_old_for_any_boundary_is_lost(monkeypatch: Patch) -> None:  # C1
-    monkeypatch.setattr(
-        proposer, "is_too_old", lambda key, item, register: register.boundary_of(item.p) is not None
-    )
+    monkeypatch.setattr(proposer, "is_too_old", lambda key, register: register.boundary_us is not None)
     caught_by_simulation("collection", because="too old, and no boundary is above it")
     caught_by_the_checker_of_histories("collection", because=REFUSED)
 

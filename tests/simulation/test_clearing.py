@@ -14,7 +14,7 @@ from photon.errors import FormatTooNew
 from photon.faults import CLEARING_FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EpochRecord
-from photon.registry.interface import Claim, Holder, Joined, Lost, NotHeld, RegistryUnavailable, Won
+from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnavailable, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from photon.tokens import Token
 from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
@@ -331,7 +331,7 @@ def test_a_release_of_a_lost_epochs_token_leaves_what_is_cleared_to_its_owner(wo
     ((token,),) = world.registry.tokens_anywhere([EventKey("c1")])
     clear(world)
     world.registry.register.revoke_epoch(Token.parse(token).plan.epoch, NOON_US)
-    assert world.registry.release([Claim(EventKey("c1"), token)]) == [NotHeld(Holder("east", None))]
+    assert world.registry.release([Claim(EventKey("c1"), token)]) == [Lost(Holder("east", None))]
     assert world.registry.commit([Claim(EventKey("c1"), "west:e:1#p:1:0")]) == [Lost(Holder("east", None))]
 
 

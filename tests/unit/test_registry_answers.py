@@ -17,10 +17,10 @@ from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import (
+    ABSENT,
     Accept,
     Delete,
     Done,
-    Exists,
     Insert,
     NoReply,
     Page,
@@ -30,9 +30,10 @@ from photon.registry.consensus.acceptor import (
     Refused,
     Replace,
     Scanned,
+    Stored,
     Unchanged,
 )
-from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.requests import DynamoAcceptor, wire_client
 from photon.registry.interface import Claim, Joined, Won
@@ -119,13 +120,13 @@ def inserts(*keys: ItemKey) -> list[Insert]:
 )
 def test_of_a_batch_only_the_inserts_that_failed_are_without_a_reply(endpoint: Scripted, code: str) -> None:
     replies = endpoint.says(batch(None, code, "DuplicateItem")).insert(inserts(A, B, C))
-    assert replies == [Done(), NoReply(f"{code}: m"), Exists()]
+    assert replies == [Done(), NoReply(f"{code}: m"), Unchanged()]
 
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"])
 def test_what_was_throttled_of_a_batch_says_so(endpoint: Scripted, code: str) -> None:
     replies = endpoint.says(batch(None, code, "DuplicateItem")).insert(inserts(A, B, C))
-    assert replies == [Done(), NoReply(f"{code}: m", "throttled"), Exists()]
+    assert replies == [Done(), NoReply(f"{code}: m", "throttled"), Unchanged()]
 
 
 def test_a_condition_that_failed_says_nothing_of_the_item_until_it_is_read(endpoint: Scripted) -> None:

@@ -12,7 +12,7 @@ import pytest
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
-from photon.registry.consensus.acceptor import Insert, InsertReply, NoReply, ReadReply
+from photon.registry.consensus.acceptor import Insert, NoReply, ReadReply, WriteReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.endpoints.breaker import Breaker
@@ -221,7 +221,7 @@ class OnlyTogether(MemoryAcceptor):
         super().__init__(ManualClock())
         self._together = together
 
-    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
         if len(batch) > 1:
             self._together.wait(timeout=60)
         return super().insert(batch)

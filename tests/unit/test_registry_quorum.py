@@ -15,7 +15,7 @@ from photon.errors import FormatTooNew
 from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
-from photon.registry.consensus.acceptor import NoReply, Replace, ReplaceReply
+from photon.registry.consensus.acceptor import NoReply, Replace, WriteReply
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
 from photon.registry.consensus.proposer import QuorumRegistry, outcome_of_follower
 from photon.registry.consensus.register import Members, decode_register
@@ -223,7 +223,7 @@ def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once()
     class ThrottlesOnce(MemoryAcceptor):
         throttles = True
 
-        def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+        def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
             if self.throttles:
                 self.throttles = False
                 return [NoReply("slow down", "throttled")] * len(batch)

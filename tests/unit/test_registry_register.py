@@ -32,7 +32,7 @@ REGISTER = Register(
     members=Members(1, ("first",)),
     configs=(ShardConfig(16, None, 5), ShardConfig(32, 5, None)),
     horizon_us=10,
-    boundaries_us={"0-00001": -3},
+    boundary_us=-3,
     epochs={"e1": EpochRecord("east", "live", "table", 4)},
 )
 

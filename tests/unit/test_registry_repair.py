@@ -68,7 +68,7 @@ def test_a_client_that_knows_nothing_of_the_repair_goes_on_with_the_new_store() 
     assert client.commit([Claim(key, EAST) for key in keys("b")]) == [Won()] * 30
     site.clock.advance(60)
     client.commit([Claim(key, EAST) for key in keys("c")])
-    assert client.endpoints.seats.members == client.register.read().members
+    assert client.endpoints.active.members == client.register.read().members
     site.stores[0, "old0"].fail("down")
     outcomes = client.commit([Claim(key, WEST) for key in [*keys("a"), *keys("b"), *keys("c")]])
     assert all(isinstance(outcome, Lost) for outcome in outcomes)
@@ -275,13 +275,13 @@ def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> Non
             site.stores[slot, f"old{slot}"].fail("lost_request") if kind == "accept" else None
         )
     with pytest.raises(RegistryUnavailable):
-        site.client().register.change(lambda register: replace(register, boundaries_us={"0": 7}))
+        site.client().register.change(lambda register: replace(register, boundary_us=7))
     for slot in (1, 2):
         site.stores[slot, f"old{slot}"].on_request = lambda kind, batch: None
         site.stores[slot, f"old{slot}"].mend()
-    seen = site.client().register.read().boundaries_us
+    seen = site.client().register.read().boundary_us
     site.stores[0, "old0"].fail("down")
-    assert site.client().register.read().boundaries_us == seen == {"0": 7}
+    assert site.client().register.read().boundary_us == seen == 7
     stored = [site.stores[slot, f"old{slot}"].items[REGISTER_KEY] for slot in range(3)]
     assert chosen_value(stored, 3) is not None
 

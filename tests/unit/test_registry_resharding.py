@@ -29,7 +29,6 @@ from photon.registry.consensus.register import (
     decode_register,
     encode_register,
     with_boundary,
-    with_shard_boundary,
     with_shards,
 )
 from photon.registry.interface import BeyondHorizon, Claim, Lost, Won
@@ -127,19 +126,13 @@ def test_the_register_does_not_grow_without_end() -> None:
         with_shards(replace(register, horizon_us=9_000), 7)
 
 
-# -- boundaries
+# -- the boundary
 
 
-def test_every_shard_has_the_boundary_of_all_or_one_further_on() -> None:
-    register = with_shard_boundary(with_boundary(REGISTER, 10), "0-00003", 30)
-    assert [register.boundary_of(shard) for shard in ("0-00000", "0-00003", "7-00001")] == [10, 30, 10]
-
-
-def test_no_boundary_goes_back() -> None:
-    register = with_shard_boundary(with_boundary(REGISTER, 10), "0-00003", 30)
+def test_the_boundary_moves_on_and_never_back() -> None:
+    register = with_boundary(REGISTER, 10)
     assert with_boundary(register, 5) == register
-    assert with_shard_boundary(register, "0-00003", 20) == register
-    assert with_boundary(register, 20).boundary_of("0-00003") == 30
+    assert with_boundary(register, 20).boundary_us == 20
 
 
 def test_the_register_is_as_short_with_65536_shards_as_with_one() -> None:
@@ -148,18 +141,29 @@ def test_the_register_is_as_short_with_65536_shards_as_with_one() -> None:
     assert len(encode_register(many)) - len(encode_register(one)) == len(str(MOST_SHARDS)) - 1
 
 
-def test_a_register_of_the_first_format_has_no_boundary() -> None:
-    text = encode_register(REGISTER).replace('"format":2', '"format":1').replace('"boundary_us":null,', "")
-    assert "boundary_us" not in text
-    assert decode_register(text) == REGISTER
+def test_a_register_of_version_0_1_is_read_with_its_empty_list_of_boundaries_by_shard() -> None:
+    register = with_boundary(REGISTER, 10)
+    text = encode_register(register).replace('"boundary_us"', '"boundaries_us":{},"boundary_us"')
+    assert "boundaries_us" in text
+    assert decode_register(text) == register
 
 
-def test_a_register_is_behind_another_one_if_any_shard_is() -> None:
-    ahead = with_shard_boundary(with_boundary(REGISTER, 10), "0-00003", 30)
-    assert ahead.has_boundaries_of(with_boundary(REGISTER, 10))
-    assert not with_boundary(REGISTER, 10).has_boundaries_of(ahead)
-    assert with_boundary(REGISTER, 30).has_boundaries_of(ahead)
-    assert not REGISTER.has_boundaries_of(ahead)
+@pytest.mark.parametrize(
+    ("own_us", "other_us", "is_so"),
+    [
+        (None, None, True),
+        (10, None, True),
+        (10, 10, True),
+        (30, 10, True),
+        (10, 30, False),
+        (None, 0, False),
+    ],
+)
+def test_a_register_is_behind_another_one_if_its_boundary_is(
+    own_us: int | None, other_us: int | None, is_so: bool
+) -> None:
+    own, other = replace(REGISTER, boundary_us=own_us), replace(REGISTER, boundary_us=other_us)
+    assert own.has_boundary_of(other) == is_so
 
 
 # -- with clients

@@ -9,8 +9,8 @@ import pytest
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry, StateReport
-from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned
-from photon.registry.consensus.decisions import Stored, ballot
+from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, fast_value
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_boundary, with_slot_down

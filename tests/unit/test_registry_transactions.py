@@ -9,8 +9,18 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Done, Exists, Insert, NoReply, Prepare, Promised, Refused
-from photon.registry.consensus.decisions import ABSENT, Stored, ballot
+from photon.registry.consensus.acceptor import (
+    ABSENT,
+    Done,
+    Insert,
+    NoReply,
+    Prepare,
+    Promised,
+    Refused,
+    Stored,
+    Unchanged,
+)
+from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, stored_time
 from photon.registry.dynamodb.requests import TRANSACTION_TRIES, DynamoAcceptor
 from photon.registry.interface import Claim
@@ -67,13 +77,13 @@ def insert(client: Scripted) -> list[Any]:
 @pytest.mark.parametrize("duplicate", [DUPLICATE_LOCAL, DUPLICATE_AWS, THERE_ALREADY])
 def test_what_is_there_already_is_left_out_of_the_next_transaction(duplicate: dict[str, str]) -> None:
     client = Scripted(cancelled(NOT_THE_CAUSE, duplicate, NOT_THE_CAUSE), None)
-    assert insert(client) == [Done(), Exists(), Done()]
+    assert insert(client) == [Done(), Unchanged(), Done()]
     assert (client.transactions, client.batches) == (["abc", "ac"], [])
 
 
 def test_a_transaction_of_nothing_but_duplicates_is_not_repeated() -> None:
     client = Scripted(cancelled(*[DUPLICATE_LOCAL] * 3))
-    assert insert(client) == [Exists()] * 3
+    assert insert(client) == [Unchanged()] * 3
     assert (client.transactions, client.batches) == (["abc"], [])
 
 

@@ -1,11 +1,4 @@
-"""What the rounds ask of one endpoint, and its answers as types.
-
-No I/O and no decisions: `photon.registry.dynamodb.requests` is the real acceptor, and
-`photon.testing.memory_registry` has one in memory.
-
-An answer is about one item. `NoReply` says nothing about whether the request took effect: it may have,
-or may yet do so later (protocol B2).
-"""
+"""What the rounds ask of one endpoint, and its answers as types. No I/O and no decisions."""
 
 from __future__ import annotations
 
@@ -13,58 +6,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from photon.registry.consensus.decisions import Stored
 from photon.registry.consensus.layout import ItemKey
 
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The write took effect."""
+FAST_BALLOT = ""  # a value without `a`; sorts before every other ballot
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
-    """The item is there already."""
+class Stored:
+    """What one endpoint has of one item. An absent item, or one that is only promised, has no `value`."""
+
+    value: str | None = None
+    accepted: str = FAST_BALLOT
+    promised: str = FAST_BALLOT
+
+
+ABSENT = Stored()
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The item has another value."""
+class Scanned:
+    """An item as a scan found it; `time` as in `Insert`."""
+
+    key: ItemKey
+    time: str
+    stored: Stored
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
-    """The endpoint promised; `before` is what it had, where `promised` may be the new promise already."""
+class Page:
+    """Some of an endpoint's items; `last`: where the next page goes on, None after the last one."""
 
-    before: Stored
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The endpoint has promised a higher ballot, or the item is cleared; `now` is what it has."""
-
-    now: Stored
-
-
-NoReplyKind = Literal["unclear", "throttled", "unreachable", "not_asked"]
+    items: tuple[Scanned, ...]
+    last: ItemKey | None
 
 
 @dataclass(frozen=True, slots=True)
-class NoReply:
-    """No answer about this item.
+class StoreSize:
+    """How much an endpoint has, as it counts itself: DynamoDB on AWS is up to six hours late."""
 
-    `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
-    it did not answer at all, or has lost its table: asking again soon is in vain. `not_asked`: its slot is
-    out of use, or it has just been silent; this says nothing new of it.
-    """
+    items: int
+    bytes: int
 
-    reason: str
-    kind: NoReplyKind = "unclear"
+
+# -- requests
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Store `value` where nothing is. `time`: as `layout.stored_time`; who makes an item stores it there."""
+    """Store `value` where nothing is. `time`: as `layout.stored_time`, kept by whatever makes the item."""
 
     key: ItemKey
     value: str
@@ -91,39 +80,6 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
-    """An item as a scan found it; `time` as in `Insert`."""
-
-    key: ItemKey
-    time: str
-    stored: Stored
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some of an endpoint's items; `last`: where the next page goes on, None after the last one."""
-
-    items: tuple[Scanned, ...]
-    last: ItemKey | None
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove the item; where `time` (as in `Insert`) is not empty, only one that was stored with it."""
-
-    key: ItemKey
-    time: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSize:
-    """How much an endpoint has, as it counts itself: DynamoDB on AWS is up to six hours late."""
-
-    items: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Replace:
     """Store `new` where `old` is."""
 
@@ -132,12 +88,61 @@ class Replace:
     new: str
 
 
-InsertReply = Done | Exists | NoReply
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the item; with a `time` (as in `Insert`) only one that was stored with it."""
+
+    key: ItemKey
+    time: str = ""
+
+
+# -- replies, about one item each
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The write took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The item is not as the write expects it: an insert finds one, a replacement another value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """The endpoint promised; `before` is what it had, where `promised` may be the new promise already."""
+
+    before: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The endpoint has promised a higher ballot, or the item is cleared; `now` is what it has."""
+
+    now: Stored
+
+
+NoReplyKind = Literal["unclear", "throttled", "unreachable", "not_asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """No answer about this item: the request may have taken effect, or may do so later (protocol B2).
+
+    `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
+    it did not answer at all, or has lost its table; asking again soon is in vain. `not_asked`: its slot is
+    out of use, or it has just been silent; this is no news of the endpoint.
+    """
+
+    reason: str
+    kind: NoReplyKind = "unclear"
+
+
 ReadReply = Stored | NoReply
+WriteReply = Done | Unchanged | NoReply
 PrepareReply = Promised | Refused | NoReply
 AcceptReply = Done | Refused | NoReply
-ReplaceReply = Done | Unchanged | NoReply
-DeleteReply = Done | Unchanged | NoReply
 
 
 class Acceptor(Protocol):
@@ -152,7 +157,7 @@ class Acceptor(Protocol):
     writes_per_request: int
     reads_per_request: int
 
-    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
         """Store a value where there is no item: the fast round."""
         ...
 
@@ -168,8 +173,12 @@ class Acceptor(Protocol):
         """Store a value at a ballot not below the one promised; over a cleared one only the same (B6)."""
         ...
 
-    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+    def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         """Replace exactly the value `old`, keeping its ballots: the clearing of ids."""
+        ...
+
+    def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
+        """Remove items, for collection alone; where there is none, `Done` or `Unchanged`."""
         ...
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
@@ -184,10 +193,6 @@ class Acceptor(Protocol):
 
         `below` empty: all of the shard.
         """
-        ...
-
-    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
-        """Remove items, for collection alone; where there is none, `Done` or `Unchanged`."""
         ...
 
     def size(self) -> StoreSize | NoReply:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from photon.registry.consensus.acceptor import Done, NoReply, ReadReply, Replace
-from photon.registry.consensus.decisions import Stored, majority, outcome_of_commit, value_to_clear
+from photon.registry.consensus.acceptor import Done, NoReply, ReadReply, Replace, Stored
+from photon.registry.consensus.decisions import majority, value_to_clear, verdict_of
 from photon.registry.consensus.layout import (
     Cleared,
     Held,
@@ -44,7 +44,7 @@ class ClearRound:
 
     def attempt(self, contenders: Sequence[Contender]) -> tuple[set[ItemKey], list[Contender]]:
         """Replace tokens by their owner's name: what changed, and which have to be asked again."""
-        began_with = self._endpoints.seats
+        began_with = self._endpoints.active
         changed, answered = self._replace_copies(self._find_copies(contenders))
         known = self._make_known(answered)
         if self._rounds.check(contenders, began_with) is None:
@@ -96,7 +96,7 @@ class ClearRound:
         """
         few = [copies.contender for copies in answered if copies.are_known_to_few(self._endpoints.n)]
         if few:
-            self._rounds.classic(few, value_to_clear, outcome_of_commit, to_the_end=True)
+            self._rounds.classic(few, value_to_clear, verdict_of, to_the_end=True)
         unknown = {contender.item for contender in few if contender.verdict is None}
         return {copies.contender.item for copies in answered} - unknown
 

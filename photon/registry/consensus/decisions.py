@@ -1,7 +1,6 @@
 """What replies of N endpoints mean: the decisions of protocol B, pure.
 
 Written for 1, 3 and 5 endpoints alike (Fast Paxos, Lamport 2006; CASPaxos, Rystsov 2018).
-Sending requests, waiting and checking the register belong in `photon.registry.consensus.proposer`.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 
+from photon.registry.consensus.acceptor import FAST_BALLOT, Done, Stored
 from photon.registry.consensus.layout import (
     Cleared,
     Held,
@@ -22,46 +21,9 @@ from photon.registry.consensus.layout import (
     is_cleared,
     with_released,
 )
-from photon.registry.interface import Holder
+from photon.registry.interface import Holder, Lost, Released, Won
 
-FAST_BALLOT = ""  # a value without `a`; sorts before every other ballot
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What one endpoint has of one item. An absent item, or one that is only promised, has no `value`."""
-
-    value: str | None = None
-    accepted: str = FAST_BALLOT
-    promised: str = FAST_BALLOT
-
-
-ABSENT = Stored()
-
-
-@dataclass(frozen=True, slots=True)
-class Inserted:
-    """The endpoint took our value in the fast round."""
-
-
-FastReply = Inserted | Stored  # of one endpoint; one that did not answer has none
-
-
-@dataclass(frozen=True, slots=True)
-class TokenWins:
-    """Our token is chosen."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherHolds:
-    """Another value is chosen."""
-
-    holder: Holder
-
-
-@dataclass(frozen=True, slots=True)
-class TokenReleased:
-    """Our token was released: it never wins."""
+FastReply = Done | Stored  # of one endpoint; one that did not answer has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +36,8 @@ class TooFewReplies:
     """Fewer than a majority answered: ask again."""
 
 
-FastOutcome = TokenWins | OtherHolds | TokenReleased | NeedsBallot | TooFewReplies
+Verdict = Won | Lost | Released
+FastOutcome = Verdict | NeedsBallot | TooFewReplies
 
 
 def majority(n: int) -> int:
@@ -90,8 +53,8 @@ def fast_quorum(n: int) -> int:
 def ballot(counter: int, proposer: str) -> str:
     """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4).
 
-    Before the counter stands how many digits it has, as a letter: `a7`, then `b10`. An id may keep two
-    ballots for good, so they are short. Those of before had 16 digits, no letter, and are below all others.
+    A letter before the counter says how many digits it has: `a7`, then `b10`. An id may keep two ballots
+    for good, so they are short.
     """
     digits = str(counter)
     return f"{chr(ord('a') + len(digits) - 1)}{digits}-{proposer}"
@@ -100,22 +63,18 @@ def ballot(counter: int, proposer: str) -> str:
 def next_counter(stored: Iterable[Stored]) -> int:
     """A counter above every ballot in these replies."""
     ballots = (b for s in stored for b in (s.promised, s.accepted) if b != FAST_BALLOT)
-    return max((_counter_of(b) for b in ballots), default=0) + 1
-
-
-def _counter_of(one: str) -> int:
-    return int(one.partition("-")[0].lstrip(ascii_lowercase))
+    return max((int(b[1:].partition("-")[0]) for b in ballots), default=0) + 1
 
 
 def chosen_value(stored: Sequence[Stored], n: int) -> str | None:
     """The value that these replies prove to be chosen, if they prove any (protocol B3).
 
-    A cleared copy alone is proof: only what is in the output is ever cleared (B6).
+    A cleared copy alone is proof: only the holder of a row in the output is ever cleared (B6).
     """
+    cleared = _cleared_copy(stored)
+    if cleared is not None:
+        return cleared
     values = [s for s in stored if s.value is not None]
-    for s in values:
-        if s.value is not None and is_cleared(s.value):
-            return s.value
     for s in values:  # five at most: counting them anew for each costs less than a table of counts
         copies = sum(other.value == s.value and other.accepted == s.accepted for other in values)
         if copies >= (fast_quorum(n) if s.accepted == FAST_BALLOT else majority(n)):
@@ -123,20 +82,24 @@ def chosen_value(stored: Sequence[Stored], n: int) -> str | None:
     return None
 
 
+def _cleared_copy(stored: Iterable[Stored]) -> str | None:
+    return next((s.value for s in stored if s.value is not None and is_cleared(s.value)), None)
+
+
 def decide_fast(token: str, replies: Sequence[FastReply], n: int) -> FastOutcome:
     """The outcome of a fast round for `token`, from the replies of the endpoints that answered."""
     stored = [r for r in replies if isinstance(r, Stored)]
     own = sum(1 for s in stored if s.accepted == FAST_BALLOT and _holds(s, token))
     if len(replies) - len(stored) + own >= fast_quorum(n):
-        return TokenWins()
+        return Won()
     chosen = chosen_value(stored, n)
     match decode_value(chosen) if chosen is not None else None:
         case Held(other) as value if other != token:
-            return OtherHolds(holder_of(value))
+            return Lost(holder_of(value))
         case Cleared() as value:
-            return OtherHolds(holder_of(value))
+            return Lost(holder_of(value))
         case Tombstone(released) if token in released:
-            return TokenReleased()
+            return Released()
     return NeedsBallot() if len(replies) >= majority(n) else TooFewReplies()
 
 
@@ -167,17 +130,17 @@ def tokens_in(stored: Sequence[Stored], n: int) -> frozenset[str] | TooFewReplie
 def recover(replies: Sequence[Stored], n: int) -> str | None:
     """The value that a classic round must go on with: the only one that may be chosen already.
 
-    `replies` are those of a prepare, at least a majority. Anything cleared decides: its token was chosen
-    and is never released, so that no other value can be (B6). Else the highest ballot, else what a fast
-    round may have chosen, counted over the real number of replies (B4).
+    `replies` are those of a prepare, at least a majority. A cleared copy decides: its token was chosen and
+    is never released, so that no other value can be (B6). Else the highest ballot decides, else the value
+    that a fast round may have chosen, counted over the real number of replies (B4).
     """
     assert len(replies) >= majority(n), f"{len(replies)} replies of {n} endpoints are no majority"
+    cleared = _cleared_copy(replies)
+    if cleared is not None:
+        return cleared
     values = [s for s in replies if s.value is not None]
-    for s in values:
-        if s.value is not None and is_cleared(s.value):
-            return s.value
     highest = max((s.accepted for s in values), default=FAST_BALLOT)
-    candidates = [s.value for s in values if s.accepted == highest and s.value is not None]
+    candidates = [s.value for s in values if s.accepted == highest]
     if highest != FAST_BALLOT:
         return candidates[0]
     for value, copies in Counter(candidates).most_common(1):
@@ -197,7 +160,7 @@ def value_to_commit(current: str | None, token: str) -> Value:
 
 
 def value_to_release(current: str | None, token: str) -> Value:
-    """What a release of `token` proposes: a tombstone, unless somebody else holds the id (protocol B5)."""
+    """What a release of `token` proposes: a tombstone, unless another holds the id (protocol B5)."""
     value = decode_value(current) if current is not None else Tombstone(())
     match value:
         case Held(holder, released) if holder == token:
@@ -213,12 +176,12 @@ def value_to_clear(current: str | None, token: str) -> Value:
     return Cleared(datacenter_of(token)) if isinstance(value, Held) and value.token == token else value
 
 
-def outcome_of_commit(chosen: Value, token: str) -> TokenWins | OtherHolds | TokenReleased:
+def verdict_of(chosen: Value, token: str) -> Verdict:
     """What it means for `token` that a classic round chose this value."""
     match chosen:
         case Held(holder) if holder == token:
-            return TokenWins()
+            return Won()
         case Held() | Cleared():
-            return OtherHolds(holder_of(chosen))
+            return Lost(holder_of(chosen))
         case Tombstone():
-            return TokenReleased()
+            return Released()

@@ -13,7 +13,7 @@ tombstone is followed by the released ones, each after a newline: so that they s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,19 +133,18 @@ def _config_of(time_us: int, configs: Sequence[ShardConfig]) -> tuple[int, Shard
     raise AssertionError(f"no shard config holds the time {time_us} us; the register's configs leave no gap")
 
 
-def is_too_old(key: EventKey, item: ItemKey, register: Register) -> bool:
+def is_too_old(key: EventKey, register: Register) -> bool:
     """Whether collection has passed the event (protocol C1); never, if nobody knows when it was."""
-    boundary_us, event_us = register.boundary_of(item.p), key.event_us
+    boundary_us, event_us = register.boundary_us, key.event_us
     return boundary_us is not None and event_us is not None and event_us < boundary_us
 
 
 def is_collected(item: ItemKey, time: str, register: Register) -> bool:
     """Whether an item with this stored time is of an event that collection has passed."""
-    boundary_us = register.boundary_of(item.p)
-    if boundary_us is None or item == REGISTER_KEY:
+    if register.boundary_us is None or item == REGISTER_KEY:
         return False
     known = time if is_fixed(item.p) else item.s
-    return known != "" and known < sortable_time(boundary_us)
+    return known != "" and known < sortable_time(register.boundary_us)
 
 
 def is_fixed(shard: str) -> bool:
@@ -164,15 +163,15 @@ def shards_of(number: int, config: ShardConfig) -> list[str]:
     return [_shard(str(number), shard) for shard in range(config.shards)]
 
 
-def shards_to_collect(register: Register) -> Iterator[str]:
-    """Every shard that may have an item below its boundary; those of ids without a time come last."""
+def shards_to_collect(register: Register) -> list[str]:
+    """Every shard that may have an item below the boundary; those of ids without a time come last."""
+    boundary_us = register.boundary_us
+    if boundary_us is None:
+        return []
     *timed, fixed = shards_by_config(register)
-    for config, shards in zip(register.configs, timed, strict=True):
-        for shard in shards:
-            boundary_us = register.boundary_of(shard)
-            if boundary_us is not None and (config.start_us is None or config.start_us < boundary_us):
-                yield shard
-    yield from (shard for shard in fixed if register.boundary_of(shard) is not None)
+    configs = zip(register.configs, timed, strict=True)
+    begun = [shards for config, shards in configs if config.start_us is None or config.start_us < boundary_us]
+    return [shard for shards in (*begun, fixed) for shard in shards]
 
 
 def _shard(config: str, number: int) -> str:

@@ -15,14 +15,7 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.clear_round import ClearRound
-from photon.registry.consensus.decisions import (
-    OtherHolds,
-    TokenReleased,
-    TokenWins,
-    outcome_of_commit,
-    value_to_commit,
-    value_to_release,
-)
+from photon.registry.consensus.decisions import value_to_commit, value_to_release, verdict_of
 from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.consensus.register import Members, Register
 from photon.registry.consensus.register_store import RegisterStore
@@ -38,7 +31,6 @@ from photon.registry.interface import (
     Joined,
     LookupOutcome,
     Lost,
-    NotHeld,
     RegistryUnavailable,
     Released,
     ReleaseOutcome,
@@ -92,7 +84,7 @@ class QuorumRegistry:
         for key, place in zip(keys, places, strict=True):
             if not isinstance(place, ItemKey):
                 outcomes.append(place)
-            elif register is not None and is_too_old(key, place, register):
+            elif register is not None and is_too_old(key, register):
                 outcomes.append(TooOld())
             else:
                 holder = reading.found[place]
@@ -212,10 +204,10 @@ class QuorumRegistry:
             self._rounds.fast(fast)
         classic = [c for c in contenders if c.needs_ballot and c.verdict is None]
         if classic:
-            self._rounds.classic(classic, value_to_commit, outcome_of_commit)
+            self._rounds.classic(classic, value_to_commit, verdict_of)
 
     def _try_release(self, contenders: list[Contender]) -> None:
-        self._rounds.classic(contenders, value_to_release, outcome_of_commit)
+        self._rounds.classic(contenders, value_to_release, verdict_of)
 
     def _until_read(self, reading: Reading[Found]) -> Register:
         """The register that confirms all that was found. RegistryUnavailable if that can't be had."""
@@ -267,8 +259,7 @@ class QuorumRegistry:
 def _place(key: EventKey, register: Register) -> ItemKey | TooOld | BeyondHorizon:
     if key.time_us is not None and register.horizon_us is not None and key.time_us >= register.horizon_us:
         return BeyondHorizon()
-    item = item_key(key, register.configs)
-    return TooOld() if is_too_old(key, item, register) else item
+    return TooOld() if is_too_old(key, register) else item_key(key, register.configs)
 
 
 def _one_of_each(
@@ -289,24 +280,15 @@ def _one_of_each(
 
 def _outcome_of_commit(contender: Contender) -> CommitOutcome:
     register = contender.confirmed_by
-    if register is not None and is_too_old(contender.claim.key, contender.item, register):
+    if register is not None and is_too_old(contender.claim.key, register):
         return TooOld()  # the boundary is checked after the win (protocol C1)
-    match contender.verdict:
-        case TokenWins():
-            return Won()
-        case OtherHolds(holder):
-            return Lost(holder)
-        case TokenReleased():
-            return Released()
-    return Unknown(contender.reason)
+    return Unknown(contender.reason) if contender.verdict is None else contender.verdict
 
 
 def _outcome_of_release(contender: Contender) -> ReleaseOutcome:
     match contender.verdict:
-        case TokenReleased():
-            return Released()
-        case OtherHolds(holder):
-            return NotHeld(holder)
+        case Released() | Lost() as outcome:
+            return outcome
     return Unknown(contender.reason)
 
 

@@ -14,7 +14,7 @@ from photon.errors import FormatTooNew, UserError
 
 EpochState = Literal["live", "revoked", "retired"]
 
-REGISTER_FORMAT = 2  # 1: without `boundary_us`, which whoever does not know it would pass over
+REGISTER_FORMAT = 2
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 
 
@@ -61,11 +61,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The register as it was read. Horizon, boundaries and members' version never go back.
-
-    `boundary_us` is that of every shard, `boundaries_us` of those that are further than that: the register
-    is read at every check, so it must not grow with the number of shards.
-    """
+    """The register as it was read. Horizon, boundary and members' version never go back."""
 
     pipeline: str
     settings_hash: str
@@ -73,25 +69,14 @@ class Register:
     members: Members
     configs: tuple[ShardConfig, ...]
     horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
-    boundary_us: int | None = None  # None: nothing was collected yet
-    boundaries_us: Mapping[str, int] = field(default_factory=dict)  # by shard
+    boundary_us: int | None = None  # ids of earlier events may be forgotten; None: of no event
     epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
 
-    def boundary_of(self, shard: str) -> int | None:
-        """The boundary of one shard: ids of events before it (microseconds) may be forgotten there."""
-        if not self.boundaries_us:
-            return self.boundary_us
-        further_us = self.boundaries_us.get(shard)
-        return further_us if _is_behind(self.boundary_us, further_us) else self.boundary_us
-
-    def has_boundaries_of(self, other: Register) -> bool:
-        """Whether no shard's boundary is behind what it is in `other`."""
-        behind = (_is_behind(self.boundary_of(shard), us) for shard, us in other.boundaries_us.items())
-        return not _is_behind(self.boundary_us, other.boundary_us) and not any(behind)
-
-
-def _is_behind(one_us: int | None, other_us: int | None) -> bool:
-    return other_us is not None and (one_us is None or one_us < other_us)
+    def has_boundary_of(self, other: Register) -> bool:
+        """Whether the boundary is not behind what it is in `other`."""
+        if self.boundary_us is None or other.boundary_us is None:
+            return other.boundary_us is None
+        return self.boundary_us >= other.boundary_us
 
 
 def encode_register(register: Register) -> str:
@@ -105,16 +90,17 @@ def decode_register(text: str) -> Register:
     written = stored.pop("format")
     if written > REGISTER_FORMAT:
         raise FormatTooNew("the registry", written, REGISTER_FORMAT)
-    members = stored["members"]
-    members = Members(
-        members["version"],
-        tuple(members["incarnations"]),
-        tuple(members.get("down", ())),
-        tuple(members.get("fresh", ())),
+    stored.pop("boundaries_us", None)  # by shard: 0.1 writes it, and never with a shard in it
+    lists = ("incarnations", "down", "fresh")
+    members = {**stored["members"], **{name: tuple(stored["members"][name]) for name in lists}}
+    return Register(
+        **{
+            **stored,
+            "members": Members(**members),
+            "configs": tuple(ShardConfig(**config) for config in stored["configs"]),
+            "epochs": {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()},
+        }
     )
-    configs = tuple(ShardConfig(**config) for config in stored["configs"])
-    epochs = {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()}
-    return Register(**{**stored, "members": members, "configs": configs, "epochs": epochs})
 
 
 def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
@@ -172,18 +158,9 @@ def with_horizon(register: Register, now_us: int, step_us: int) -> Register:
 
 
 def with_boundary(register: Register, boundary_us: int) -> Register:
-    """The register with the boundary of every shard at least there; never moved back (protocol C2)."""
-    if not _is_behind(register.boundary_us, boundary_us):
-        return register
-    further = {shard: us for shard, us in register.boundaries_us.items() if us > boundary_us}
-    return replace(register, boundary_us=boundary_us, boundaries_us=further)
-
-
-def with_shard_boundary(register: Register, shard: str, boundary_us: int) -> Register:
-    """The register with the boundary of one shard at least there; never moved back (protocol C2)."""
-    if not _is_behind(register.boundary_of(shard), boundary_us):
-        return register
-    return replace(register, boundaries_us={**register.boundaries_us, shard: boundary_us})
+    """The register with its boundary at least there; never moved back (protocol C2)."""
+    moved = replace(register, boundary_us=boundary_us)
+    return register if register.has_boundary_of(moved) else moved
 
 
 def with_shards(register: Register, shards: int) -> Register:

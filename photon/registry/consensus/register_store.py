@@ -11,8 +11,18 @@ from datetime import timedelta
 from typing import TypeVar
 
 from photon.clock import Clock
-from photon.registry.consensus.acceptor import Accept, Done, NoReply, Prepare, Promised, ReadReply, Refused
-from photon.registry.consensus.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
+from photon.registry.consensus.acceptor import (
+    ABSENT,
+    Accept,
+    Done,
+    NoReply,
+    Prepare,
+    Promised,
+    ReadReply,
+    Refused,
+    Stored,
+)
+from photon.registry.consensus.decisions import ballot, majority, next_counter, recover
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.consensus.register import (
     EpochRecord,
@@ -70,28 +80,28 @@ class RegisterStore:
         Whoever sees other members than those that were asked asks these (B11).
         """
         for _ in range(MEMBERS_CHANGES):
-            seats = self._endpoints.seats
+            active = self._endpoints.active
             (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
-            register = self._chosen(replies, seats)
+            register = self._chosen(replies, active)
             if isinstance(register, NoReply):
                 return register
-            if register.members == seats.members and self._endpoints.seats is seats:
+            if register.members == active.members and self._endpoints.active is active:
                 return register
             self._endpoints.follow(register.members)
         return NoReply(_MEMBERS_MOVE)
 
-    def _chosen(self, replies: Sequence[ReadReply], seats: ActiveEndpoints) -> Register | NoReply:
+    def _chosen(self, replies: Sequence[ReadReply], active: ActiveEndpoints) -> Register | NoReply:
         """The register that these replies show: chosen, or of other members and to be read from those."""
         n = self._endpoints.n
-        stored = [reply for reply in _counted(replies, seats.members) if isinstance(reply, Stored)]
+        stored = [reply for reply in _counted(replies, active.members) if isinstance(reply, Stored)]
         newest = max(stored, key=lambda s: s.accepted, default=ABSENT)
         if len(stored) < majority(n):
             # One who was idle through a repair may meet too few that are left: they know whom to ask now.
-            return _of_newer_members(newest, seats.members) or _no_majority(replies)
+            return _of_newer_members(newest, active.members) or _no_majority(replies)
         if newest.value is None:
             return NoReply("the table has no register; the registry is not the one that was made")
         register = decode_register(newest.value)
-        if register.members != seats.members:
+        if register.members != active.members:
             return register
         if sum(s.accepted == newest.accepted for s in stored) >= majority(n):
             return register
@@ -156,17 +166,17 @@ class RegisterStore:
 
     def _round(self, change: Change, own: str) -> Register | NoReply | int:
         """One classic round: the new register, or how many too few replied, or the counter to go above."""
-        n, seats = self._endpoints.n, self._endpoints.seats
+        n, active = self._endpoints.n, self._endpoints.active
         (replies,) = self._endpoints.ask(
             lambda acceptor, batch: acceptor.prepare(batch), [Prepare(REGISTER_KEY, own)], 1
         )
-        counted = _counted(replies, seats.members)
+        counted = _counted(replies, active.members)
         promised = [reply.before for reply in counted if isinstance(reply, Promised)]
         if len(promised) < majority(n):
             return _conflict(replies) or _no_majority(replies)
         text = recover(promised, n)
         current = decode_register(text) if text is not None else None
-        if current is not None and current.members != seats.members:
+        if current is not None and current.members != active.members:
             self._endpoints.follow(current.members)  # what stores of before say does not count (B11)
             return NoReply(_MEMBERS_MOVE)
         register = change(current)
@@ -177,10 +187,10 @@ class RegisterStore:
             lambda acceptor, batch: acceptor.accept(batch), [accept], 1, without=_out(register.members)
         )
         # Counted where the members of before count too.
-        count = _counted(accepted, seats.members)
+        count = _counted(accepted, active.members)
         if sum(isinstance(reply, Done) for reply in count) < majority(n):
             return _conflict(accepted) or _no_majority(accepted)
-        if self._endpoints.seats is not seats:
+        if self._endpoints.active is not active:
             return NoReply(_MEMBERS_MOVE)
         self._endpoints.follow(register.members)
         return register

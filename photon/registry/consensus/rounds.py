@@ -13,25 +13,22 @@ from photon.faults import fault_point
 from photon.registry.consensus.acceptor import (
     Accept,
     Done,
-    Exists,
     Insert,
-    InsertReply,
     NoReply,
     Prepare,
     PrepareReply,
     Promised,
     ReadReply,
     Refused,
+    Stored,
+    Unchanged,
+    WriteReply,
 )
 from photon.registry.consensus.decisions import (
     FastReply,
-    Inserted,
     NeedsBallot,
-    OtherHolds,
-    Stored,
-    TokenReleased,
-    TokenWins,
     TooFewReplies,
+    Verdict,
     ballot,
     decide_fast,
     decide_lookup,
@@ -50,9 +47,8 @@ from photon.registry.consensus.layout import (
 from photon.registry.consensus.register import Register
 from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import Claim, Holder
+from photon.registry.interface import Claim, Holder, Lost
 
-Verdict = TokenWins | OtherHolds | TokenReleased
 Propose = Callable[[str | None, str], Value]
 Judge = Callable[[Value, str], Verdict]
 T = TypeVar("T")
@@ -114,7 +110,7 @@ class Rounds:
 
     def fast(self, contenders: Sequence[Contender]) -> None:
         """Insert all tokens: a verdict for what is decided, `needs_ballot` for the others."""
-        began_with = self.endpoints.seats
+        began_with = self.endpoints.active
         inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
         inserted = self.endpoints.ask(
             lambda acceptor, batch: acceptor.insert(batch), inserts, self._inserts, after_each=_amid_register
@@ -138,10 +134,10 @@ class Rounds:
         self._confirm(contenders, verdicts, began_with)
 
     def _read_where_exists(
-        self, contenders: Sequence[Contender], inserted: Sequence[Sequence[InsertReply]]
+        self, contenders: Sequence[Contender], inserted: Sequence[Sequence[WriteReply]]
     ) -> Mapping[int, Sequence[ReadReply]]:
         """By index: what each endpoint has of the ids that some endpoint has already (protocol B2)."""
-        indices = [i for i, replies in enumerate(inserted) if any(isinstance(r, Exists) for r in replies)]
+        indices = [i for i, replies in enumerate(inserted) if any(isinstance(r, Unchanged) for r in replies)]
         return dict(zip(indices, self.read_items([contenders[i].item for i in indices]), strict=True))
 
     # -- classic round
@@ -155,7 +151,7 @@ class Rounds:
         who find another one's value chosen end there, instead of outbidding each other with it, unless
         they go `to_the_end`.
         """
-        began_with = self.endpoints.seats
+        began_with = self.endpoints.active
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
         for contender in contenders:
             contender.counter += 1  # a ballot is used once: an answer to it may have got lost
@@ -195,7 +191,7 @@ class Rounds:
             promised = [reply.before for reply in replies if isinstance(reply, Promised)]
             refused = [reply.now for reply in replies if isinstance(reply, Refused)]
             found = decide_fast(contender.claim.token, [*promised, *refused], self.endpoints.n)
-            if isinstance(found, OtherHolds) and not to_the_end:
+            if isinstance(found, Lost) and not to_the_end:
                 verdicts[index] = found
             elif len(promised) >= majority(self.endpoints.n):
                 recovered[index] = recover(promised, self.endpoints.n)
@@ -205,10 +201,10 @@ class Rounds:
 
     def read(self, reading: Reading[T]) -> Register | None:
         """Ask for what is still open: the register that confirms all; None, with a reason, if not all is."""
-        seats = self.endpoints.seats
-        if reading.asked is not seats:  # replies of other members do not go together with these (B11)
+        active = self.endpoints.active
+        if reading.asked is not active:  # replies of other members do not go together with these (B11)
             reading.found.clear()
-            reading.asked = seats
+            reading.asked = active
         left = [item for item in reading.items if item not in reading.found]
         for item, replies in zip(left, self.read_items(left), strict=True):
             decided = reading.decide([r for r in replies if isinstance(r, Stored)], self.endpoints.n)
@@ -219,7 +215,7 @@ class Rounds:
         register = self._read_register()
         if isinstance(register, NoReply):
             reading.reason = register.reason
-        elif not self._is_of(register, seats):
+        elif not self._is_of(register, active):
             reading.reason = _MEMBERS_MOVED
         elif len(reading.found) == len(reading.items):
             return register
@@ -235,7 +231,7 @@ class Rounds:
 
     def _is_of(self, register: Register, began_with: ActiveEndpoints) -> bool:
         """Whether all that was asked since then was asked of the members that the register names (B11)."""
-        return register.members == began_with.members and self.endpoints.seats is began_with
+        return register.members == began_with.members and self.endpoints.active is began_with
 
     def check(self, contenders: Sequence[Contender], began_with: ActiveEndpoints) -> Register | None:
         """The register as it is now; None if it does not answer or the members have moved (B11)."""
@@ -271,14 +267,14 @@ class Rounds:
         contender.reason = reason_of(replies)
 
 
-def fast_replies(inserted: Sequence[InsertReply], there: Sequence[ReadReply]) -> list[FastReply]:
+def fast_replies(inserted: Sequence[WriteReply], there: Sequence[ReadReply]) -> list[FastReply]:
     """What each endpoint that answered says in a fast round; `there` is what a read found at each."""
     replies: list[FastReply] = []
     for number, reply in enumerate(inserted):
         match reply:
             case Done():
-                replies.append(Inserted())
-            case Exists():
+                replies.append(Done())
+            case Unchanged():
                 found = there[number]
                 if isinstance(found, Stored):
                     replies.append(found)

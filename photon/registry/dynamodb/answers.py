@@ -10,18 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from photon.registry.consensus.acceptor import (
+    ABSENT,
+    FAST_BALLOT,
     Done,
-    Exists,
-    InsertReply,
     NoReply,
     NoReplyKind,
     Page,
     Promised,
     ReadReply,
     Scanned,
+    Stored,
     StoreSize,
+    Unchanged,
+    WriteReply,
 )
-from photon.registry.consensus.decisions import ABSENT, FAST_BALLOT, Stored
 from photon.registry.consensus.layout import ItemKey
 
 # Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
@@ -79,11 +81,11 @@ def unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
     return None if error_code(answer) == _CONDITION_FAILED else no_reply(answer)
 
 
-def insert_reply(answer: Mapping[str, Any]) -> InsertReply:
+def insert_reply(answer: Mapping[str, Any]) -> WriteReply:
     """What the answer to one insert says."""
     if is_done(answer):
         return Done()
-    return Exists() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
+    return Unchanged() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
 
 
 def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:

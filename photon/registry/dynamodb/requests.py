@@ -17,13 +17,12 @@ from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.registry.consensus.acceptor import (
+    ABSENT,
     Accept,
     AcceptReply,
     Delete,
-    DeleteReply,
     Done,
     Insert,
-    InsertReply,
     NoReply,
     Page,
     Prepare,
@@ -32,11 +31,11 @@ from photon.registry.consensus.acceptor import (
     ReadReply,
     Refused,
     Replace,
-    ReplaceReply,
+    Stored,
     StoreSize,
     Unchanged,
+    WriteReply,
 )
-from photon.registry.consensus.decisions import ABSENT, Stored
 from photon.registry.consensus.layout import ABOVE_CLEARED, ItemKey
 from photon.registry.dynamodb.answers import (
     CANCELLED,
@@ -126,7 +125,7 @@ class DynamoAcceptor:
 
     # -- the acceptor
 
-    def insert(self, batch: Sequence[Insert]) -> list[InsertReply]:
+    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
         statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
         writes = [(statement, (i.key.p, i.key.s, i.time, i.value)) for i in batch]
         return [insert_reply(answer) for answer in self._write(writes, as_puts=True)]
@@ -194,12 +193,12 @@ class DynamoAcceptor:
         new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
         return self._insert_where_absent(insert, new, [x.key for x in batch], replies, Done())
 
-    def replace(self, batch: Sequence[Replace]) -> list[ReplaceReply]:
+    def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
         answers = self._write([(statement, (r.new, r.key.p, r.key.s, r.old)) for r in batch])
         return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
 
-    def delete(self, batch: Sequence[Delete]) -> list[DeleteReply]:
+    def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
         writes: list[Write] = [
             (f"{whole} AND e = ?", (d.key.p, d.key.s, d.time)) if d.time else (whole, (d.key.p, d.key.s))

@@ -70,7 +70,7 @@ class Endpoints:
         self._breaker = breaker
         self._reopen = reopen
         self._lock = threading.Lock()
-        self._seats = _seated(members, self.acceptors)
+        self._active = _active_endpoints(members, self.acceptors)
 
     @property
     def n(self) -> int:
@@ -78,9 +78,9 @@ class Endpoints:
         return len(self.acceptors)
 
     @property
-    def seats(self) -> ActiveEndpoints:
-        """Who is asked now. Replies that were got under different seats do not go together (protocol B11)."""
-        return self._seats
+    def active(self) -> ActiveEndpoints:
+        """Who is asked now. Replies under different ones do not go together (protocol B11)."""
+        return self._active
 
     def close(self) -> None:
         """End the channel, once what was sent is answered."""
@@ -97,7 +97,7 @@ class Endpoints:
     def follow(self, members: Members) -> None:
         """Ask the stores that `members` name, from the next request on."""
         with self._lock:
-            before = self._seats.members
+            before = self._active.members
             if members == before:
                 return
             acceptors = list(self.acceptors)
@@ -108,7 +108,7 @@ class Endpoints:
                     if self._breaker is not None:
                         self._breaker.forget(slot)
             self.acceptors = tuple(acceptors)
-            self._seats = _seated(members, self.acceptors, self._seats.changes + 1)
+            self._active = _active_endpoints(members, self.acceptors, self._active.changes + 1)
 
     def ask(
         self,
@@ -125,9 +125,9 @@ class Endpoints:
         """
         if not requests:
             return []
-        seats = self._seats
-        self._probe(seats)
-        slots = {id(acceptor): slot for slot, acceptor in enumerate(seats.acceptors)}
+        active = self._active
+        self._probe(active)
+        slots = {id(acceptor): slot for slot, acceptor in enumerate(active.acceptors)}
         silent: set[int] = set()
 
         def send_unless_silent(acceptor: Acceptor, batch: Sequence[Q]) -> list[Any]:
@@ -144,13 +144,13 @@ class Endpoints:
         parts: list[tuple[int, int]] = []
         sent: list[tuple[Acceptor, Sequence[Q]]] = []
         for start in range(0, len(requests), per_request):
-            for slot, acceptor in enumerate(seats.acceptors):
+            for slot, acceptor in enumerate(active.acceptors):
                 if acceptor is not None and slot not in without:
                     parts.append((start, slot))
                     sent.append((acceptor, requests[start : start + per_request]))
         for index, answers in self._channel.exchange(send_unless_silent, sent):
             start, slot = parts[index]
-            if self._seats.acceptors[slot] is sent[index][0]:
+            if self._active.acceptors[slot] is sent[index][0]:
                 self._hear(slot, answers)
             for offset, reply in enumerate(answers):
                 replies[start + offset, slot] = reply
@@ -163,11 +163,11 @@ class Endpoints:
     def _lets_pass(self, slot: int) -> bool:
         return self._breaker is None or self._breaker.lets_pass(slot)
 
-    def _probe(self, seats: ActiveEndpoints) -> None:
+    def _probe(self, active: ActiveEndpoints) -> None:
         """See aside whether those who did not answer do again."""
         if self._breaker is None:
             return
-        for slot, acceptor in enumerate(seats.acceptors):
+        for slot, acceptor in enumerate(active.acceptors):
             if acceptor is not None and self._breaker.take_probe(slot):
                 self._channel.in_background(partial(self._look, slot, acceptor))
 
@@ -182,7 +182,9 @@ class Endpoints:
             log.warning("endpoint %d of the registry answers again", slot + 1)
 
 
-def _seated(members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0) -> ActiveEndpoints:
+def _active_endpoints(
+    members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0
+) -> ActiveEndpoints:
     down = () if members is None else members.down
     asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
     return ActiveEndpoints(members, asked, changes)

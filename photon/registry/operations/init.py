@@ -12,8 +12,7 @@ from photon.clock import Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress
-from photon.registry.consensus.acceptor import NoReply
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig, decode_register, with_horizon
 from photon.registry.dynamodb.requests import DynamoAcceptor

@@ -19,6 +19,7 @@ from photon.clock import Clock
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.registry.consensus.acceptor import (
+    ABSENT,
     Accept,
     Acceptor,
     Done,
@@ -28,8 +29,9 @@ from photon.registry.consensus.acceptor import (
     Promised,
     Refused,
     Scanned,
+    Stored,
 )
-from photon.registry.consensus.decisions import ABSENT, Stored, ballot, majority, next_counter, recover
+from photon.registry.consensus.decisions import ballot, majority, next_counter, recover
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import (
@@ -97,16 +99,16 @@ def refill(
     fault_point("repair.after_down")
     make_store()
     fault_point("repair.after_table")
-    seats, store = endpoints.seats, endpoints.acceptors[slot]
-    if seats.members != members:
+    active, store = endpoints.active, endpoints.acceptors[slot]
+    if active.members != members:
         raise RepairSuperseded(SUPERSEDED)
-    copied = _Copying(registry, seats, clock, page_items).copy_to(store)
+    copied = _Copying(registry, active, clock, page_items).copy_to(store)
     fault_point("repair.before_up")
     register.change(lambda now: _up_once(now, members, slot))
     fault_point("repair.after_up")
     register.change(without_fresh_slots)
     fault_point("repair.after_counted")
-    mended = _Copying(registry, endpoints.seats, clock, page_items).compare()
+    mended = _Copying(registry, endpoints.active, clock, page_items).compare()
     return Refilled(register.read().members, copied, mended)
 
 
@@ -183,12 +185,12 @@ class _Copying:
     """Settling ids under one membership, and copying them to a store."""
 
     def __init__(
-        self, registry: QuorumRegistry, seats: ActiveEndpoints, clock: Clock, page_items: int
+        self, registry: QuorumRegistry, active: ActiveEndpoints, clock: Clock, page_items: int
     ) -> None:
         self._endpoints = registry.endpoints
         self._register = registry.register
         self._known = registry.register.read()
-        self._seats = seats
+        self._active = active
         self._clock = clock
         self._page_items = page_items
         self._proposer = registry.endpoints.new_proposer()
@@ -231,7 +233,7 @@ class _Copying:
         Without those that collection has passed: what it deletes must not come back (protocol C2). One that
         does not answer is asked again after the others; whose turn it is does not matter.
         """
-        scans = deque(_Scan(self._endpoints.alone(a)) for a in self._seats.acceptors if a is not None)
+        scans = deque(_Scan(self._endpoints.alone(a)) for a in self._active.acceptors if a is not None)
         enough = len(scans) - majority(self._endpoints.n)  # so many may be left when it ends
         deadline = self._deadline()
         while scans and (of_all or len(scans) > enough):
@@ -308,7 +310,7 @@ class _Copying:
         register = self._register.read_once()
         if isinstance(register, NoReply):
             return False
-        if register.members != self._seats.members or self._endpoints.seats is not self._seats:
+        if register.members != self._active.members or self._endpoints.active is not self._active:
             raise RepairSuperseded(SUPERSEDED)
         self._known = register
         return True

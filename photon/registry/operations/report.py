@@ -17,8 +17,7 @@ from typing import Any, Literal, get_args
 
 from photon.clock import Clock
 from photon.pipeline.file import Pipeline, StateReport
-from photon.registry.consensus.acceptor import Acceptor, NoReply, Replace, Scanned, StoreSize
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import Acceptor, NoReply, Replace, Scanned, Stored, StoreSize
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     Cleared,
@@ -170,7 +169,7 @@ def state_of(
     RegistryUnavailable if no majority has the register.
     """
     register = registry.register.read()
-    acceptors = registry.endpoints.seats.acceptors
+    acceptors = registry.endpoints.active.acceptors
     endpoints = [
         _probed(number, names[number], acceptor, register.members, clock)
         for number, acceptor in enumerate(acceptors)
@@ -289,7 +288,7 @@ class _Look:
         return sorted(found, key=lambda state: state.shard)
 
     def _at(self, shard: str) -> ShardState:
-        state = ShardState(shard, self.register.boundary_of(shard))
+        state = ShardState(shard, self.register.boundary_us)
         readers = [
             _Reader(slot, acceptor, shard)
             for slot, acceptor in enumerate(self.acceptors)

@@ -166,7 +166,7 @@ def _needed(load: Load, limits: ShardLimits, fill: float) -> int:
 
 def _load_of(registry: QuorumRegistry, register: Register, now_us: int) -> Load:
     reason = "no endpoint is in use"
-    for acceptor in registry.endpoints.seats.acceptors:
+    for acceptor in registry.endpoints.active.acceptors:
         if acceptor is None:
             continue
         size, rate = acceptor.size(), _commits_per_second(acceptor, register, now_us)

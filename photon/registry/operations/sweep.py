@@ -15,8 +15,16 @@ from dataclasses import dataclass
 
 from photon.clock import Clock
 from photon.faults import fault_point
-from photon.registry.consensus.acceptor import Acceptor, Delete, Done, NoReply, Page, Scanned, StoreSize
-from photon.registry.consensus.decisions import Stored
+from photon.registry.consensus.acceptor import (
+    Acceptor,
+    Delete,
+    Done,
+    NoReply,
+    Page,
+    Scanned,
+    Stored,
+    StoreSize,
+)
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     is_collected,
@@ -58,7 +66,7 @@ _NOTHING = StoreSize(0, 0)
 
 
 def raise_boundary(registry: QuorumRegistry, boundary_us: int) -> Register:
-    """The register with every shard's boundary at least there, at a majority.
+    """The register with its boundary at least there, at a majority.
 
     RegistryUnavailable; ValueError if this is no time that a key can have.
     """
@@ -85,7 +93,7 @@ def sweep(
     """
     shards = [shard for shard in shards_to_collect(register) if with_fixed or not is_fixed(shard)]
     swept = []
-    for slot, acceptor in enumerate(registry.endpoints.seats.acceptors):
+    for slot, acceptor in enumerate(registry.endpoints.active.acceptors):
         if acceptor is None:
             swept.append(Swept(slot, _NOTHING, problem="out of use until a repair of it has ended"))
             continue
@@ -149,12 +157,12 @@ class _Sweep:
                 )
 
     def _has_boundary(self, stored: Stored) -> bool:
-        return stored.value is not None and decode_register(stored.value).has_boundaries_of(self._register)
+        return stored.value is not None and decode_register(stored.value).has_boundary_of(self._register)
 
     def _pages(self, shard: str) -> Iterator[Page]:
         """What may be below the boundary; all of a shard whose keys do not say when their events were."""
-        boundary_us = self._register.boundary_of(shard)
-        assert boundary_us is not None, f"{shard} has no boundary"
+        boundary_us = self._register.boundary_us
+        assert boundary_us is not None, "nothing is collected without a boundary"
         below = "" if is_fixed(shard) else sortable_time(boundary_us)
         after, deadline = None, self._deadline()
         while True:
