@@ -20,7 +20,7 @@ from photon.dispatcher.planning import spread
 from photon.dispatcher.read_offsets import WAITING_COLUMNS
 from photon.logs.files import Side
 from photon.logs.ranges import Stretch
-from photon.storage.tables import ROW_COLUMNS, TableName
+from photon.storage.columns import ROW_COLUMNS, TableName
 from photon.verification.classes import Fact, class_table
 from photon.verification.columns import COMPARED, DECIDED, FOREIGN_RECORDS, PRIMARY_RECORDS
 from photon.verification.scope import Scope, TableAt

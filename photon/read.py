@@ -1,8 +1,4 @@
-"""Reading what was joined: the union of the datacenters' tables, as users see it.
-
-Each datacenter writes its own table; an event is in one of them. Rows of retired epochs are left out
-(protocol E2). Writing is `photon.storage.tables`.
-"""
+"""Read what was joined: the union of the datacenters' tables. Rows of retired epochs are left out (E2)."""
 
 from __future__ import annotations
 
@@ -15,7 +11,8 @@ import pyarrow.dataset as ds
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import open_register
 from photon.registry.operations.init import find_registry
-from photon.storage.tables import ROW_COLUMNS, OutputTable
+from photon.storage.columns import ROW_COLUMNS
+from photon.storage.tables import OutputTable
 
 
 def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = None) -> ds.Dataset:

@@ -34,6 +34,7 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
     CommitConflict,
@@ -42,7 +43,6 @@ from photon.storage.tables import (
     OutputTable,
     RowStatus,
     SchemaConflict,
-    TableName,
     app_id,
 )
 from photon.tokens import Occurrence, Token

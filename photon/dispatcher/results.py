@@ -15,7 +15,8 @@ from photon.join.messages import (
     Unavailable,
 )
 from photon.registry.interface import RegistryUnavailable
-from photon.storage.tables import LakeUnavailable, OutputFile, TableName
+from photon.storage.columns import TableName
+from photon.storage.tables import LakeUnavailable, OutputFile
 
 
 class CannotEnd(Exception):

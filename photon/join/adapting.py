@@ -18,7 +18,7 @@ from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter
 from photon.errors import WrongUsage
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
-from photon.storage.tables import fit, presentable
+from photon.storage.columns import fit, presentable
 
 T = TypeVar("T")
 REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read

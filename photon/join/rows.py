@@ -13,7 +13,7 @@ from photon.join.outcomes import DeadLetter, Final, OutcomeClass, Verdicts
 from photon.join.records import Pair, Records
 from photon.logs.files import LogFile
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
-from photon.storage.tables import DEAD_LETTER_COLUMNS, ROW_COLUMNS, UNJOINED_COLUMNS
+from photon.storage.columns import DEAD_LETTER_COLUMNS, ROW_COLUMNS, UNJOINED_COLUMNS
 from photon.tokens import Occurrence
 
 

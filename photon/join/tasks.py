@@ -51,15 +51,9 @@ from photon.pipeline.event_key import EventKey
 from photon.quantiles import Sample
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
+from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.joined_rows import epochs_of_rows
-from photon.storage.tables import (
-    DEAD_LETTER_COLUMNS,
-    LakeUnavailable,
-    OutputFile,
-    OutputTable,
-    TableName,
-    write_rows,
-)
+from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
 
 
 def run_index_unit(unit: IndexUnit, context: TaskContext) -> TaskOutcome:

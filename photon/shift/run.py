@@ -32,7 +32,8 @@ from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.shift.heartbeat import Heartbeat
 from photon.shift.lease import DatacenterLock, Lease
-from photon.storage.tables import TABLE_COLUMNS, OutputTable, TableName
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,4 @@
-"""Joined rows of one datacenter by the batches that committed them: read back for others than its dispatcher.
-
-What a dispatcher reads back of its own batches, and everything that is written, is `photon.storage.tables`.
-"""
+"""Joined rows read back, by the batches that committed them or by their events."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ import pyarrow.dataset as ds
 
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
-from photon.storage.tables import ROW_COLUMNS, OutputTable
+from photon.storage.columns import ROW_COLUMNS
+from photon.storage.tables import OutputTable
 
-ROWS_AT_ONCE = 100_000  # bounds memory where all rows of an epoch are looked at
+ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
 
 
@@ -30,7 +28,7 @@ class Snapshot:
         with table.reading():
             handle = table.load()
             schema = table.schema()
-            # A table whose rows are older has not all of the columns: there they are null.
+            # An older table does not have all of the columns: they are null in its rows.
             new = [ROW_COLUMNS.field(name) for name in REGISTERED_AS if name not in schema.names]
             self._rows = handle.to_pyarrow_dataset(schema=pa.schema([*schema, *new]))
             self._files = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
@@ -63,9 +61,9 @@ class Snapshot:
 
 
 def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[range]:
-    """Ranges of batches beyond `after`, one behind the other, each with files of at least about `rows` rows.
+    """Consecutive ranges of batches beyond `after`, each with files of at least about `rows` rows.
 
-    `files`: of each the last batch that it has rows of, and how many rows.
+    `files`: for each file the last batch in it, and how many rows it has.
     """
     found: list[range] = []
     start, gathered = after + 1, 0
@@ -82,16 +80,14 @@ def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[r
 def epochs_of_rows(
     table: OutputTable, ids: Collection[str], log: ForeignLog
 ) -> dict[EventKey, frozenset[str]]:
-    """The events with one of these ids that have rows, each with the epochs of them. Reads all rows' ids."""
+    """The events with one of these ids that have rows, with the rows' epochs. Reads the ids of all rows."""
     found: dict[EventKey, frozenset[str]] = {}
-    if not ids:
-        return found
-    for page in Snapshot(table).of_events(ids):
-        # A row from before there was its time can't be told from others of its id, and is never cleared.
+    for page in Snapshot(table).of_events(ids) if ids else ():
+        # A row without its event's time can't be told from others of its id, and is never cleared.
         rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
-        times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
-        known = zip(rows["_event_id"].to_pylist(), times_us, rows["_epoch"].to_pylist(), strict=True)
-        for event_id, time_us, epoch in known:
+        times_us = rows["_event_time"].cast(pa.int64())
+        columns = (column.to_pylist() for column in (rows["_event_id"], times_us, rows["_epoch"]))
+        for event_id, time_us, epoch in zip(*columns, strict=True):
             key = event_key(event_id, time_us, log)
             found[key] = found.get(key, frozenset()) | {epoch}
     return found

@@ -22,7 +22,8 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.open import open_register
 from photon.registry.operations.init import find_registry
-from photon.storage.tables import TABLE_COLUMNS, LakeUnavailable, OutputTable, TableName, app_id
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.tables import LakeUnavailable, OutputTable, app_id
 from photon.verification.classes import EpochStatus
 from photon.verification.verified_files import is_fully_verified, read_verified_offsets
 

@@ -26,7 +26,8 @@ from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
 from photon.registry.interface import BeyondHorizon, Free, IdRegistry, Joined, LookupOutcome, TooOld
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
-from photon.storage.tables import OutputTable, TableName
+from photon.storage.columns import TableName
+from photon.storage.tables import OutputTable
 from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
 
 _BATCH = ["_epoch", "_batch", "_occurrence"]

@@ -12,7 +12,7 @@ from photon.dispatcher.batch import Watching
 from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
-from photon.storage.tables import ROW_COLUMNS
+from photon.storage.columns import ROW_COLUMNS
 from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 

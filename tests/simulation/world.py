@@ -26,7 +26,8 @@ from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
 from photon.shift.run import ShiftLimits, ShiftResult, run_shift
-from photon.storage.tables import OutputTable, TableName
+from photon.storage.columns import TableName
+from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 NOON_US = 1_700_000_000_000_000

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from photon.storage.columns import ROW_COLUMNS
 from photon.storage.joined_rows import Snapshot, joined_beyond, stretches
-from photon.storage.tables import ROW_COLUMNS, OutputTable, app_id, write_rows
+from photon.storage.tables import OutputTable, app_id, write_rows
 
 
 def commit(table: OutputTable, epoch: str, batch: int, *ids: str, columns: pa.Schema = ROW_COLUMNS) -> None:

@@ -1,0 +1,98 @@
+"""The columns of a datacenter's tables, and rows that fit them."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import pyarrow as pa
+
+TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
+
+_TIME = pa.timestamp("us", "UTC")
+_STAMP = [
+    ("_datacenter", pa.string()),
+    ("_epoch", pa.string()),
+    ("_batch", pa.int64()),
+    ("_occurrence", pa.string()),
+]
+ROW_COLUMNS = pa.schema(
+    [
+        *_STAMP,
+        ("_joined_at", _TIME),
+        ("_event_id", pa.string()),
+        ("_primary_occurrence", pa.string()),
+        ("_event_time", _TIME),  # the foreign event's own time, which may be part of its identity
+    ]
+)
+DEAD_LETTER_COLUMNS = pa.schema(
+    [
+        *_STAMP,
+        ("side", pa.string()),
+        ("path", pa.string()),
+        ("length_bytes", pa.int64()),
+        ("reason", pa.string()),
+        ("raw", pa.binary()),
+        ("event_id", pa.string()),
+    ]
+)
+UNJOINED_COLUMNS = pa.schema(
+    [
+        *_STAMP,
+        ("event_id", pa.string()),
+        ("key", pa.string()),
+        ("event_time", _TIME),
+        ("header", pa.binary()),
+        ("raw", pa.binary()),
+    ]
+)
+TABLE_COLUMNS: dict[TableName, pa.Schema] = {
+    "joined_events": ROW_COLUMNS,
+    "dead_letters": DEAD_LETTER_COLUMNS,
+    "unjoined": UNJOINED_COLUMNS,
+    "too_old": UNJOINED_COLUMNS,
+}
+_FORBIDDEN_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")  # Parquet column names that Delta refuses
+
+
+def presentable(table: pa.Table) -> pa.Table:
+    """The same rows with column names and types that a Delta table can hold.
+
+    Characters that Delta refuses become `_`, and types without a Delta counterpart their nearest one. A
+    column of nothing but nulls without a type is left out: it reads as null anyway.
+    """
+    names: list[str] = []
+    columns: list[pa.ChunkedArray] = []
+    taken: set[str] = set()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_null(column.type):
+            continue
+        shown = _FORBIDDEN_IN_NAMES.sub("_", name) or "column"
+        while shown.lower() in taken:
+            shown += "_"
+        taken.add(shown.lower())
+        names.append(shown)
+        columns.append(column.cast(_delta_type(column.type)))
+    return pa.table(columns, names=names)
+
+
+def _delta_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _delta_type(kind.value_type)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return _TIME
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    return kind
+
+
+def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the schema's types where it has the column. ArrowInvalid if a value does not fit."""
+    known = {field.name: field for field in schema}
+    return table.cast(pa.schema([known.get(field.name, field) for field in table.schema]))
