@@ -8,9 +8,8 @@ from pathlib import Path
 from photon.logs.discovery import scan
 from photon.logs.lines import header_names
 from photon.logs.source import UNREADABLE, open_source, read_header
+from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import ForeignLog, Log, Pipeline
-from photon.pipeline.problems import dotted
-from photon.pipeline.yaml_lines import KeyPath, read_document
 
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
 
@@ -21,7 +20,7 @@ def check_columns(pipeline: Pipeline) -> list[str]:
     A column is missing if it is in no header of the newest log files of the datacenters. JSON lines,
     and logs without files, are not checked. What can't be read is left for the run to report.
     """
-    lines = read_document(pipeline.file.read_text(encoding="utf-8"))
+    document = read_document(pipeline.file.read_text(encoding="utf-8"))
     problems = []
     for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
         headers = dict(_newest_headers(pipeline, log)) if log.format != "jsonl" else {}
@@ -29,10 +28,9 @@ def check_columns(pipeline: Pipeline) -> list[str]:
         for path, column in _named_columns(side, log) if headers else ():
             if column not in there:
                 place, names = next(iter(headers.items()))
-                where = f"{pipeline.file}:{lines.line_of(path)}: {dotted(path)}"
-                problems.append(
-                    f"{where}: expected a column of {place}, got {column!r}; it has {', '.join(names)}"
-                )
+                what = f"expected a column of {place}, got {column!r}; it has {', '.join(names)}"
+                line, problem = document.problem(path, what)
+                problems.append(f"{pipeline.file}:{line}: {problem}")
     return problems
 
 

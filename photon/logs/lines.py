@@ -1,7 +1,7 @@
 """Lines of a stretch of bytes, and the values in them as text columns: CSV, TSV and JSON lines.
 
-A record is one line, ended by LF; a CR before it is dropped. A line means what a parser makes of it by itself:
-reading many at once is only quicker, and is done where it is sure to say the same.
+A record is one line, ended by LF; a CR before it is dropped. A line means what a parser makes of it by
+itself: reading many at once is only quicker, and is done where it is sure to say the same.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""Ids that carry their time, such as `ServerIP:ProcessId:timestamp` (paper, section 2.1).
-
-Pure functions from an id to its time. Times of records that stand in columns of their own belong to
-`photon.logs.times`.
-"""
+"""What identifies an event, and ids that carry their time: `ServerIP:ProcessId:timestamp` (paper, 2.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from photon.clock import MICROSECONDS
 from photon.pipeline.file import ForeignLog, PrimaryLog
-
-IdCodec = Literal["server_process_timestamp"]
-IdTimeUnit = Literal["s", "ms", "us", "ns"]
+from photon.pipeline.values import IdCodec, IdTimeUnit
 
 _UNITS_PER_SECOND: dict[IdTimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_MICROSECONDS = 10**6
 _LARGEST_US = 2**63 - 1
 _MOST_DIGITS = 30  # more can't be a time in any unit; int() of long text takes quadratic time
 
@@ -23,8 +16,7 @@ _MOST_DIGITS = 30  # more can't be a time in any unit; int() of long text takes 
 def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") -> int | None:
     """The time that `event_id` carries, in microseconds since 1970-01-01 UTC, rounded down.
 
-    None where there is no codec, or the id is not of its form: such an id is looked for around
-    the foreign event's own time. `unit` is that of the id's timestamp.
+    None where there is no codec, or the id is not of its form. `unit` is that of the id's timestamp.
     """
     if codec is None:
         return None
@@ -33,7 +25,7 @@ def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") ->
     server, _, process = server.rpartition(":")
     if not (server and _is_number(process) and _is_number(rest)):
         return None
-    time_us = int(rest) * _MICROSECONDS // _UNITS_PER_SECOND[unit]
+    time_us = int(rest) * MICROSECONDS // _UNITS_PER_SECOND[unit]
     return time_us if time_us <= _LARGEST_US else None
 
 
@@ -45,8 +37,8 @@ def _is_number(text: str) -> bool:
 class EventKey:
     """The identity of a foreign event: its id and, only where the id carries its time, that time.
 
-    `at_us` is when the event was, where that is no part of its identity: it tells whether collection has
-    passed the event, and is kept beside its id for that. None: nobody knows, and it is never collected.
+    `at_us` is when the event was, where that is no part of its identity. It tells whether collection has
+    passed the event. None: nobody knows, and the event is never collected.
     """
 
     id: str
@@ -62,16 +54,16 @@ class EventKey:
 def event_key(event_id: str, time_us: int | None, log: ForeignLog) -> EventKey:
     """The identity of an event: with its time only where the id carries it (protocol C4).
 
-    `time_us` is that of a record of it; None where none is at hand, never if it belongs to the identity.
+    `time_us` is that of a record of it; None where none is at hand, but never if it belongs to the identity.
     """
     if log.time_in_id:
         assert time_us is not None, f"the event {event_id} is known by its time too"
         return EventKey(event_id, time_us)
-    carried_us = None if log.id_codec is None else id_time_us(log.id_codec, event_id, log.id_time_unit)
+    carried_us = id_time_us(log.id_codec, event_id, log.id_time_unit)
     return EventKey(event_id, at_us=time_us) if carried_us is None else EventKey(event_id, carried_us)
 
 
 def primary_time_us(key: str, time_us: int, log: PrimaryLog) -> int:
     """About when the primary event was: from its id where that carries a time, else the record's own time."""
-    carried = id_time_us(log.id_codec, key, log.id_time_unit) if log.id_codec is not None else None
-    return time_us if carried is None else carried
+    carried_us = id_time_us(log.id_codec, key, log.id_time_unit)
+    return time_us if carried_us is None else carried_us

@@ -1,14 +1,11 @@
-"""The pipeline file: what it may say, with its defaults, and how it is read.
+"""The pipeline file: every key with its default, and how the file is read.
 
-Models of every key of the file (design, section 6), and `load_pipeline`, which refuses what is
-wrong with file, line, key and what was expected. What the keys make the engine do belongs to
-the parts that read them.
+A field whose name is not its key says in its name the unit that the key leaves to the value.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
@@ -18,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -26,7 +24,7 @@ from pydantic import (
 )
 
 from photon.errors import WrongUsage
-from photon.pipeline.problems import describe, dotted, fields_by_key, unknown_key
+from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.values import (
     LONGEST,
     AdapterName,
@@ -34,16 +32,19 @@ from photon.pipeline.values import (
     Columns,
     ColumnType,
     Cron,
+    DatacenterName,
     Duration,
+    Folder,
     Format,
     Glob,
+    IdCodec,
+    IdTimeUnit,
     PositiveDuration,
     Size,
     TimeUnit,
     Url,
     Whole,
 )
-from photon.pipeline.yaml_lines import Document, KeyPath, read_document
 
 MOST_SHARDS = 65_536
 
@@ -58,6 +59,15 @@ def _endpoint_count(value: object) -> object:
     return value
 
 
+def _with_default_places(datacenters: object) -> object:
+    if not isinstance(datacenters, dict):
+        return datacenters
+    return {
+        name: {"lake": f"lake/{name}", "state": f"state/{name}", **keys} if isinstance(keys, dict) else keys
+        for name, keys in datacenters.items()
+    }
+
+
 class Strict(BaseModel):
     """Every model of the file: immutable, and unknown keys are refused."""
 
@@ -67,9 +77,9 @@ class Strict(BaseModel):
 class Datacenter(Strict):
     """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
 
-    logs: Path
-    lake: Path
-    state: Path
+    logs: Folder
+    lake: Folder
+    state: Folder
 
 
 class Log(Strict):
@@ -81,8 +91,8 @@ class Log(Strict):
     time: str
     time_unit: TimeUnit = "s"
     columns: dict[str, ColumnType] = Field(default_factory=dict)  # undeclared columns are text
-    id_codec: Literal["server_process_timestamp"] | None = None  # ids that carry their time
-    id_time_unit: Literal["s", "ms", "us", "ns"] = "us"
+    id_codec: IdCodec | None = None  # ids that carry their time
+    id_time_unit: IdTimeUnit = "us"
 
 
 class PrimaryLog(Log):
@@ -231,7 +241,9 @@ class Pipeline(Strict):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")
     file: Path = Field(exclude=True)
-    datacenters: dict[str, Datacenter] = Field(min_length=1)
+    datacenters: Annotated[
+        dict[DatacenterName, Datacenter], Field(min_length=1), BeforeValidator(_with_default_places)
+    ]
     primary: PrimaryLog
     foreign: ForeignLog
     adapter: AdapterName = "photon.adapters:merge_columns"
@@ -282,10 +294,11 @@ def load_pipeline(path: str | Path) -> Pipeline:
         found = "nothing" if document.value is None else "something else"
         problems.append((1, f"expected keys such as name, datacenters, primary and foreign, got {found}"))
     if isinstance(document.value, dict):
-        settings = _with_places(document.value, path.absolute().parent)
-        problems += _misnamed(document)
+        if "file" in document.value:  # the model has it, the file has not
+            problems.append(document.problem(("file",), unknown_key("file", list(fields_by_key(Pipeline)))))
+        settings, file = document.value, path.absolute()
         try:
-            pipeline = Pipeline.model_validate({**settings, "file": path.absolute()}, by_name=False)
+            pipeline = Pipeline.model_validate({**settings, "file": file}, by_name=False, context=file.parent)
             problems += _contradictions(pipeline, document)
         except ValidationError as error:
             problems += describe(error, document, Pipeline)
@@ -294,64 +307,29 @@ def load_pipeline(path: str | Path) -> Pipeline:
     return pipeline
 
 
-def _with_places(settings: dict[str, object], folder: Path) -> dict[str, object]:
-    """The settings with each datacenter's places: relative to the file's folder, or by default."""
-    datacenters = settings.get("datacenters")
-    if not isinstance(datacenters, dict):
-        return settings
-    placed = {}
-    for name, datacenter in datacenters.items():
-        if isinstance(datacenter, dict):
-            places = {"lake": f"lake/{name}", "state": f"state/{name}", **datacenter}
-            is_place = {
-                key: key in ("logs", "lake", "state") and isinstance(places[key], str) for key in places
-            }
-            datacenter = {key: folder / places[key] if is_place[key] else places[key] for key in places}
-        placed[name] = datacenter
-    return {**settings, "datacenters": placed}
-
-
-def _misnamed(document: Document) -> list[tuple[int, str]]:
-    """What is wrong before the models see it: names of datacenters, places on S3, the model's own key."""
-    settings = document.value
-    assert isinstance(settings, dict)
-    problems = []
-    if "file" in settings:
-        known = list(fields_by_key(Pipeline))
-        problems.append((document.line_of(("file",)), f"file: {unknown_key('file', known)}"))
-    datacenters = settings.get("datacenters")
-    for name, datacenter in datacenters.items() if isinstance(datacenters, dict) else ():
-        path: KeyPath = ("datacenters", name)
-        if not re.fullmatch("[a-z][a-z0-9_-]{0,62}", name):
-            expected = "a name of lower-case letters, digits, _ and -, a letter first"
-            problems.append((document.line_of(path), f"{dotted(path)}: expected {expected}, got {name!r}"))
-        for key, place in datacenter.items() if isinstance(datacenter, dict) else ():
-            if key in ("logs", "lake", "state") and re.match(r"[a-z0-9]+://", str(place)):
-                expected = f"a local folder: {str(place).partition(':')[0]} is not supported yet"
-                line = document.line_of((*path, key))
-                problems.append((line, f"{dotted((*path, key))}: expected {expected}, got {place!r}"))
-    return problems
-
-
-def _contradictions(pipeline: Pipeline, document: Document) -> list[tuple[int, str]]:
+def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     """Settings that are right one by one and wrong together."""
-    found: list[tuple[KeyPath, str]] = []
+    found: list[Problem] = []
+
+    def refuse(path: tuple[str, ...], what: str) -> None:
+        found.append(document.problem(path, what))
+
     owners: dict[Path, str] = {}
     for name, datacenter in pipeline.datacenters.items():
         for key in ("lake", "state"):
             place = getattr(datacenter, key).resolve()
             if place in owners:
-                why = f"expected a folder of its own, got that of {owners[place]}"
-                found.append((("datacenters", name, key), why))
+                own = f"expected a folder of its own, got that of {owners[place]}"
+                refuse(("datacenters", name, key), own)
             owners[place] = f"datacenters.{name}.{key}"
     if len(pipeline.foreign.key) != len(pipeline.primary.id):
         counts = f"{len(pipeline.primary.id)}, as primary.id has, got {len(pipeline.foreign.key)}"
-        found.append((("foreign", "key"), f"expected as many columns as make the primary's id: {counts}"))
+        refuse(("foreign", "key"), f"expected as many columns as make the primary's id: {counts}")
     if pipeline.retry.max_delay < pipeline.retry.first_delay:
-        found.append((("retry", "max_delay"), "expected a duration not shorter than retry.first_delay"))
+        refuse(("retry", "max_delay"), "expected a duration not shorter than retry.first_delay")
     if pipeline.primary.files == pipeline.foreign.files:
-        found.append((("foreign", "files"), "expected other files than those of primary.files"))
-    return [(document.line_of(path), f"{dotted(path)}: {what}") for path, what in found]
+        refuse(("foreign", "files"), "expected other files than those of primary.files")
+    return found
 
 
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
@@ -359,16 +337,8 @@ def identity_settings(pipeline: Pipeline) -> dict[str, object]:
 
     Paths, limits, delays and the number of shards are not among it: they may change while a pipeline lives.
     """
-    foreign = pipeline.foreign
-    return {
-        "pipeline": pipeline.name,
-        "id": list(foreign.id),
-        "time": foreign.time,
-        "time_unit": foreign.time_unit,
-        "time_in_id": foreign.time_in_id,
-        "id_codec": foreign.id_codec,
-        "id_time_unit": foreign.id_time_unit,
-    }
+    keys = {"id", "time", "time_unit", "time_in_id", "id_codec", "id_time_unit"}
+    return {"pipeline": pipeline.name, **pipeline.foreign.model_dump(mode="json", include=keys)}
 
 
 def settings_hash(pipeline: Pipeline, **more: object) -> str:

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from photon import errors
 from photon.cli.main import COMMANDS
 from photon.faults import ALL_FAULT_POINTS
+from photon.pipeline.document import fields_by_key
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.pipeline.problems import fields_by_key
 from photon.pipeline.values import parse_duration, parse_size
 from photon.verification.report import MEANINGS
 

@@ -1,21 +1,101 @@
-"""What is wrong with a pipeline file, in words: each problem with its line, its key and what was expected.
-
-Turns what the models of `pipeline` refuse into messages; what they refuse is decided there.
-"""
+"""The YAML of a pipeline file with the line of each key, and what is wrong with it in words."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from photon.pipeline.yaml_lines import Document, KeyPath
+KeyPath = tuple[str | int, ...]
+Problem = tuple[int, str]  # line, what is wrong
+_DEEPEST = 20
+_PLAIN_TAGS = ("null", "bool", "int", "float", "str")
 
-# What stands for a key, where its type alone does not say it.
+
+@dataclass(slots=True)
+class Document:
+    """A YAML file as plain values, with the line (from 1) of each key and list entry."""
+
+    value: object = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line_of(self, path: KeyPath) -> int:
+        """The line of a key; of one that is not there, the line of what should hold it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def problem(self, path: KeyPath, what: str) -> Problem:
+        """What is wrong with a key, in a message with the key: `foreign.columns.amount: expected ...`."""
+        return self.line_of(path), f"{'.'.join(map(str, path))}: {what}"
+
+
+def read_document(text: str) -> Document:
+    """The document in `text`; what can't be read is among its problems."""
+    document = Document()
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is not None:
+            document.value = _value(loader, node, (), document)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        document.problems.append((mark.line + 1 if mark else 1, f"not valid YAML: {what}"))
+    except yaml.YAMLError as error:
+        document.problems.append((1, f"not valid YAML: {' '.join(str(error).split())}"))
+    return document
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, document: Document) -> object:
+    line = node.start_mark.line + 1
+    document.lines.setdefault(path, line)
+    if len(path) > _DEEPEST:  # an anchor that holds itself never ends
+        document.problems.append((line, f"nested more than {_DEEPEST} levels deep"))
+        return None
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(loader, node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(loader, item, (*path, i), document) for i, item in enumerate(node.value)]
+    tag = node.tag.rpartition(":")[2]
+    if node.tag.startswith("tag:yaml.org,2002:") and tag in _PLAIN_TAGS:
+        try:
+            return loader.construct_object(node)
+        except ValueError:
+            document.problems.append((line, f"{node.value!r} is not of the type {tag}"))
+            return None
+    if tag != "timestamp":
+        document.problems.append((line, f"a tag such as {node.tag} can't be used here"))
+    return node.value  # a date is text
+
+
+def _mapping(
+    loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath, document: Document
+) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            document.problems.append((line, "a key must be a word, not a list or a mapping"))
+            continue
+        key = key_node.value
+        if key in values:
+            again = f"this key was there before, in line {document.lines[*path, key]}"
+            document.problems.append((line, document.problem((*path, key), again)[1]))
+            continue
+        document.lines[*path, key] = line
+        values[key] = _value(loader, value_node, (*path, key), document)
+    return values
+
+
+# What a key holds, where its type alone does not say it.
 _EXPECTED = {
     "name": "lower-case letters, digits, _ and -, a letter first, 63 at most",
     "datacenters": "a mapping such as {east: {logs: logs/east}}",
@@ -43,18 +123,10 @@ _BY_TYPE = {
 }
 
 
-def describe(error: ValidationError, document: Document, root: type[BaseModel]) -> list[tuple[int, str]]:
-    """The problems of a file as (line, message), the message with its dotted key."""
-    problems = []
-    for detail in error.errors():
-        path = _key_path(detail, document.value)
-        problems.append((document.line_of(path), f"{dotted(path)}: {_message(detail, path, root)}"))
-    return problems
-
-
-def dotted(path: KeyPath) -> str:
-    """A key as it is written in messages: `foreign.columns.amount`, `registry.endpoints.0.url`."""
-    return ".".join(map(str, path))
+def describe(error: ValidationError, document: Document, root: type[BaseModel]) -> list[Problem]:
+    """What the models refuse, in words."""
+    paths = [(detail, _key_path(detail, document.value)) for detail in error.errors()]
+    return [document.problem(path, _message(detail, path, root)) for detail, path in paths]
 
 
 def unknown_key(key: str, known: list[str]) -> str:
