@@ -21,9 +21,9 @@ from assets.failures import failures_with_a_message
 from assets.logs import log_key
 from assets.reporting import Reporter
 from jobs.batch_job import SparkRunner
-from photon.dispatcher.batch import Watching
+from photon.dispatcher.batch import Callbacks
 from photon.pipeline.file import Pipeline
-from photon.shift.lease import LineLeft
+from photon.shift.lease import StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import Served
 from resources.pipelines import PipelineFiles
@@ -67,18 +67,18 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
                 reporter.look()  # asked all the time, also while the shift waits for something
                 return drain.asked()
 
-            watching = Watching(should_stop, reporter.on_batch, reporter.on_wait)
-            terms = _terms(context.run.run_id, pipeline)
+            callbacks = Callbacks(should_stop, reporter.on_batch, reporter.on_wait)
+            limits = _limits(context.run.run_id, pipeline)
             try:
                 result = run_shift(
                     pipeline,
                     context.partition_key,
                     "until_idle",
-                    watching=watching,
-                    runner=runner,
-                    terms=terms,
+                    runner,
+                    limits,
+                    callbacks,
                 )
-            except LineLeft:
+            except StoppedWaiting:
                 raise DagsterExecutionInterruptedError from None  # it did nothing that could be told
             except Exception as error:
                 if drain.asked() and is_canceled(context):  # what it waited for is not why it ends
@@ -94,6 +94,6 @@ def joined_events_asset(served: Served, partitions: PartitionsDefinition[str]) -
     return joined_events
 
 
-def _terms(run_id: str, pipeline: Pipeline) -> ShiftLimits:
+def _limits(run_id: str, pipeline: Pipeline) -> ShiftLimits:
     shift = pipeline.shift
-    return ShiftLimits(run_id, in_line=True, length=shift.length, relief=RELIEF, idle=shift.idle_timeout)
+    return ShiftLimits(run_id, takes_turns=True, length=shift.length, relief=RELIEF, idle=shift.idle_timeout)

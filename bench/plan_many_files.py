@@ -12,11 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from photon.dispatcher.log_reader import Follower
+from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
-from photon.dispatcher.state import DispatcherState
-from photon.dispatcher.state_rows import Completion
+from photon.dispatcher.state import Completion, DispatcherState
 from photon.pipeline.file import load_pipeline
 from photon.tokens import PlanKey, new_plan_id
 
@@ -41,26 +40,26 @@ def main(count: int) -> None:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
         state = DispatcherState(folder / "state")
-        state.begin_epoch("many", "here", "e", 0, "map")
-        follower = Follower(pipeline, "here", state)
+        state.begin_epoch("many", "here", "e", 0, "map", False)
+        reader = LogReader(pipeline, "here", state.files(), state)
         for turn in range(ROUNDS):
             for i, path in enumerate(paths):
                 with path.open("ab") as file:
                     file.write(f"{i}:".encode() + LINE * 10)
-            seconds, plan = _plan(follower, state, turn)
+            seconds, plan = _plan(reader, state, turn)
             assert len(plan.advances) == count
-            state.complete(plan, Completion(plan.key.batch, {}))
-            follower.advance(plan.advances, {})
+            state.complete(plan, Completion())
+            reader.advance(plan.advances, {})
             print(f"{count} files, {'first look' if turn == 0 else 'all grew'}: planned in {seconds:.3f} s")
 
 
-def _plan(follower: Follower, state: DispatcherState, turn: int) -> tuple[float, Plan]:
+def _plan(reader: LogReader, state: DispatcherState, turn: int) -> tuple[float, Plan]:
     """What the dispatcher does to plan a batch, and how long it took."""
     start = time.perf_counter()
-    follower.look(turn, final=False)
-    share = budget(follower.limits, 0, state.count_waiting())
-    primary = follower.cut("primary", share.primary_bytes, 2**62, False)
-    foreign = follower.cut("foreign", share.foreign_bytes, 2**62, False)
+    reader.look(turn, final=False)
+    share = budget(reader.limits, 0, state.count_waiting())
+    primary = reader.cut("primary", share.primary_bytes, 2**62, False)
+    foreign = reader.cut("foreign", share.foreign_bytes, 2**62, False)
     content = PlanContent(primary=primary.ranges, foreign=foreign.ranges)
     key = PlanKey("here", "e", state.completed + 1, new_plan_id())
     plan = Plan(key, content, primary.advances + foreign.advances)

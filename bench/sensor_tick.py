@@ -17,7 +17,7 @@ from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
 
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_job_name, shift_sensor
-from photon.dispatcher.log_reader import Follower
+from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.state import DispatcherState
 from resources.environment import location_settings
 
@@ -45,8 +45,8 @@ def main(count: int) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(LINE)
         state = DispatcherState(served.pipeline.datacenters["here"].state)
-        state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, "bench")
-        Follower(served.pipeline, "here", state).look(time.time_ns() // 1000, final=False)
+        state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, "bench", False)
+        LogReader(served.pipeline, "here", state.files(), state).look(time.time_ns() // 1000, final=False)
         state.close()
         defs = build_defs(settings)
         job = defs.resolve_job_def(shift_job_name(served))

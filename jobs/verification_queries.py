@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from photon.clock import microseconds
-from photon.dispatcher.planning import spread
-from photon.dispatcher.read_offsets import WAITING_COLUMNS
+from photon.dispatcher.state_view import WAITING_COLUMNS
+from photon.dispatcher.task_splitter import spread
 from photon.logs.files import Side
 from photon.logs.ranges import Stretch
 from photon.storage.columns import ROW_COLUMNS, TableName

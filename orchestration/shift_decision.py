@@ -139,7 +139,7 @@ def _why_not_there(run: Run, facts: Facts, shift: Shift) -> LostRun | None:
 
     It may have had the lease before the last one, so its time runs from when that one's began, or ended.
     """
-    if run.status is DagsterRunStatus.QUEUED or facts.standing.in_line is not None:
+    if run.status is DagsterRunStatus.QUEUED or facts.standing.successor is not None:
         return None
     lease = facts.standing.lease
     of_lease = (lease.began_us, lease.released_us or 0) if lease else ()
@@ -157,8 +157,8 @@ def _why_wait(facts: Facts, shift: Shift, held: bool, left: Sequence[Run]) -> st
     lease, growth, standing = facts.standing.lease, facts.growth, facts.standing
     if held and (why := _why_leave(facts, shift, lease)) is not None:
         return why
-    if standing.in_line is not None:
-        return f"process {standing.in_line} waits in line to go on"
+    if standing.successor is not None:
+        return f"process {standing.successor} waits in line to go on"
     # A run that has let go only tidies up: it is in nobody's way.
     coming = [run for run in left if lease is None or lease.run != run.run_id]
     if coming:

@@ -101,8 +101,8 @@ def _join_one(
 ) -> Any:
     from photon import faults
     from photon.cli.progress import JoinProgress
-    from photon.dispatcher.batch import BatchReport, Watching
-    from photon.shift.run import run_shift
+    from photon.dispatcher.batch import BatchReport, Callbacks
+    from photon.shift.run import ForTests, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
@@ -121,10 +121,9 @@ def _join_one(
             else:
                 progress.waits(datacenter, reason)
 
-        watching = Watching(signals.asked, on_batch, on_wait)
-        result = run_shift(
-            pipeline, datacenter, mode, engine, watching, crash_task_at=crash_at if in_task else None
-        )
+        callbacks = Callbacks(signals.stop_requested, on_batch, on_wait)
+        for_tests = ForTests(crash_task_at=crash_at if in_task else None)
+        result = run_shift(pipeline, datacenter, mode, engine, callbacks=callbacks, for_tests=for_tests)
     return result.as_dict()
 
 
@@ -162,7 +161,7 @@ def _join_each(
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, pass_on)
-        if signals.asked():  # before there was anybody to pass it on to
+        if signals.stop_requested():  # before there was anybody to pass it on to
             pass_on(signal.SIGTERM, None)
 
         def listen(name: str, process: subprocess.Popen[str]) -> None:

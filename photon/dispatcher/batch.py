@@ -1,8 +1,6 @@
-"""Carrying one plan through: run, commit, complete; or abandon it (protocol A3 to A12).
+"""Carrying one plan through: run, commit, complete; or split it (protocol A3 to A12).
 
-The order of the steps of one batch, and what happens when one of them fails. Which plans there are
-is for `dispatcher`; every decision is in `settling` or `abandoning`, every durable change in `state` or
-`output`.
+The order of the steps of one batch, and what happens when one of them fails.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -18,20 +16,18 @@ import numpy as np
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
-from photon.dispatcher.abandoning import halves_of_plan
-from photon.dispatcher.backoff import unresponsive_datacenters
-from photon.dispatcher.log_reader import Follower
+from photon.dispatcher.completion import CannotEnd, Results, collect_results
+from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
-from photon.dispatcher.results import CannotEnd, Results, collect_results
-from photon.dispatcher.state import DispatcherState
-from photon.dispatcher.state_rows import Completion
+from photon.dispatcher.planning import split
+from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import TaskSplitter
+from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.storage.columns import TableName
@@ -70,7 +66,7 @@ class TooManyDeaths(UserError):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one batch did, for those who watch."""
+    """What one batch did."""
 
     batch: int
     counts: Counter[str]
@@ -79,13 +75,13 @@ class BatchReport:
     latencies_seconds: Sample = field(default_factory=Sample)
 
 
-@dataclass
-class Watching:
-    """How others follow and end a run."""
+@dataclass(frozen=True)
+class Callbacks:
+    """How a caller follows and ends a run."""
 
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
-    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; said once
+    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
 
 
 class BackoffRetry:
@@ -95,29 +91,29 @@ class BackoffRetry:
     MOST_SECONDS = 10.0
     SLICE_SECONDS = 0.25  # how soon a stop is noticed
 
-    def __init__(self, watching: Watching, clock: Clock, rng: random.Random) -> None:
-        self._watching = watching
+    def __init__(self, callbacks: Callbacks, clock: Clock, rng: random.Random) -> None:
+        self._callbacks = callbacks
         self._clock = clock
         self._rng = rng
         self._wait_seconds = self.FIRST_SECONDS
         self._said = False
 
     def wait(self, reason: str) -> bool:
-        """Wait before the next try; False if a stop is asked for."""
+        """Wait before the next try; False if a stop is requested."""
         if not self._said:
-            self._watching.on_wait(reason)
+            self._callbacks.on_wait(reason)
             self._said = True
         left = self._wait_seconds * self._rng.uniform(0.75, 1.25)
         self._wait_seconds = min(self._wait_seconds * 2, self.MOST_SECONDS)
         while left > 0:
-            if self._watching.should_stop():
+            if self._callbacks.should_stop():
                 return False
             self._clock.sleep(min(left, self.SLICE_SECONDS))
             left -= self.SLICE_SECONDS
-        return not self._watching.should_stop()
+        return not self._callbacks.should_stop()
 
-    def until_there(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, tried again while registry or lake can't be had, or until a stop."""
+    def until_available(self, attempt: Callable[[], T]) -> T:
+        """The result of `attempt`, retried while registry or lake is unavailable, or until a stop."""
         while True:
             try:
                 return attempt()
@@ -126,55 +122,44 @@ class BackoffRetry:
                     raise
 
 
+@dataclass
 class BatchExecution:
-    """Carries the plans of one datacenter through, one at a time."""
+    """Runs the plans of one datacenter, one at a time."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        datacenter: str,
-        state: DispatcherState,
-        tables: dict[TableName, OutputTable],
-        registry: IdRegistry,
-        runner: BatchRunner,
-        orders: TaskSplitter,
-        clock: Clock,
-        rng: random.Random,
-        watching: Watching,
-    ) -> None:
-        self.pipeline = pipeline
-        self.datacenter = datacenter
-        self.state = state
-        self.tables = tables
-        self.registry = registry
-        self.runner = runner
-        self.orders = orders
-        self.clock = clock
-        self.rng = rng
-        self.watching = watching
-        self.epoch = state.epoch or ""
-        self._app = app_id(datacenter, self.epoch)
-        self._started_us = clock.now_us()
+    state: DispatcherState
+    tables: Mapping[TableName, OutputTable]
+    registry: IdRegistry
+    runner: BatchRunner
+    splitter: TaskSplitter
+    clock: Clock
+    rng: random.Random
+    callbacks: Callbacks
+
+    def __post_init__(self) -> None:
+        self.pipeline, self.datacenter = self.splitter.pipeline, self.splitter.datacenter
+        self.epoch = self.state.epoch or ""
+        self._app = app_id(self.datacenter, self.epoch)
+        self._started_us = self.clock.now_us()
         self._registered_us: dict[str, int] = {}
         self._quarantined_in_a_row = 0
 
-    def carry_out(self, plan: Plan, follower: Follower, ran_before: bool) -> bool:
-        """See a plan through to its completion; False where it is left open, for a stop was asked for.
+    def run(self, plan: Plan, reader: LogReader, ran_before: bool) -> bool:
+        """Run a plan until it is completed; False if it is left open because a stop was requested.
 
         Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
         """
         began_us = self.clock.now_us()
-        patience = BackoffRetry(self.watching, self.clock, self.rng)
+        retry = BackoffRetry(self.callbacks, self.clock, self.rng)
         cannot_end: str | None = None
         commit_unknown = False
         while True:
             try:
-                if commit_unknown and self.committed(plan):
-                    self.complete_by_redo(plan, follower)
+                if commit_unknown and self.is_committed(plan):
+                    self.complete_by_requeue(plan, reader)
                 elif cannot_end is not None:
-                    self._abandon(plan, follower, cannot_end)
+                    self._split(plan, reader, cannot_end)
                 else:
-                    self._try(plan, follower, ran_before, began_us)
+                    self._run_once(plan, reader, ran_before, began_us)
                 return True
             except (WorkerDied, SchemaConflict, CannotEnd) as error:
                 cannot_end = str(error)
@@ -182,34 +167,37 @@ class BatchExecution:
             except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
                 reason = str(error)
             ran_before = commit_unknown = True
-            if not patience.wait(reason):
+            if not retry.wait(reason):
                 log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
                 return False
 
-    def _try(self, plan: Plan, follower: Follower, ran_before: bool, began_us: int) -> None:
+    # -- running and committing
+
+    def _run_once(self, plan: Plan, reader: LogReader, ran_before: bool, began_us: int) -> None:
         fault_point("batch.before_run")
-        outcomes = self.runner.run(self._order(plan, follower, ran_before))
+        outcomes = self.runner.run(self._tasks(plan, reader, ran_before))
         fault_point("batch.after_run")
         results = collect_results(outcomes)
         self._commit(plan, results)
-        self._complete(plan, follower, results, began_us, self.clock.now_us())
+        readable_us = self.clock.now_us()
+        counts = self._complete(plan, reader, results)
+        self._after_completion(plan, results, counts, began_us, readable_us)
 
-    def _order(self, plan: Plan, follower: Follower, ran_before: bool) -> BatchTasks:
+    def _tasks(self, plan: Plan, reader: LogReader, ran_before: bool) -> BatchTasks:
         already_recorded = self._already_recorded(plan, ran_before)
-        now_us = self.clock.now_us()
-        quiet = unresponsive_datacenters(
+        unresponsive = unresponsive_datacenters(
             [name for name in self.pipeline.datacenters if name != self.datacenter],
             self._registered_us,
             self._started_us,
-            now_us,
+            self.clock.now_us(),
             self.pipeline.home,
         )
-        return self.orders.join(plan, follower.files, quiet, already_recorded)
+        return self.splitter.join(plan, reader.files, unresponsive, already_recorded)
 
     def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """What earlier runs of this work put into the tables: it stays so (protocol A12).
 
-        Rows too: their ids may have been cleared since, and then the registry knows no record of them (B6).
+        Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
         """
         batches = [*plan.content.origins, *([plan.key.batch] if ran_before else [])]
         already_recorded: dict[Occurrence, OutcomeClass] = {}
@@ -232,13 +220,13 @@ class BatchExecution:
                 self.tables[name].commit(files, app, batch, None)
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
-        self._commit_main(results.files("joined_events"), batch)
+        self._commit_rows(results.files("joined_events"), batch)
         fault_point("commit.after_main")
 
-    def _commit_main(self, files: list[OutputFile], batch: int) -> None:
+    def _commit_rows(self, files: list[OutputFile], batch: int) -> None:
         self.tables["joined_events"].commit(files, self._app, batch, batch - 1)
 
-    def committed(self, plan: Plan) -> bool:
+    def is_committed(self, plan: Plan) -> bool:
         """Whether the table has the batch, after a commit that did not return; Superseded if it is beyond."""
         version = self.tables["joined_events"].version_of(self._app)
         if version > plan.key.batch:
@@ -250,89 +238,59 @@ class BatchExecution:
 
     # -- completing
 
-    def _complete(
-        self, plan: Plan, follower: Follower, results: Results, began_us: int, readable_us: int
-    ) -> None:
+    def _complete(self, plan: Plan, reader: LogReader, results: Results) -> Counter[str]:
         """After the commit: release what has no row, then change the state in one transaction (A6, A7)."""
-        standing = self._row_status(results.contested)
-        keys = [item.claim.key for item in results.contested] + [item.key for item in results.already_joined]
-        before = self.state.inherited_among(map(completion.event_name, keys))
-        resolved = completion.resolve_contested(results.contested, standing, self.epoch, before)
-        rows = self._epochs_of_rows(results.already_joined)
-        completion.count_already_joined(resolved, results.already_joined, rows, self.epoch, before)
-        if missing := resolved.counts["missing"]:
-            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
+        resolved = self._resolve(plan, results)
         fault_point("release.before")
-        self._release([claim for result in results.join for claim in result.to_release])
+        self._release(results.to_release)
         released = self._release_contested(results.contested, resolved.release)
         fault_point("release.after")
         now_us = self.clock.now_us()
         waiting = [
             row
             for result in results.join
-            for row in completion.waiting_rows(
-                result, resolved.over, released, self.pipeline, now_us, self.rng
-            )
+            for row in waiting_rows(result, resolved.over, released, self.pipeline, now_us, self.rng)
         ]
         max_time_us: dict[int, int] = {}
-        for result in results.index:
-            max_time_us.update(result.max_time_us)
-        follower.advance(plan.advances, max_time_us)
-        counts = completion.sums(results.index, results.join, resolved)
-        hashes = [result.new_hashes for result in results.index if len(result.new_hashes)]
+        for indexed in results.index:
+            max_time_us.update(indexed.max_time_us)
+        reader.advance(plan.advances, max_time_us)
+        counts = completion.sums(results, resolved)
+        hashes = [indexed.new_hashes for indexed in results.index if len(indexed.new_hashes)]
         if hashes:  # before the transaction: a crash between them wakes once more, and loses no wake-up
             self.state.wake(np.unique(np.concatenate(hashes)), now_us)
+        idle_after_us = microseconds(self.pipeline.tailing.idle_after)
+        primaries = reader.of("primary").values()
         fault_point("complete.before_transaction")
         self.state.complete(
             plan,
             Completion(
-                batch=plan.key.batch,
                 counts=counts,
                 gone=[o for result in results.join for o in result.decided_retries] + list(resolved.over),
                 waiting=waiting,
                 max_time_us=max_time_us,
-                watermark_us=self._watermark(follower, now_us),
+                watermark_us=completion.watermark_us(
+                    primaries, now_us, idle_after_us, self.state.watermark_us
+                ),
                 inherited=resolved.inherited,
             ),
         )
         fault_point("complete.after_transaction")
-        self._after_completion(plan, results, counts, began_us, readable_us)
+        return counts
 
-    def _after_completion(
-        self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
-    ) -> None:
-        now_us = self.clock.now_us()
-        for result in results.join:
-            self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
-        if plan.content.retries:
-            self.orders.drop_spools(self.state.spool_files())
-        if not plan.content.quarantine:
-            self._quarantined_in_a_row = 0
-        seconds = (now_us - began_us) / MICROSECONDS
-        since = merge([result.joinable_since_us for result in results.join])
-        latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
-        self.watching.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
+    def _resolve(self, plan: Plan, results: Results) -> completion.Resolved:
+        contested, joined = results.contested, results.already_joined
+        keys = [item.claim.key for item in contested] + [item.key for item in joined]
+        before = self.state.inherited_among(map(completion.event_name, keys))
+        resolved = completion.resolve_contested(contested, self._row_status(contested), self.epoch, before)
+        completion.count_already_joined(resolved, joined, self._epochs_of_rows(joined), self.epoch, before)
+        if missing := resolved.counts["missing"]:
+            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
+        return resolved
 
-    def _watermark(self, follower: Follower, now_us: int) -> int | None:
-        """The watermark with this plan's bytes read."""
-        files = follower.of("primary")
-        return completion.watermark_us(
-            list(files.values()),
-            {number: tracked.size_bytes - tracked.offset_bytes for number, tracked in files.items()},
-            now_us,
-            microseconds(self.pipeline.tailing.idle_after),
-            self.state.watermark_us,
-        )
-
-    def complete_by_redo(self, plan: Plan, follower: Follower) -> None:
-        """The batch is in the table, but not what it found is in memory: do all of it again as new work.
-
-        Its rows are read back when the new plan meets their tokens (protocol A6, A8).
-        """
-        log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
-        follower.advance(plan.advances, {})
-        again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
-        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=[again]))
+    def _row_status(self, contested: Sequence[Contested]) -> dict[Token, RowStatus]:
+        tokens = {Token.parse(item.claim.token) for item in contested}
+        return self.tables["joined_events"].row_status_of(tokens)
 
     def _epochs_of_rows(self, records: Sequence[JoinedRecord]) -> dict[EventKey, frozenset[str]] | None:
         """In which epochs these events have rows; None if there was no epoch but this one."""
@@ -341,15 +299,9 @@ class BatchExecution:
         ids = {record.key.id for record in records}
         return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
-    def _row_status(self, contested: Sequence[Contested]) -> dict[Token, RowStatus]:
-        tokens = {Token.parse(item.claim.token) for item in contested}
-        return self.tables["joined_events"].row_status_of(tokens)
-
     def _release_contested(self, contested: list[Contested], claims: list[Claim]) -> set[Occurrence]:
         """Release ids that an earlier plan holds without a row; the records whose ids are free now."""
-        if not claims:
-            return set()
-        outcomes = self.registry.release(claims)
+        outcomes = self.registry.release(claims) if claims else []
         free = {
             claim.token
             for claim, outcome in zip(claims, outcomes, strict=True)
@@ -359,23 +311,48 @@ class BatchExecution:
 
     def _release(self, claims: list[Claim]) -> None:
         """Release this plan's tokens that have no row; it stays open until that is known (protocol A7)."""
-        patience = BackoffRetry(self.watching, self.clock, self.rng)
+        retry = BackoffRetry(self.callbacks, self.clock, self.rng)
         while claims:
             outcomes = self.registry.release(claims)
             unknown = [(c, o) for c, o in zip(claims, outcomes, strict=True) if isinstance(o, Unknown)]
             claims = [claim for claim, _ in unknown]
-            if claims and not patience.wait(
+            if claims and not retry.wait(
                 f"registry: {len(claims)} ids not released yet: {unknown[0][1].reason}"
             ):
                 raise RegistryUnavailable("stopped before all ids of the batch were released")
 
-    # -- what can't end
+    def _after_completion(
+        self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
+    ) -> None:
+        now_us = self.clock.now_us()
+        for result in results.join:
+            self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
+        if plan.content.retries:
+            self.splitter.drop_spools(self.state.spool_files())
+        if not plan.content.quarantine:
+            self._quarantined_in_a_row = 0
+        seconds = (now_us - began_us) / MICROSECONDS
+        since = merge([result.joinable_since_us for result in results.join])
+        latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
+        self.callbacks.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
 
-    def _abandon(self, plan: Plan, follower: Follower, reason: str) -> None:
-        """A batch that can't end: commit it empty, release its ids, take its work up in halves (A11)."""
+    # -- batches that can't be completed as they are
+
+    def complete_by_requeue(self, plan: Plan, reader: LogReader) -> None:
+        """Complete a batch that the table has, and requeue all of its work: its results are lost.
+
+        Its rows are read back when the new plan meets their tokens (protocol A6, A8).
+        """
+        log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
+        reader.advance(plan.advances, {})
+        again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
+        self.state.complete(plan, Completion(requeue=[again]))
+
+    def _split(self, plan: Plan, reader: LogReader, reason: str) -> None:
+        """A batch that can't end: commit it empty, release its ids, requeue its work in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
-        pieces = halves_of_plan(plan.content, reason, follower.files, self.orders.logs)
-        if any(piece.quarantine for piece in pieces):
+        parts = split(plan.content, reason, reader.files, self.splitter.logs)
+        if any(part.quarantine for part in parts):
             self._quarantined_in_a_row += 1
             if self._quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
                 raise TooManyDeaths(
@@ -383,11 +360,11 @@ class BatchExecution:
                     f"the last time: {reason}; mend the adapter or the machine and start again: "
                     "nothing of this batch is lost"
                 )
-        self._commit_main([], plan.key.batch)
+        self._commit_rows([], plan.key.batch)
         try:
-            found = collect_results(self.runner.run(self.orders.release(plan, follower.files)))
-            self._release([claim for result in found.join for claim in result.to_release])
+            found = collect_results(self.runner.run(self.splitter.release(plan, reader.files)))
+            self._release(found.to_release)
         except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)
-        follower.advance(plan.advances, {})
-        self.state.complete(plan, Completion(plan.key.batch, {}, requeue=pieces))
+        reader.advance(plan.advances, {})
+        self.state.complete(plan, Completion(requeue=parts))

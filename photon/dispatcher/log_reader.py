@@ -1,8 +1,4 @@
-"""Following both logs of a datacenter: what has grown, and the ranges of the next plan.
-
-Wires `photon.logs` to the dispatcher's state. How much of each kind a batch may take is decided in
-`planning`.
-"""
+"""Reading both logs of a datacenter: what has grown, and the ranges of the next plan."""
 
 from __future__ import annotations
 
@@ -37,27 +33,28 @@ class PrimaryNews:
     lost: list[int]
 
 
-class Follower:
+class LogReader:
     """Both logs of one datacenter, as far as they are read."""
 
     def __init__(
-        self, pipeline: Pipeline, datacenter: str, state: DispatcherState, read_only: bool = False
+        self,
+        pipeline: Pipeline,
+        datacenter: str,
+        files: Mapping[int, TrackedFile],
+        store: DispatcherState | None = None,
     ) -> None:
-        """With `read_only`, what is seen is not stored: for those who only want to know how far it is."""
+        """Continue from `files`. Without `store`, nothing that is seen is stored or logged."""
         self.limits = pipeline.limits
-        self._state = state
-        self._read_only = read_only
+        self._store = store
         logs = pipeline.datacenters[datacenter].logs
         self._tails: dict[Side, LogTail] = {
             "primary": LogTail(logs, "primary", pipeline.primary, pipeline.limits, pipeline.tailing),
             "foreign": LogTail(logs, "foreign", pipeline.foreign, pipeline.limits, pipeline.tailing),
         }
-        self.files: dict[int, TrackedFile] = state.files()
+        self.files = dict(files)
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
-        self.checks_pending = (
-            False  # files are still being checked: there may be more to read than the backlog says
-        )
+        self.checks_pending = False  # files are still being checked: the backlog may be longer than it says
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
 
@@ -68,8 +65,7 @@ class Follower:
     def look(self, now_us: int, final: bool) -> PrimaryNews:
         """Look at both logs; what that means for the log file map.
 
-        Foreign logs first: then every primary line that was written before a foreign line that this
-        look has seen is seen as well.
+        Foreign logs first: so a look that sees a foreign line sees every primary line written before it.
         With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
@@ -91,17 +87,19 @@ class Follower:
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
         seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
-        changed = {number: _back_again(self.files.get(number), new) for number, new in seen.changed.items()}
-        store = [new for number, new in changed.items() if _worth_storing(self.files.get(number), new)]
+        changed = {
+            number: _restart_if_back(self.files.get(number), new) for number, new in seen.changed.items()
+        }
+        store = [new for number, new in changed.items() if _is_worth_storing(self.files.get(number), new)]
         lost_bytes = sum(lost.unread_bytes for lost in seen.vanished)
-        if (store or lost_bytes) and not self._read_only:
-            self._state.put_files(store, lost_bytes)
+        if (store or lost_bytes) and self._store is not None:
+            self._store.put_files(store, lost_bytes)
         self.files.update(changed)
-        begun_again = {n: new for n, new in changed.items() if new is not seen.changed[n]}
-        again_bytes = {n: new.size_bytes - new.offset_bytes for n, new in begun_again.items()}
-        self.backlog_bytes[side] = {**seen.backlog_bytes, **again_bytes}
+        restarted = {n: new for n, new in changed.items() if new is not seen.changed[n]}
+        restarted_bytes = {n: new.size_bytes - new.offset_bytes for n, new in restarted.items()}
+        self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
         for problem in seen.problems:
-            if problem not in self.problems[side] and not self._read_only:
+            if problem not in self.problems[side] and self._store is not None:
                 log.warning("%s log: %s: %s", side, problem.path, problem.reason)
         self.problems[side] = seen.problems
         return seen
@@ -117,7 +115,7 @@ class Follower:
 
     @property
     def signature(self) -> str:
-        """Of the log files as the last look saw them (`growth.Growth.signature`)."""
+        """Of the log files as the last look saw them."""
         return signature_of(self._tails[side].seen for side in ("primary", "foreign"))
 
     def cut(self, side: Side, budget_bytes: int, most_lines: int, final: bool) -> NewRanges:
@@ -161,24 +159,15 @@ class Follower:
             self.files[number] = replace(self.files[number], max_time_us=latest)
 
 
-def _back_again(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
+def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:
     """A primary file that was lost and is seen again is read from its start: the map has forgotten it."""
     if before is None or before.state == "open" or now.state != "open" or now.file.side == "foreign":
         return now
     return replace(now, offset_bytes=now.file.header_bytes, tail_hash=b"", inside_oversized=False)
 
 
-def _worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
+def _is_worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
     """Whether more than size and time of growth changed: those are seen anew at the next start."""
-    return before is None or _lasting(before) != _lasting(after)
-
-
-def _lasting(tracked: TrackedFile) -> tuple[object, ...]:
-    return (
-        tracked.file,
-        tracked.state,
-        tracked.offset_bytes,
-        tracked.tail_hash,
-        tracked.inside_oversized,
-        tracked.max_time_us,
-    )
+    if before is None:
+        return True
+    return before != replace(after, size_bytes=before.size_bytes, grown_us=before.grown_us)

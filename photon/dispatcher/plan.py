@@ -1,7 +1,6 @@
 """A plan: what one batch is to do, as it is stored before any work (protocol A1, A2).
 
-Data and its durable form. How a plan comes about is `planning`, how it is carried out is
-`dispatcher`. The stored form is JSON with a version; offsets are of decompressed bytes.
+The stored form is JSON with a version; offsets are of decompressed bytes.
 """
 
 from __future__ import annotations
@@ -30,20 +29,15 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class PlanContent:
-    """What is to be done: byte ranges of both kinds of log and due retries.
-
-    `final`: the inputs are declared complete, so what has no primary now is unjoinable.
-    `quarantine`: why the one record in it becomes a dead letter without being looked at again: alone in
-    a batch, it kept the batch from ending (protocol A11).
-    `origins`: the batches that were committed with this content and not completed: what they put into
-    the side tables stays as it is (protocol A12).
-    """
+    """Byte ranges of both logs and due retries."""
 
     primary: tuple[ByteRange, ...] = ()
     foreign: tuple[ByteRange, ...] = ()
     retries: tuple[RetryRef, ...] = ()
-    final: bool = False
+    final: bool = False  # the inputs are declared complete: what has no primary now is unjoinable
+    # Why its one record becomes a dead letter unread: alone in a batch, it kept the batch from ending (A11).
     quarantine: str = ""
+    # Batches that were committed with this content and not completed: their side tables stay (A12).
     origins: tuple[int, ...] = ()
 
     @property
@@ -81,9 +75,10 @@ def content_to_json(content: PlanContent) -> str:
 
 
 def content_from_json(text: str) -> PlanContent:
-    """The inverse of `content_to_json`; ValueError if a newer Photon wrote it."""
+    """The inverse of `content_to_json`; FormatTooNew if a newer Photon wrote it."""
     data = json.loads(text)
-    _check_format(data.pop("format"))
+    if data["format"] > PLAN_FORMAT:
+        raise FormatTooNew("the stored plan", data["format"], PLAN_FORMAT)
     return PlanContent(
         primary=tuple(ByteRange(*item) for item in data["primary"]),
         foreign=tuple(ByteRange(*item) for item in data["foreign"]),
@@ -110,8 +105,3 @@ def advances_from_json(text: str) -> tuple[Advance, ...]:
 
 def _range_fields(item: ByteRange) -> list[object]:
     return [getattr(item, name) for name in _RANGE_FIELDS]
-
-
-def _check_format(version: int) -> None:
-    if version > PLAN_FORMAT:
-        raise FormatTooNew("the stored plan", version, PLAN_FORMAT)

@@ -1,14 +1,15 @@
-"""What the next batch holds: pure decisions over backlog and due retries.
-
-Limits on bytes and events in flight (design, section 5), and the halving of work that could not
-be carried out (protocol A11). Reading files to cut ranges is `photon.logs.tail`.
-"""
+"""How much the next batch holds, and how work that kept its batch from ending is split (protocol A11)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from zlib import crc32
 
 from photon.dispatcher.plan import PlanContent
+from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
 
 
@@ -28,8 +29,7 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     neither starves the other. When the store of retries is full, foreign logs pause: nothing is dropped.
     `hold_foreign`: primary logs are read first (declared-complete inputs, protocol D4).
     """
-    room = max(limits.pending_events - waiting, 0)
-    foreign_pauses = hold_foreign or room == 0
+    foreign_pauses = hold_foreign or waiting >= limits.pending_events
     most_retries = limits.batch_events if foreign_pauses else max(limits.batch_events // 2, 1)
     return Budget(
         primary_bytes=limits.batch_primary_bytes,
@@ -38,11 +38,24 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     )
 
 
-def halves(content: PlanContent) -> list[PlanContent]:
-    """Work that could not be carried out, as two pieces of half the items; one item stays whole.
+def split(
+    content: PlanContent, reason: str, files: Mapping[int, TrackedFile], logs: Path
+) -> list[PlanContent]:
+    """The content in two halves; a single record goes to quarantine, for `reason`."""
+    parts = halves(content)
+    if len(parts) > 1:
+        return parts
+    ranges = (*content.primary, *content.foreign)
+    cut = _cut(ranges[0], files[ranges[0].file_number], logs) if ranges and ranges[0].lines > 1 else []
+    if cut and content.primary:
+        return [replace(content, primary=(part,)) for part in cut]
+    if cut:
+        return [replace(content, foreign=(part,)) for part in cut]
+    return [replace(content, quarantine=f"it kept its batch from ending: {reason}")]
 
-    A single range has to be cut by its bytes, which the caller does.
-    """
+
+def halves(content: PlanContent) -> list[PlanContent]:
+    """The content as two of half the items; one item stays whole."""
     primaries, foreigns = len(content.primary), len(content.foreign)
     items = primaries + foreigns + len(content.retries)
     if items < 2:
@@ -66,15 +79,27 @@ def halves(content: PlanContent) -> list[PlanContent]:
     return [first, second]
 
 
-def spread(weights: list[int], bins: int) -> list[list[int]]:
-    """Indices of `weights` in at most `bins` groups of about equal weight, none of them empty.
-
-    Heaviest first into the lightest group: within 4/3 of the best for any number of groups.
-    """
-    groups: list[list[int]] = [[] for _ in range(min(bins, len(weights)))]
-    loads = [0] * len(groups)
-    for index in sorted(range(len(weights)), key=lambda i: -weights[i]):
-        lightest = loads.index(min(loads))
-        groups[lightest].append(index)
-        loads[lightest] += weights[index]
-    return groups
+def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Path) -> list[ByteRange]:
+    """A range as two of whole lines; none if its bytes are gone or it can't be cut."""
+    try:
+        data = read_range(logs, tracked.file, byte_range)
+    except RangeGone:
+        return []
+    middle = data.find(b"\n", len(data) // 2) + 1
+    if middle in (0, len(data)):
+        middle = data.rfind(b"\n", 0, len(data) // 2) + 1
+    if middle in (0, len(data)):
+        return []
+    head, tail = data[:middle], data[middle:]
+    at = byte_range.start_bytes + middle
+    first = replace(
+        byte_range, end_bytes=at, checksum=crc32(head), lines=head.count(b"\n"), ends_inside_oversized=False
+    )
+    second = replace(
+        byte_range,
+        start_bytes=at,
+        checksum=crc32(tail),
+        lines=byte_range.lines - first.lines,
+        starts_inside_oversized=False,
+    )
+    return [first, second]

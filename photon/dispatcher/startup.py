@@ -1,7 +1,4 @@
-"""The check at the start of a datacenter's dispatcher: does its state belong to its table? (protocol A13)
-
-Decides between going on, reading a batch back, and a new epoch; and makes the new epoch.
-"""
+"""The check at the start of a datacenter's dispatcher: does its state belong to its table? (protocol A13)"""
 
 from __future__ import annotations
 
@@ -29,36 +26,18 @@ class LakeMismatch(UserError):
     """The lake is not the one that the registry knows of this datacenter (protocol B9)."""
 
 
-@dataclass(frozen=True, slots=True)
-class GoOn:
-    """State and table agree; an open plan is run again."""
+def why_new_epoch(
+    epoch: str, completed: int, open_batch: int | None, table_version: int, live: bool
+) -> str | None:
+    """Why a state can't go on: it was restored from a copy, or its epoch was revoked; None if it can.
 
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """The open plan's batch is in the table: what it has no row for becomes due again (protocol A6)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeginEpoch:
-    """The state is not the table's: it was lost, restored from a copy, or its epoch was revoked."""
-
-    reason: str
-
-
-def judge(
-    epoch: str | None, completed: int, open_batch: int | None, table_version: int, live: bool
-) -> GoOn | ReadBack | BeginEpoch:
-    """What a start has to do, from the state's epoch and batches and the table's version for that epoch."""
-    if epoch is None:
-        return BeginEpoch("there is no state yet")
+    The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
+    """
     if not live:
-        return BeginEpoch(f"epoch {epoch} is not live in the registry")
-    if table_version == completed:
-        return GoOn()
-    if open_batch is not None and table_version == open_batch == completed + 1:
-        return ReadBack()
-    return BeginEpoch(
+        return f"epoch {epoch} is not live in the registry"
+    if table_version == completed or table_version == open_batch == completed + 1:
+        return None
+    return (
         f"the state stands at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
         "the state is not the one that wrote the table last"
     )
@@ -86,16 +65,16 @@ def start(
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
     epoch = state.epoch if state is not None else None
-    because = "there is no state"
+    because: str | None = "there is no state"
     if state is not None and epoch is not None:
         live = epoch in own_epochs and own_epochs[epoch].state == "live"
-        verdict = _judge(state, epoch, table.version_of(app_id(datacenter, epoch)), live)
+        open_plan, version = state.open_plan(), table.version_of(app_id(datacenter, epoch))
+        open_batch = open_plan.key.batch if open_plan else None
+        because = why_new_epoch(epoch, state.completed, open_batch, version, live)
         log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
-        if not isinstance(verdict, BeginEpoch) and log_map.map_id == state.meta("map_id"):
+        if because is None and log_map.map_id == state.meta("map_id"):
             return Started(state, log_map)
-        because = (
-            verdict.reason if isinstance(verdict, BeginEpoch) else "its log file map is not there any more"
-        )
+        because = because or "its log file map is not there any more"
         log_map.close()
     if state is not None:
         state.close()
@@ -105,16 +84,9 @@ def start(
         table.fence(app_id(datacenter, name))
         if name in own_epochs:
             register.revoke_epoch(name, clock.now_us())
-    started = _begin(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
+    started = _begin_epoch(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
     started.new_epoch_because = because if ran_before else None
     return started
-
-
-def _judge(
-    state: DispatcherState, epoch: str, table_version: int, live: bool
-) -> GoOn | ReadBack | BeginEpoch:
-    open_plan = state.open_plan()
-    return judge(epoch, state.completed, open_plan.key.batch if open_plan else None, table_version, live)
 
 
 def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:
@@ -140,7 +112,7 @@ def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: O
             )
 
 
-def _begin(
+def _begin_epoch(
     pipeline: Pipeline, datacenter: str, register: RegisterStore, table_id: str, clock: Clock, follows: bool
 ) -> Started:
     """A new epoch: first in the registry, then on the disk.
@@ -151,14 +123,14 @@ def _begin(
     epoch = new_epoch()
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
-    _set_aside(folder)
+    _rename_old_state(folder)
     log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
     state = DispatcherState(folder)
     state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id, follows)
     return Started(state, log_map)
 
 
-def _set_aside(folder: Path) -> None:
+def _rename_old_state(folder: Path) -> None:
     """Keep the database of an earlier epoch under another name; its log file map is made anew."""
     path = folder / STATE_FILE
     if path.exists():

@@ -1,8 +1,6 @@
-"""The dispatcher's durable memory: one SQLite database on the datacenter's own disk.
+"""The dispatcher's durable memory: one SQLite database on the datacenter's own disk (protocol A2, A6, D1).
 
-Files and how far they were read, waiting records, the open plan, work to be taken up again, and
-counts (protocol A2, A6, D1). Each public method is one transaction, durable when it returns
-(synchronous=FULL). What is to be stored is decided elsewhere.
+Each public method is one transaction, durable when it returns (synchronous=FULL).
 """
 
 from __future__ import annotations
@@ -10,7 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +22,10 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.state_rows import (
-    SCHEMA,
-    Completion,
-    WaitingRow,
-    file_values,
-    tracked_file,
-    waiting_row,
-    waiting_values,
-)
+from photon.dispatcher.waiting import WaitingRow
 from photon.errors import FormatTooNew, UserError
 from photon.join.outcomes import Counts, OutcomeClass
-from photon.logs.files import TrackedFile
+from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FORMAT = 1
@@ -41,9 +33,49 @@ STATE_FILE = "dispatcher.sqlite"
 # Up to so many ids just read are looked up one by one (5 us each); beyond, all that waits is read once.
 FEW_HASHES = 20_000
 
+# `files` has the fields of LogFile and TrackedFile, `waiting` those of WaitingRow, in their order.
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
+    tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
+CREATE TABLE plan (
+    batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
+    advances TEXT NOT NULL, requeue_id INTEGER);
+CREATE TABLE waiting (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    first_seen_us INTEGER NOT NULL, due_us INTEGER NOT NULL, reason TEXT NOT NULL,
+    spool_file TEXT NOT NULL, spool_row INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'open',
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
+CREATE INDEX waiting_due ON waiting (status, due_us);
+CREATE INDEX waiting_spool ON waiting (spool_file);
+CREATE INDEX waiting_key ON waiting (key_hash);
+CREATE INDEX waiting_id ON waiting (event_id);
+CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
 
 class StateUnavailable(UserError):
     """The state folder can't be read or written; the message names it and the reason."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Everything that changes when a batch is completed, in one transaction (design, section 4.4)."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
+    gone: Iterable[Occurrence] = ()  # records that wait no more
+    waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
+    requeue: Sequence[PlanContent] = ()  # work to be taken up again
+    max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
+    watermark_us: int | None = None
+    inherited: Iterable[str] = ()
 
 
 class DispatcherState:
@@ -56,6 +88,7 @@ class DispatcherState:
             if read_only:
                 address = self.path.absolute().as_uri()  # a # or ? in the path would end it there
                 self._db = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10)
+                self._db.execute("BEGIN")  # all that is read is of one moment
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
@@ -70,9 +103,6 @@ class DispatcherState:
         self._db.close()
 
     def _check_format(self) -> None:
-        tables = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
-        if not tables:
-            return
         version = int(self.meta("format") or STATE_FORMAT)
         if version > STATE_FORMAT:
             raise FormatTooNew(self.path, version, STATE_FORMAT)
@@ -118,16 +148,10 @@ class DispatcherState:
 
     def meta(self, key: str) -> str | None:
         """A value of the meta table; None if it is not there, or the database is empty."""
-        try:
-            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        except sqlite3.OperationalError:
+        if not self._count("sqlite_master WHERE name = 'meta'"):
             return None
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
-
-    def set_meta(self, key: str, value: str) -> None:
-        """Remember a value."""
-        with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     @property
     def epoch(self) -> str | None:
@@ -154,35 +178,23 @@ class DispatcherState:
 
     def files(self) -> dict[int, TrackedFile]:
         """All log files ever seen, by number."""
-        columns = (
-            "number, side, path, inode, compressed, header, header_bytes, head_bytes, head_hash,"
-            " offset_bytes, tail_hash, inside_oversized, size_bytes, grown_us, max_time_us, state"
-        )
-        return {row[0]: tracked_file(row) for row in self._db.execute(f"SELECT {columns} FROM files")}
+        return {row[0]: _tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
 
     def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
         """Store files as they are now, new or changed, and count unread bytes that went with them."""
         with self._transaction() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                [file_values(tracked) for tracked in files],
-            )
+            _put(db, "files", map(_file_values, files))
             _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
     # -- plans
 
     def store_plan(self, plan: Plan) -> None:
         """Store a plan, before any work. There is no other open plan."""
+        content, advances = content_to_json(plan.content), advances_to_json(plan.advances)
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO plan (batch, plan_id, content, advances, requeue_id) VALUES (?, ?, ?, ?, ?)",
-                (
-                    plan.key.batch,
-                    plan.key.plan_id,
-                    content_to_json(plan.content),
-                    advances_to_json(plan.advances),
-                    plan.requeue_id,
-                ),
+                "INSERT INTO plan VALUES (?, ?, ?, ?, ?)",
+                (plan.key.batch, plan.key.plan_id, content, advances, plan.requeue_id),
             )
 
     def open_plan(self) -> Plan | None:
@@ -202,33 +214,27 @@ class DispatcherState:
             )
             db.executemany(
                 "UPDATE files SET max_time_us = max(coalesce(max_time_us, ?), ?) WHERE number = ?",
-                [(t, t, number) for number, t in (completion.max_time_us or {}).items()],
+                [(time_us, time_us, number) for number, time_us in completion.max_time_us.items()],
             )
             db.executemany(
                 "DELETE FROM waiting WHERE file_number = ? AND offset_bytes = ?",
                 [(o.file_number, o.offset_bytes) for o in completion.gone],
             )
-            db.executemany(
-                "INSERT OR REPLACE INTO waiting VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-                [waiting_values(row) for row in completion.waiting],
-            )
+            _put(db, "waiting", completion.waiting)
             for content in completion.requeue:
-                db.execute(
-                    "INSERT INTO requeued (content) VALUES (?)",
-                    (content_to_json(content),),
+                db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
+                held = (retry.occurrence for retry in content.retries)
+                db.executemany(
+                    "UPDATE waiting SET status = 'held' WHERE file_number = ? AND offset_bytes = ?",
+                    [(o.file_number, o.offset_bytes) for o in held],
                 )
-                _set_status(db, (retry.occurrence for retry in content.retries), "held")
             if plan.requeue_id is not None:
                 db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
-            db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(t,) for t in completion.inherited])
+            db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
             _add_counts(db, completion.counts)
             _recount_pending(db)
-            meta = {"completed": plan.key.batch}
-            if completion.watermark_us is not None:
-                meta["watermark_us"] = completion.watermark_us
-            db.executemany(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in meta.items()]
-            )
+            meta = {"completed": plan.key.batch, "watermark_us": completion.watermark_us}
+            _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 
     # -- waiting records and requeued work
@@ -236,21 +242,19 @@ class DispatcherState:
     def due(self, now_us: int, most: int) -> list[WaitingRow]:
         """Open waiting records that are due, longest due first."""
         query = "SELECT * FROM waiting WHERE status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?"
-        return [waiting_row(row) for row in self._db.execute(query, (now_us, most))]
+        return [WaitingRow(*row) for row in self._db.execute(query, (now_us, most))]
 
     def count_due(self, now_us: int) -> int:
         """How many open waiting records are due."""
-        query = "SELECT count(*) FROM waiting WHERE status = 'open' AND due_us <= ?"
-        return int(self._db.execute(query, (now_us,)).fetchone()[0])
+        return self._count("waiting WHERE status = 'open' AND due_us <= ?", now_us)
 
-    def count_waiting(self, reasons: Sequence[str] = (), include_unjoinable: bool = False) -> int:
+    def count_waiting(self, reasons: Sequence[str] = ()) -> int:
         """How many records wait (for any of `reasons`, where given)."""
-        query = "SELECT count(*) FROM waiting WHERE " + (
-            "1" if include_unjoinable else "status != 'unjoinable'"
-        )
-        if reasons:
-            query += f" AND reason IN ({','.join('?' * len(reasons))})"
-        return int(self._db.execute(query, tuple(reasons)).fetchone()[0])
+        among = f" AND reason IN ({_marks(reasons)})" if reasons else ""
+        return self._count(f"waiting WHERE status != 'unjoinable'{among}", *reasons)
+
+    def _count(self, what: str, *values: object) -> int:
+        return int(self._db.execute(f"SELECT count(*) FROM {what}", values).fetchone()[0])
 
     def waiting_by_reason(self) -> dict[str, int]:
         """How many records wait, by reason (`held`: in work that is taken up again)."""
@@ -263,11 +267,14 @@ class DispatcherState:
     def waiting_of(self, event_id: str) -> list[WaitingRow]:
         """The waiting records of one event."""
         found = self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
-        return [waiting_row(row) for row in found]
+        return [WaitingRow(*row) for row in found]
 
-    def waiting_events(self) -> Iterator[tuple[int, int, str, str]]:
-        """Of every waiting record: file number, offset, event id, status (open, held, unjoinable)."""
-        return self._db.execute("SELECT file_number, offset_bytes, event_id, status FROM waiting")
+    def waiting_events(self) -> Iterator[tuple[int, int, str, bool]]:
+        """Of every waiting record: file number, offset, event id, whether it was given up."""
+        query = "SELECT file_number, offset_bytes, event_id, status = 'unjoinable' FROM waiting"
+        return (
+            (number, offset, id, bool(given_up)) for number, offset, id, given_up in self._db.execute(query)
+        )
 
     def earliest_waiting_us(self) -> int | None:
         """About when the oldest event was that still waits: the time at which its primary is looked for."""
@@ -275,27 +282,20 @@ class DispatcherState:
         (earliest_us,) = self._db.execute(waits).fetchone()
         return None if earliest_us is None else int(earliest_us)
 
-    def wake(self, new_hashes: np.ndarray, now_us: int) -> int:
-        """Make records due whose primary may just have come, also those that were given up; how many.
+    def wake(self, new_hashes: np.ndarray, now_us: int) -> None:
+        """Make records due whose primary may just have come, also those that were given up.
 
         `new_hashes`: uint64 of primary ids just read. Rare collisions only cost a lookup.
         """
-        come = self._waited_for(new_hashes)
-        if not come:
-            return 0
+        due = [(now_us, key_hash) for key_hash in self._waited_for(new_hashes)]
+        if not due:
+            return
         with self._transaction() as db:
-            update = (
+            wake = (
                 "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
             )
-            woken = db.executemany(update, [(now_us, key_hash) for key_hash in come]).rowcount
-            reopen = (
-                "UPDATE waiting SET status = 'open', due_us = ? WHERE key_hash = ? AND status = 'unjoinable'"
-            )
-            reopened = db.executemany(reopen, [(now_us, key_hash) for key_hash in come]).rowcount
-            if reopened:
-                _add_counts(db, {"unjoinable": -reopened})
-                _recount_pending(db)
-        return woken + reopened
+            db.executemany(wake, due)
+            _reopen(db, "key_hash = ?", due)
 
     def _waited_for(self, new_hashes: np.ndarray) -> list[int]:
         """Which of the ids just read some record waits for."""
@@ -309,37 +309,30 @@ class DispatcherState:
 
     def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
         """Make every open waiting record of these reasons due now."""
-        marks = ",".join("?" * len(reasons))
+        update = "UPDATE waiting SET due_us = ? WHERE status = 'open' AND due_us > ?"
         with self._transaction() as db:
-            db.execute(
-                f"UPDATE waiting SET due_us = ? WHERE status = 'open' AND due_us > ? AND reason IN ({marks})",
-                (now_us, now_us, *reasons),
-            )
+            db.execute(f"{update} AND reason IN ({_marks(reasons)})", (now_us, now_us, *reasons))
 
     def reopen_unjoinable(self, now_us: int) -> int:
         """Let records that were declared unjoinable wait again (protocol D4); how many."""
         with self._transaction() as db:
-            changed = db.execute(
-                "UPDATE waiting SET status = 'open', due_us = ? WHERE status = 'unjoinable'", (now_us,)
-            ).rowcount
-            _add_counts(db, {"unjoinable": -changed})
-            _recount_pending(db)
-        return changed
+            return _reopen(db, "1", [(now_us,)])
 
     def requeued(self) -> tuple[int, PlanContent] | None:
-        """The oldest work to be taken up again: (id, content, how often it failed)."""
+        """The oldest work to be taken up again, with its id."""
         row = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT 1").fetchone()
         return (row[0], content_from_json(row[1])) if row else None
 
     def requeued_contents(self) -> list[PlanContent]:
         """All work to be taken up again, the oldest first."""
         return [
-            content_from_json(row[0]) for row in self._db.execute("SELECT content FROM requeued ORDER BY id")
+            content_from_json(text)
+            for (text,) in self._db.execute("SELECT content FROM requeued ORDER BY id")
         ]
 
     def count_requeued(self) -> int:
         """How many pieces of work are to be taken up again."""
-        return int(self._db.execute("SELECT count(*) FROM requeued").fetchone()[0])
+        return self._count("requeued")
 
     def spool_files(self) -> set[str]:
         """The spool files that waiting records are in."""
@@ -380,8 +373,38 @@ def _recount_pending(db: sqlite3.Connection) -> None:
     )
 
 
-def _set_status(db: sqlite3.Connection, occurrences: Iterable[Occurrence], status: str) -> None:
-    db.executemany(
-        "UPDATE waiting SET status = ? WHERE file_number = ? AND offset_bytes = ?",
-        [(status, o.file_number, o.offset_bytes) for o in occurrences],
-    )
+def _reopen(db: sqlite3.Connection, which: str, values: Sequence[Sequence[object]]) -> int:
+    """Let records that were given up wait again, due at the first of `values`; how many."""
+    reopen = f"UPDATE waiting SET status = 'open', due_us = ? WHERE status = 'unjoinable' AND {which}"
+    reopened = db.executemany(reopen, values).rowcount
+    if reopened:
+        _add_counts(db, {"unjoinable": -reopened})
+        _recount_pending(db)
+    return reopened
+
+
+def _put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:
+    """Insert rows of all columns, or replace those with the same key."""
+    rows = list(rows)
+    if rows:
+        db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({_marks(rows[0])})", rows)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
+
+
+_OF_LOG_FILE = tuple(f.name for f in fields(LogFile))
+_OF_TRACKED_FILE = tuple(f.name for f in fields(TrackedFile))[1:]  # after `file`
+
+
+def _file_values(tracked: TrackedFile) -> list[object]:
+    of_file = [getattr(tracked.file, name) for name in _OF_LOG_FILE]
+    return of_file + [getattr(tracked, name) for name in _OF_TRACKED_FILE]
+
+
+def _tracked_file(row: Sequence[Any]) -> TrackedFile:
+    number, side, path, inode, compressed, *head = row[: len(_OF_LOG_FILE)]
+    offset, tail_hash, inside_oversized, *rest = row[len(_OF_LOG_FILE) :]
+    file = LogFile(number, side, path, inode, bool(compressed), *head)
+    return TrackedFile(file, offset, tail_hash, bool(inside_oversized), *rest)

@@ -1,4 +1,4 @@
-"""From a plan to a work order: which task gets what.
+"""From a plan to tasks: which task gets what.
 
 The split is a function of the plan and the number of workers, so that a re-run splits alike.
 """
@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from photon.dispatcher.plan import Plan
-from photon.dispatcher.planning import spread
-from photon.join.messages import BatchTasks, IndexUnit, JoinUnit, RetryRef, TaskContext
+from photon.join.messages import BatchTasks, IndexUnit, JoinUnit, TaskContext
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import drop_unreferenced
 from photon.logs.files import ByteRange, LogFile, TrackedFile
@@ -29,7 +28,7 @@ RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is sp
 
 @dataclass(frozen=True)
 class TaskSplitter:
-    """Makes work orders for one datacenter."""
+    """Makes the tasks of one datacenter's batches."""
 
     pipeline: Pipeline
     datacenter: str
@@ -48,27 +47,27 @@ class TaskSplitter:
         self,
         plan: Plan,
         files: Mapping[int, TrackedFile],
-        quiet: frozenset[str],
+        unresponsive: frozenset[str],
         already_recorded: Mapping[Occurrence, OutcomeClass],
     ) -> BatchTasks:
-        """The order that carries the plan out."""
-        context = self._context(plan, quiet, already_recorded, self.table.schema())
+        """The tasks that carry the plan out."""
+        context = self._context(plan, unresponsive, already_recorded, self.table.schema())
         return BatchTasks(context, self._index_units(plan, files), self._join_units(plan, files))
 
     def release(self, plan: Plan, files: Mapping[int, TrackedFile]) -> BatchTasks:
-        """The order that finds what an abandoned plan has registered."""
+        """The tasks that find what an abandoned plan has registered."""
         context = self._context(plan, frozenset(), {}, pa.schema([]))
         return BatchTasks(context, (), self._join_units(plan, files), release_only=True)
 
     def drop_spools(self, referenced: Collection[str]) -> None:
-        """Remove spool files that no waiting record is in; what can't be removed now goes another time."""
+        """Remove spool files that no waiting record is in; a failure leaves them to the next batch."""
         with contextlib.suppress(OSError):
             drop_unreferenced(self.pipeline.datacenters[self.datacenter].state, referenced)
 
     def _context(
         self,
         plan: Plan,
-        quiet: frozenset[str],
+        unresponsive: frozenset[str],
         already_recorded: Mapping[Occurrence, OutcomeClass],
         schema: pa.Schema,
     ) -> TaskContext:
@@ -79,7 +78,7 @@ class TaskSplitter:
             registry=self.registry,
             workers=self.workers,
             final=plan.content.final,
-            unresponsive_datacenters=quiet,
+            unresponsive_datacenters=unresponsive,
             follows_an_epoch=self.follows_an_epoch,
             row_schema=schema,
             already_recorded=dict(already_recorded),
@@ -89,34 +88,42 @@ class TaskSplitter:
 
     def _index_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[IndexUnit, ...]:
         ranges = plan.content.primary
-        weights = [r.end_bytes - r.start_bytes for r in ranges]
-        groups = spread(weights, self._tasks(weights))
+        groups = self._groups([r.end_bytes - r.start_bytes for r in ranges])
         return tuple(IndexUnit(_with_files([ranges[i] for i in group], files)) for group in groups)
 
-    def _tasks(self, weights: list[int]) -> int:
-        """How many tasks are worth their cost for work of these weights in bytes."""
-        return min(self.workers, sum(weights) // TASK_BYTES + 1)
-
     def _join_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[JoinUnit, ...]:
-        items: list[ByteRange | RetryRef] = [*plan.content.foreign, *plan.content.retries]
-        weights = [
-            item.end_bytes - item.start_bytes if isinstance(item, ByteRange) else RETRY_BYTES
-            for item in items
-        ]
+        ranges, retries = plan.content.foreign, plan.content.retries
+        weights = [r.end_bytes - r.start_bytes for r in ranges] + [RETRY_BYTES] * len(retries)
         units = []
-        for group in spread(weights, self._tasks(weights)):
-            ranges = [items[i] for i in group if isinstance(items[i], ByteRange)]
-            retries = tuple(items[i] for i in group if isinstance(items[i], RetryRef))
-            numbers = sorted({retry.occurrence.file_number for retry in retries})  # type: ignore[union-attr]
-            units.append(
-                JoinUnit(_with_files(ranges, files), retries, tuple(files[n].file for n in numbers))  # type: ignore[arg-type]
-            )
+        for group in self._groups(weights):
+            own_ranges = [ranges[i] for i in group if i < len(ranges)]
+            own_retries = tuple(retries[i - len(ranges)] for i in group if i >= len(ranges))
+            numbers = sorted({retry.occurrence.file_number for retry in own_retries})
+            retry_files = tuple(files[number].file for number in numbers)
+            units.append(JoinUnit(_with_files(own_ranges, files), own_retries, retry_files))
         return tuple(units)
+
+    def _groups(self, weights: list[int]) -> list[list[int]]:
+        """Indices of `weights`, in bytes, for as many tasks as are worth their cost."""
+        return spread(weights, min(self.workers, sum(weights) // TASK_BYTES + 1))
+
+
+def spread(weights: list[int], bins: int) -> list[list[int]]:
+    """Indices of `weights` in at most `bins` groups of about equal weight, none of them empty.
+
+    Heaviest first into the lightest group: within 4/3 of the best for any number of groups.
+    """
+    groups: list[list[int]] = [[] for _ in range(min(bins, len(weights)))]
+    loads = [0] * len(groups)
+    for index in sorted(range(len(weights)), key=lambda i: -weights[i]):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(index)
+        loads[lightest] += weights[index]
+    return groups
 
 
 def _with_files(
     ranges: list[ByteRange], files: Mapping[int, TrackedFile]
 ) -> tuple[tuple[LogFile, ByteRange], ...]:
-    return tuple(
-        (files[r.file_number].file, r) for r in sorted(ranges, key=lambda r: (r.file_number, r.start_bytes))
-    )
+    in_order = sorted(ranges, key=lambda r: (r.file_number, r.start_bytes))
+    return tuple((files[r.file_number].file, r) for r in in_order)

@@ -1,17 +1,15 @@
-"""Whether a datacenter has something to do: its log files and its state, looked at without disturbing them.
+"""Whether a datacenter has something to do, seen from its log files and its state.
 
-Cheap enough for a sensor that looks every few seconds at thousands of files: no log file is opened. How a
-running dispatcher looks at its files is `photon.logs` and `dispatcher.following`.
+Cheap enough for a sensor that looks every few seconds at thousands of files: opens no log file.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
+from photon.dispatcher.state import StateUnavailable
+from photon.dispatcher.state_view import StateView, open_view
 from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, scan, signature_of
 from photon.logs.files import Side, TrackedFile
@@ -46,66 +44,39 @@ class Growth:
         return self.primary.files + self.foreign.files
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """What the state knows; of a datacenter that never ran, nothing."""
-
-    offsets: Mapping[Side, Mapping[int, TrackedFile]]  # by inode
-    due: int = 0
-    waiting: int = 0
-    watermark_us: int | None = None
-    problems: tuple[str, ...] = ()
-
-
 def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
     """Look at a datacenter. What can't be read is a problem that is named, not an error."""
     place = pipeline.datacenters[datacenter]
-    stored = _stored(pipeline, datacenter, now_us)
+    problems: list[str] = []
+    try:
+        with open_view(place.state) as state:
+            view = StateView.of(state, now_us)
+    except (FormatTooNew, StateUnavailable) as error:
+        view = StateView()
+        problems.append(str(error))
     primary, foreign = scan(place.logs, pipeline.primary.files), scan(place.logs, pipeline.foreign.files)
-    watermark_us = stored.watermark_us
+    problems += [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
+    lag_us = None if view.watermark_us is None else now_us - view.watermark_us
     return Growth(
-        primary=_size(primary, stored.offsets.get("primary", {})),
-        foreign=_size(foreign, stored.offsets.get("foreign", {})),
+        primary=_size(primary, view, "primary"),
+        foreign=_size(foreign, view, "foreign"),
         signature=signature_of((primary, foreign)),
-        due=stored.due,
-        waiting=stored.waiting,
-        watermark_us=watermark_us,
-        lag_seconds=None if watermark_us is None else (now_us - watermark_us) / MICROSECONDS,
-        problems=tuple(
-            dict.fromkeys(
-                [*stored.problems, *(f"{p.path}: {p.reason}" for p in primary.problems + foreign.problems)]
-            )
-        ),
+        due=view.due + view.requeued + view.has_open_plan,
+        waiting=view.counts.of("pending"),
+        watermark_us=view.watermark_us,
+        lag_seconds=None if lag_us is None else lag_us / MICROSECONDS,
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 
-def _stored(pipeline: Pipeline, datacenter: str, now_us: int) -> _Stored:
-    folder = pipeline.datacenters[datacenter].state
-    if not (folder / STATE_FILE).exists():
-        return _Stored({})
-    try:
-        state = DispatcherState(folder, read_only=True)
-    except (FormatTooNew, StateUnavailable) as error:
-        return _Stored({}, problems=(str(error),))
-    try:
-        if state.epoch is None:  # it is just being started
-            return _Stored({})
-        offsets: dict[Side, dict[int, TrackedFile]] = {"primary": {}, "foreign": {}}
-        for tracked in state.files().values():
-            if tracked.state == "open":
-                offsets[tracked.file.side][tracked.file.inode] = tracked
-        due = state.count_due(now_us) + state.count_requeued() + (state.open_plan() is not None)
-        return _Stored(offsets, due, state.counts().of("pending"), state.watermark_us)
-    except sqlite3.Error as error:
-        return _Stored({}, problems=(f"cannot read the state {state.path}: {error}",))
-    finally:
-        state.close()
-
-
-def _size(found: Scan, offsets: Mapping[int, TrackedFile]) -> LogSize:
-    files = found.files
-    unread_bytes = sum(_unread_bytes(file, offsets.get(file.inode)) for file in files)
-    return LogSize(len(files), sum(file.size_bytes for file in files), unread_bytes)
+def _size(found: Scan, view: StateView, side: Side) -> LogSize:
+    known = [tracked for tracked in view.files.values() if tracked.file.side == side]
+    by_inode = {tracked.file.inode: tracked for tracked in known if tracked.state == "open"}
+    return LogSize(
+        files=len(found.files),
+        bytes=sum(file.size_bytes for file in found.files),
+        unread_bytes=sum(_unread_bytes(file, by_inode.get(file.inode)) for file in found.files),
+    )
 
 
 def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:

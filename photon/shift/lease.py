@@ -1,10 +1,9 @@
-"""Who runs a datacenter: the lock in its state folder, the lease written in it, and the line before it.
+"""Who runs a datacenter: the lock in its state folder, the lease written in it, and its heartbeat.
 
-One process at a time holds the lock; the kernel lets go of it when the process dies, however it dies. The
-file says who that is, and its time of modification is the last sign of life, so that a process that lives
-and does nothing can be told from one that works. A second process may wait in line, to go on where the
-first leaves off. What a process that lost the lock must not do is guarded by the table's version, not by
-this (protocol A3); who is replaced and when is decided by those who look at `lease_status_of`.
+One process at a time holds the lock; the kernel frees it when the process dies, however it dies. The file
+names the process, and its time of modification is the last heartbeat: so a process that hangs can be told
+from one that works. A successor may wait for the lock. The lock does not make the join exactly-once: the
+table's version stops a process that lost it (protocol A3).
 """
 
 from __future__ import annotations
@@ -12,30 +11,35 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, Clock
 from photon.errors import UserError
 
+log = logging.getLogger(__name__)
+
 LOCK_FILE = "lock"
-LINE_FILE = "line"
-# Somebody who only asks who holds it (`lease_status_of`) has it for a moment: long enough for that to pass.
+SUCCESSOR_FILE = "line"
+# `lease_status_of` holds the lock for a moment: try for longer than that.
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.05
+HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
 
 
 class AlreadyRunning(UserError):
-    """Another process runs this datacenter, or waits in line for it."""
+    """Another process runs this datacenter, or waits to take it over."""
 
 
-class LineLeft(Exception):
-    """A stop was asked for while this process waited in line."""
+class StoppedWaiting(Exception):
+    """A stop was asked for while this process waited to take over."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,12 @@ class Lease:
     run: str  # of Dagster; empty: a command
     began_us: int
     ends_us: int | None = None  # when a successor may take over; None: never
-    released_us: int | None = None  # when it was let go in order
-    idle_seen: str | None = None  # it left because there was nothing to do: the log files as it saw them
+    released_us: int | None = None  # when it was released in order
+    idle_seen: str | None = None  # the signature of the log files, if it left because nothing was to do
 
     @classmethod
     def of_this_process(cls, run: str, began_us: int, length_us: int | None) -> Lease:
-        """A lease for the process that calls."""
+        """A lease for the calling process."""
         ends_us = None if length_us is None else began_us + length_us
         return cls(os.getpid(), socket.gethostname(), run, began_us, ends_us)
 
@@ -68,11 +72,11 @@ class LeaseStatus:
 
     lease: Lease | None = None  # of the process that has the lock, or had it last
     held: bool = False  # a living process has it
-    beat_us: int = 0  # its last sign of life
-    in_line: int | None = None  # the process that waits to go on
+    beat_us: int = 0  # its last heartbeat
+    successor: int | None = None  # the process that waits to take over
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
-        """Whether somebody has the lock and gives signs of life."""
+        """Whether a process holds the lock and its heartbeat is recent."""
         return self.held and now_us - self.beat_us <= lease_seconds * MICROSECONDS
 
 
@@ -80,58 +84,57 @@ class DatacenterLock:
     """Held from construction to `release`, or to the end of the process."""
 
     def __init__(self, state: Path, datacenter: str, lease: Lease) -> None:
-        """AlreadyRunning, with the other's process id, if somebody holds it; OSError for a useless folder."""
+        """AlreadyRunning, with the other's process id, if it is held; OSError for a useless folder."""
         state.mkdir(parents=True, exist_ok=True)
         self.path = state / LOCK_FILE
         self.lease = lease
         file = _open(self.path)
-        if not _take(file):
+        if not _try_lock(file):
             file.close()
             raise AlreadyRunning(
                 f"datacenter {datacenter} is already run by {_holder(state)} (lock {self.path}); "
                 "stop that one first"
             )
         self._file = file
-        self._line = state / LINE_FILE
         self._write()
 
     @classmethod
-    def wait_in_line(
+    def take_over(
         cls, state: Path, datacenter: str, lease: Callable[[], Lease], should_stop: Callable[[], bool]
     ) -> DatacenterLock:
-        """The lock, as soon as its holder lets go or dies.
+        """The lock, as soon as its holder releases it or dies.
 
-        AlreadyRunning if another process waits already; LineLeft if a stop is asked for meanwhile.
+        AlreadyRunning if another process waits already; StoppedWaiting if a stop is asked for before.
         """
         state.mkdir(parents=True, exist_ok=True)
-        with _open(state / LINE_FILE) as line:
-            if not _take(line):
+        with _open(state / SUCCESSOR_FILE) as file:
+            if not _try_lock(file):
                 raise AlreadyRunning(
                     f"datacenter {datacenter} is run by {_holder(state)}, and process "
-                    f"{_content(line) or 'unknown'} waits in line to go on; stop one of them first"
+                    f"{_content(file) or 'unknown'} waits in line to go on; stop one of them first"
                 )
-            _overwrite(line, str(os.getpid()))
+            _overwrite(file, str(os.getpid()))
             try:
                 while not should_stop():
                     with contextlib.suppress(AlreadyRunning):
                         return cls(state, datacenter, lease())
                     time.sleep(LOCK_PAUSE_SECONDS)
             finally:
-                _overwrite(line, "")
-        raise LineLeft(f"a stop was asked for while waiting for datacenter {datacenter}")
+                _overwrite(file, "")
+        raise StoppedWaiting(f"a stop was asked for while waiting for datacenter {datacenter}")
 
     def beat(self, now_us: int) -> None:
-        """Give a sign of life. It takes no room, so a full disk is no silence."""
+        """Give a heartbeat. It takes no room, so that it works on a full disk."""
         os.utime(self._file.fileno(), ns=(now_us * 1_000, now_us * 1_000))
 
-    def is_awaited(self) -> bool:
-        """Whether a process waits in line to go on."""
-        return _is_held(self._line)
+    def has_successor(self) -> bool:
+        """Whether a process waits to take over."""
+        return _is_locked(self.path.with_name(SUCCESSOR_FILE))
 
     def release(self, now_us: int, idle_seen: str | None = None) -> None:
-        """Let go, and say that it was in order."""
+        """Release the lock, and write down that it was in order."""
         self.lease = replace(self.lease, released_us=now_us, idle_seen=idle_seen)
-        with contextlib.suppress(OSError):  # a full disk: then it looks like a crash, and is taken up again
+        with contextlib.suppress(OSError):  # a full disk: then it looks like a crash, and a successor comes
             self._write()
         self._file.close()
 
@@ -139,30 +142,74 @@ class DatacenterLock:
         _overwrite(self._file, json.dumps(asdict(self.lease)))
 
 
+class Heartbeat:
+    """A thread that beats from construction to `stop`, while the main loop reports progress.
+
+    It falls silent when the main loop hangs, so that a successor may take over.
+    """
+
+    def __init__(
+        self, lock: DatacenterLock, lease_seconds: float, stuck_seconds: float, clock: Clock
+    ) -> None:
+        self._lock = lock
+        self._clock = clock
+        self._stuck_us = round(stuck_seconds * MICROSECONDS)
+        self._progress_us = clock.now_us()
+        self._stopped = threading.Event()
+        self._pause_seconds = lease_seconds / HEARTBEATS_IN_A_LEASE
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def progress(self) -> None:
+        """The main loop is still at work."""
+        self._progress_us = self._clock.now_us()
+
+    def stop(self) -> None:
+        """End the heartbeat."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        silent = False
+        while True:
+            now_us = self._clock.now_us()
+            stuck = now_us - self._progress_us > self._stuck_us
+            if not stuck:
+                with contextlib.suppress(OSError):  # a file system that can't be written: it may come back
+                    self._lock.beat(now_us)
+            elif not silent:
+                log.error(
+                    "no progress for %.0f s (shift.stuck): no more signs of life, a successor may take over",
+                    (now_us - self._progress_us) / MICROSECONDS,
+                )
+            silent = stuck
+            if self._stopped.wait(self._pause_seconds):
+                return
+
+
 def lease_status_of(state: Path) -> LeaseStatus:
     """Who runs the datacenter of this state folder.
 
-    The lease is read before and after the lock is asked for: if another process takes over in between, its
-    lease must not be told as that of a process that is gone.
+    Reads the lease before and after it tries the lock. A process that takes over in between must not be
+    reported as gone.
     """
+    path = state / LOCK_FILE
     try:
-        with (state / LOCK_FILE).open("r") as file:
-            before = _content(file)
-            while True:
-                held = _is_held(state / LOCK_FILE)
-                beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
-                content = _content(file)
-                if content == before:
-                    return LeaseStatus(_lease(content), held, beat_us, _in_line(state))
+        with path.open("r") as file:
+            before = None
+            while (content := _content(file)) != before:
                 before = content
+                held = _is_locked(path)
+                beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
+            return LeaseStatus(_lease(content), held, beat_us, _successor(state))
     except FileNotFoundError:
         return LeaseStatus()
 
 
 def holder_of(state: Path) -> int | None:
     """The process that runs the datacenter now; None if nobody does."""
-    standing = lease_status_of(state)
-    return standing.lease.process if standing.held and standing.lease else None
+    status = lease_status_of(state)
+    return status.lease.process if status.held and status.lease else None
 
 
 def _holder(state: Path) -> str:
@@ -172,20 +219,21 @@ def _holder(state: Path) -> str:
     return f"process {lease.process}" + (f" (run {lease.run} of Dagster)" if lease.run else "")
 
 
-def _in_line(state: Path) -> int | None:
+def _successor(state: Path) -> int | None:
+    path = state / SUCCESSOR_FILE
     try:
-        with (state / LINE_FILE).open("r") as line:
-            return int(_content(line) or 0) or None if _is_held(state / LINE_FILE) else None
+        with path.open("r") as file:
+            return int(_content(file) or 0) or None if _is_locked(path) else None
     except (FileNotFoundError, ValueError):
         return None
 
 
 def _open(path: Path) -> IO[str]:
-    """For writing at any place: what is opened to append to is written at its end only."""
+    """Open to write anywhere: append mode would write at the end only."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
 
 
-def _take(file: IO[str]) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,7 +243,7 @@ def _take(file: IO[str]) -> bool:
     return False
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     try:
         with path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -212,7 +260,7 @@ def _content(file: IO[str]) -> str:
 
 
 def _overwrite(file: IO[str], text: str) -> None:
-    """Longer first, cut after: who reads meanwhile finds a whole beginning, never an empty file."""
+    """Overwrite, then truncate, so that readers never see an empty file."""
     data = text.encode()
     os.pwrite(file.fileno(), data, 0)
     os.ftruncate(file.fileno(), len(data))

@@ -1,8 +1,4 @@
-"""What a shift tells of itself: sums and latencies since its last report, and when the next one is due.
-
-Arithmetic only. How a report is shown belongs to `assets`; what lies in a datacenter's state and logs is
-`totals_of` and `photon.shift.growth`.
-"""
+"""A shift's reports: sums and latencies since the last one, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -13,7 +9,8 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchReport
-from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.state import StateUnavailable
+from photon.dispatcher.state_view import open_view
 from photon.join.outcomes import Counts
 from photon.quantiles import Sample, merge, percentiles
 
@@ -119,8 +116,7 @@ class Totals:
 
 def totals_of(state_folder: Path) -> Totals:
     """Read beside the process that runs the datacenter; StateUnavailable where there is no state."""
-    state = DispatcherState(state_folder, read_only=True)
-    try:
+    with open_view(state_folder) as state:
+        if state is None:
+            raise StateUnavailable(f"{state_folder}: there is no state")
         return Totals(state.epoch or "", state.completed, state.counts())
-    finally:
-        state.close()

@@ -1,7 +1,6 @@
 """A shift: one bounded run of one datacenter's pipeline, put together from its parts.
 
-The only place that knows all parts. What they do is in their own modules; commands and Dagster
-both come in here.
+Commands and Dagster both start here.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ import importlib
 import logging
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
-from photon.dispatcher.batch import BackoffRetry, BatchExecution, Watching
+from photon.dispatcher.batch import BackoffRetry, BatchExecution, Callbacks
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
@@ -30,19 +30,17 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
-from photon.shift.heartbeat import Heartbeat
-from photon.shift.lease import DatacenterLock, Lease
+from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
 
 Engine = Literal["spark", "local"]
-# Where Spark is: named here, imported only when it is asked for, so that `photon` needs no PySpark.
+# Imported only when it is asked for, so that `photon` needs no PySpark.
 SPARK_RUNNER = "jobs.batch_job:SparkRunner"
 
-
-# Asked to stop; nothing to do for so long; another went on; its time was over; all that its mode asks for.
+# A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.
 Ended = Literal["asked", "idle", "relieved", "over", "done"]
 
 
@@ -50,36 +48,43 @@ Ended = Literal["asked", "idle", "relieved", "over", "done"]
 class ShiftLimits:
     """How a shift begins and ends, beside its mode."""
 
-    run: str = ""  # who runs it: a run of Dagster; empty: a command
-    in_line: bool = False  # wait for the process that runs the datacenter, and be relieved by the next
+    run: str = ""  # of Dagster; empty: a command
+    takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
     length: timedelta | None = None  # None: no end
-    relief: timedelta = timedelta()  # so much longer it waits for a successor
-    idle: timedelta | None = None  # ends when there was nothing to do for so long
+    relief: timedelta = timedelta()  # how much longer it waits for a successor
+    idle: timedelta | None = None  # end after so long without work
+
+
+@dataclass(frozen=True)
+class ForTests:
+    """What tests replace."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    registry: tuple[RegistryAddress, QuorumRegistry] | None = None  # instead of the pipeline file's
+    crash_task_at: str | None = None  # a fault point at which a task's process dies
 
 
 @dataclass(frozen=True)
 class ShiftResult:
     """What a shift leaves behind: the equation of the datacenter's epoch, and the time it took."""
 
-    datacenter: str
     counts: Counts
     seconds: float
-    foreign_before: int
-    primary_before: int
+    events_before: int  # of both kinds, that earlier shifts of the epoch had read
     ended: Ended
 
     def as_dict(self) -> dict[str, float]:
         """The equation, seconds, and events (of both kinds) read per second in this shift."""
-        read = self.counts.foreign + self.counts.primary - self.foreign_before - self.primary_before
+        read = self.counts.foreign + self.counts.primary - self.events_before
         rate = round(read / self.seconds, 1) if self.seconds > 0 else 0.0
         return {**self.counts.as_dict(), "seconds": round(self.seconds, 3), "events_per_second": rate}
 
 
-def prepare(pipeline: Pipeline, clock: Clock | None = None) -> None:
+def prepare(pipeline: Pipeline) -> None:
     """Check what can be checked beforehand, and make a local registry on the very first start.
 
-    PipelineError for a column that is in no header; AdapterNotFound. A registry that is not local, or
-    that is gone while there are lakes or states of its datacenters, is never made here.
+    PipelineError for a column that is in no header; AdapterNotFound. Never makes a registry that is not
+    local, nor one for datacenters that have a lake or a state already.
     """
     from photon.logs.headers import check_columns
 
@@ -92,12 +97,15 @@ def prepare(pipeline: Pipeline, clock: Clock | None = None) -> None:
         for place in pipeline.datacenters.values()
     )
     if pipeline.registry.endpoints == "local" and not begun:
-        init_registry(pipeline, clock or SystemClock())
+        init_registry(pipeline, SystemClock())
 
 
 @contextmanager
-def open_runner(engine: Engine, pipeline: Pipeline, datacenter: str) -> Iterator[BatchRunner]:
-    """The runner of an engine, closed at the end."""
+def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: str) -> Iterator[BatchRunner]:
+    """The runner of an engine, closed at the end; a runner as it is, which stays open."""
+    if not isinstance(engine, str):
+        yield engine
+        return
     runner: BatchRunner
     if engine == "local":
         runner = LocalRunner()
@@ -110,144 +118,130 @@ def open_runner(engine: Engine, pipeline: Pipeline, datacenter: str) -> Iterator
         runner.close()
 
 
-def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:
-    address = find_registry(pipeline)
-    return address, open_registry(address)
-
-
+@dataclass
 class StopCondition:
-    """Notices when a shift is to end, and why. Every question is a sign that the main loop goes on."""
+    """Notices when a shift is to end, and why."""
 
-    def __init__(
-        self,
-        lock: DatacenterLock,
-        terms: ShiftLimits,
-        asked: Callable[[], bool],
-        beats: Heartbeat,
-        clock: Clock,
-    ) -> None:
-        self._lock = lock
-        self._terms = terms
-        self._asked = asked
-        self._beats = beats
-        self._clock = clock
-        self.why: Ended | None = None
+    lock: DatacenterLock
+    limits: ShiftLimits
+    stop_requested: Callable[[], bool]
+    heartbeat: Heartbeat
+    clock: Clock
+    why: Ended | None = None
 
     def has_come(self) -> bool:
-        self._beats.progress()
+        """Whether to end. The main loop asks all the time, which is the progress that it reports."""
+        self.heartbeat.progress()
         if self.why is None:
             self.why = self._reason()
         return self.why is not None
 
     def _reason(self) -> Ended | None:
-        if self._asked():
+        if self.stop_requested():
             return "asked"
-        if not self._terms.in_line:
+        if not self.limits.takes_turns:
             return None
-        if self._lock.is_awaited():
+        if self.lock.has_successor():
             return "relieved"
-        ends_us = self._lock.lease.ends_us
-        if ends_us is not None and self._clock.now_us() > ends_us + microseconds(self._terms.relief):
+        ends_us = self.lock.lease.ends_us
+        if ends_us is not None and self.clock.now_us() > ends_us + microseconds(self.limits.relief):
             return "over"
         return None
-
-
-def _take_lock(
-    pipeline: Pipeline, datacenter: str, terms: ShiftLimits, clock: Clock, asked: Callable[[], bool]
-) -> DatacenterLock:
-    state = pipeline.datacenters[datacenter].state
-
-    def lease() -> Lease:
-        length_us = None if terms.length is None else microseconds(terms.length)
-        return Lease.of_this_process(terms.run, clock.now_us(), length_us)
-
-    if terms.in_line:
-        return DatacenterLock.wait_in_line(state, datacenter, lease, asked)
-    return DatacenterLock(state, datacenter, lease())
 
 
 def run_shift(
     pipeline: Pipeline,
     datacenter: str,
     mode: Mode,
-    engine: Engine = "spark",
-    watching: Watching | None = None,
-    clock: Clock | None = None,
-    crash_task_at: str | None = None,
-    runner: BatchRunner | None = None,
-    registry: tuple[RegistryAddress, QuorumRegistry] | None = None,
-    terms: ShiftLimits = ShiftLimits(),
+    engine: Engine | BatchRunner = "spark",
+    limits: ShiftLimits = ShiftLimits(),
+    callbacks: Callbacks | None = None,
+    for_tests: ForTests | None = None,
 ) -> ShiftResult:
-    """Join one datacenter's logs until the end that `mode` and `terms` name, or until a stop is asked for.
+    """Join one datacenter's logs until the end that `mode` and `limits` name, or until a stop is requested.
 
-    `runner` and `registry` take the place of those that the engine and the pipeline file name.
-
-    Raises AlreadyRunning, LineLeft, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
+    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
     RetiredDatacenter, FormatTooNew, and what is unavailable before the first batch.
     """
-    clock, watching = clock or SystemClock(), watching or Watching()
+    callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
+    clock = for_tests.clock
     load_adapter(pipeline.adapter, pipeline.file.parent)
-    lock = _take_lock(pipeline, datacenter, terms, clock, watching.should_stop)
+    lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
     times = pipeline.shift
-    beats = Heartbeat(lock, times.lease_duration.total_seconds(), times.stuck_after.total_seconds(), clock)
+    heartbeat = Heartbeat(
+        lock, times.lease_duration.total_seconds(), times.stuck_after.total_seconds(), clock
+    )
     began_us, idle_seen = clock.now_us(), None
     try:
-        end = StopCondition(lock, terms, watching.should_stop, beats, clock)
-        watching = replace(watching, should_stop=end.has_come)
-        with _opened(pipeline, datacenter, engine, watching, clock, crash_task_at, runner, registry) as work:
-            before = work.state.counts()
-            idle = 0.0 if terms.idle is None else terms.idle.total_seconds()
-            work.run(mode, idle)
+        end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
+        callbacks = replace(callbacks, should_stop=end.has_come)
+        with _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher:
+            before = dispatcher.state.counts()
+            dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
             if end.why is None and mode == "until_idle":
-                idle_seen = work.follower.signature
-            ended = end.why or ("idle" if terms.idle is not None else "done")
+                idle_seen = dispatcher.reader.signature
+            ended = end.why or ("idle" if limits.idle is not None else "done")
             seconds = (clock.now_us() - began_us) / MICROSECONDS
-            return ShiftResult(
-                datacenter, work.state.counts(), seconds, before.foreign, before.primary, ended
-            )
+            return ShiftResult(dispatcher.state.counts(), seconds, before.foreign + before.primary, ended)
     finally:
-        beats.stop()
+        heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)
 
 
+def _take_lock(
+    state: Path, datacenter: str, limits: ShiftLimits, clock: Clock, callbacks: Callbacks
+) -> DatacenterLock:
+    def lease() -> Lease:
+        length_us = None if limits.length is None else microseconds(limits.length)
+        return Lease.of_this_process(limits.run, clock.now_us(), length_us)
+
+    if limits.takes_turns:
+        return DatacenterLock.take_over(state, datacenter, lease, callbacks.should_stop)
+    return DatacenterLock(state, datacenter, lease())
+
+
 @contextmanager
-def _opened(
+def _open_dispatcher(
     pipeline: Pipeline,
     datacenter: str,
-    engine: Engine,
-    watching: Watching,
-    clock: Clock,
-    crash_task_at: str | None,
-    runner: BatchRunner | None,
-    registry: tuple[RegistryAddress, QuorumRegistry] | None,
+    engine: Engine | BatchRunner,
+    callbacks: Callbacks,
+    for_tests: ForTests,
 ) -> Iterator[Dispatcher]:
     """A dispatcher with all that it works with; closed at the end."""
-    rng = random.Random()
-    place = pipeline.datacenters[datacenter]
-    waits = BackoffRetry(watching, clock, rng)
-    address, ids = registry or waits.until_there(lambda: _registry_of(pipeline))
-    tables: dict[TableName, OutputTable] = {name: OutputTable(place.lake, name) for name in TABLE_COLUMNS}
+    rng, clock = random.Random(), for_tests.clock
+    retry = BackoffRetry(callbacks, clock, rng)
+    address, registry = for_tests.registry or retry.until_available(lambda: _registry_of(pipeline))
+    lake = pipeline.datacenters[datacenter].lake
+    tables: dict[TableName, OutputTable] = {name: OutputTable(lake, name) for name in TABLE_COLUMNS}
     joined = tables["joined_events"]
-    started = waits.until_there(lambda: start(pipeline, datacenter, ids.register, joined, clock))
+    started = retry.until_available(lambda: start(pipeline, datacenter, registry.register, joined, clock))
     state = started.state
     try:
         for table in tables.values():
             table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
-        opened = open_runner(engine, pipeline, datacenter) if runner is None else nullcontext(runner)
-        with opened as runner:
-            follows = state.follows_an_epoch
-            orders = TaskSplitter(
-                pipeline, datacenter, address, joined, runner.workers, follows, crash_task_at
+        with open_runner(engine, pipeline, datacenter) as runner:
+            splitter = TaskSplitter(
+                pipeline,
+                datacenter,
+                address,
+                joined,
+                runner.workers,
+                state.follows_an_epoch,
+                for_tests.crash_task_at,
             )
-            execution = BatchExecution(
-                pipeline, datacenter, state, tables, ids, runner, orders, clock, rng, watching
-            )
-            dispatcher = Dispatcher(pipeline, datacenter, state, started.log_map, execution, clock)
+            execution = BatchExecution(state, tables, registry, runner, splitter, clock, rng, callbacks)
+            dispatcher = Dispatcher(execution, started.log_map)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 dispatcher.skip_foreign_backlog()
             yield dispatcher
     finally:
         started.log_map.close()
         state.close()
+
+
+def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:
+    address = find_registry(pipeline)
+    return address, open_registry(address)

@@ -1,14 +1,13 @@
-"""How a datacenter stands: read from its state, its logs and its lock, without disturbing it."""
+"""How far a datacenter is: read from its state, its logs and its lease, without disturbing them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from photon.clock import MICROSECONDS, Clock
-from photon.dispatcher.log_reader import Follower
-from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.state_view import StateView, open_view
 from photon.logs.files import Side
 from photon.pipeline.file import Pipeline
 from photon.shift.lease import lease_status_of
@@ -47,58 +46,46 @@ class DatacenterStatus:
         return asdict(self)
 
 
-NO_LOG = LogStatus(0, 0, 0, 0)
-
-
 def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
-    """How the datacenter stands now. A folder that is missing is a problem that is named, not an error."""
-    folder = pipeline.datacenters[datacenter].state
-    standing = lease_status_of(folder)
-    lease = standing.lease if standing.held else None
-    running = (
-        lease.process if lease else None,
-        (lease.run or None) if lease else None,
-        standing.beat_us or None,
+    """How far the datacenter is now. A folder that is missing is a problem that is named, not an error."""
+    place = pipeline.datacenters[datacenter]
+    lease_status, now_us = lease_status_of(place.state), clock.now_us()
+    lease = lease_status.lease if lease_status.held else None
+    with open_view(place.state) as state:
+        view = StateView.of(state, now_us)
+        waiting = state.waiting_by_reason() if state is not None else {}
+    reader = LogReader(pipeline, datacenter, view.files)
+    if view.epoch is not None:
+        reader.look(now_us, final=False)
+        problems = [f"{p.path}: {p.reason}" for side in reader.problems.values() for p in side]
+    else:
+        makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
+        problems = [f"{place.state}: no state yet; {makes_it}"]
+        if not place.logs.is_dir():
+            problems.append(f"{place.logs}: not a folder that can be read; expected the datacenter's logs")
+    lag_us = None if view.watermark_us is None else now_us - view.watermark_us
+    return DatacenterStatus(
+        running_process=lease.process if lease else None,
+        running_run=(lease.run or None) if lease else None,
+        last_sign_of_life_us=lease_status.beat_us or None,
+        epoch=view.epoch,
+        batch=view.completed,
+        counts=view.counts.as_dict() if view.epoch is not None else {},
+        waiting=waiting,
+        to_take_up_again=view.requeued,
+        watermark_us=view.watermark_us,
+        watermark_lag_seconds=None if lag_us is None else lag_us / MICROSECONDS,
+        primary=_log_status(reader, "primary"),
+        foreign=_log_status(reader, "foreign"),
+        problems=problems,
     )
-    problems = [f"{folder}: no state yet; a shift, or photon join {pipeline.file} -d {datacenter}, makes it"]
-    problems += _missing_logs(pipeline.datacenters[datacenter].logs)
-    nothing_yet = DatacenterStatus(*running, None, 0, {}, {}, 0, None, None, NO_LOG, NO_LOG, problems)
-    if not (folder / STATE_FILE).exists():
-        return nothing_yet
-    state = DispatcherState(folder, read_only=True)
-    try:
-        if state.epoch is None:  # it is just being made
-            return nothing_yet
-        follower = Follower(pipeline, datacenter, state, read_only=True)
-        follower.look(clock.now_us(), final=False)
-        watermark_us = state.watermark_us
-        lag = None if watermark_us is None else (clock.now_us() - watermark_us) / MICROSECONDS
-        return DatacenterStatus(
-            *running,
-            epoch=state.epoch,
-            batch=state.completed,
-            counts=state.counts().as_dict(),
-            waiting=state.waiting_by_reason(),
-            to_take_up_again=state.count_requeued(),
-            watermark_us=watermark_us,
-            watermark_lag_seconds=lag,
-            primary=_log_status(follower, "primary"),
-            foreign=_log_status(follower, "foreign"),
-            problems=[f"{p.path}: {p.reason}" for side in follower.problems.values() for p in side],
-        )
-    finally:
-        state.close()
 
 
-def _log_status(follower: Follower, side: Side) -> LogStatus:
-    files = follower.of(side).values()
+def _log_status(reader: LogReader, side: Side) -> LogStatus:
+    files = reader.of(side).values()
     return LogStatus(
         files=len(files),
         gone_files=sum(tracked.state != "open" for tracked in files),
         read_bytes=sum(tracked.offset_bytes for tracked in files),
-        backlog_bytes=sum(follower.backlog_bytes[side].values()),
+        backlog_bytes=sum(reader.backlog_bytes[side].values()),
     )
-
-
-def _missing_logs(logs: Path) -> list[str]:
-    return [] if logs.is_dir() else [f"{logs}: not a folder that can be read; expected the datacenter's logs"]

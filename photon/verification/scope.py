@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.dispatcher.read_offsets import ReadOffsets, read_offsets
+from photon.dispatcher.state_view import ReadOffsets, read_offsets
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline

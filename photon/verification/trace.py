@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.read_offsets import read_offsets
 from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.dispatcher.state_view import read_offsets
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events

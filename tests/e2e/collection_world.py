@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.read_offsets import read_offsets
+from photon.dispatcher.state_view import read_offsets
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry

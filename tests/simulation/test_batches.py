@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Watching
+from photon.dispatcher.batch import Callbacks
 from photon.faults import FAULT_POINTS
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
@@ -212,7 +212,7 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
     world.store.on_request = lambda kind, batch: (
         world.store.fail("down") if not said and kind == "insert" else None
     )
-    world.join(watching=Watching(on_wait=mend_later))
+    world.join(callbacks=Callbacks(on_wait=mend_later))
     assert len(said) == 1
     assert "registry" in said[0]
     assert world.joined_ids() == ["c1", "c2"]
@@ -242,8 +242,8 @@ def test_a_stop_while_the_registry_is_down_leaves_the_plan_open_for_the_next_sta
     world.queries("q1")
     world.clicks(("c1", "q1"))
     said: list[str] = []
-    watching = Watching(should_stop=lambda: bool(said), on_wait=said.append)
-    world.join(watching=watching, runner=LosesTheRegistry(world))
+    callbacks = Callbacks(should_stop=lambda: bool(said), on_wait=said.append)
+    world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
     assert world.read_state().open_plan() is not None
     assert world.joined_ids() == []
     world.store.mend()
@@ -374,7 +374,7 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
         said.append(reason)
         away.rename(lake)
 
-    world.join(watching=Watching(on_wait=put_back), runner=LosesTheLake(world.registry, world.clock))
+    world.join(callbacks=Callbacks(on_wait=put_back), runner=LosesTheLake(world.registry, world.clock))
     assert len(said) == 1
     assert "joined_events" in said[0]
     assert world.joined_ids() == ["c1", "c2"]

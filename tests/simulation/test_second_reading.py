@@ -8,7 +8,7 @@ import pytest
 
 from photon import faults
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Watching
+from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
@@ -93,8 +93,8 @@ def test_a_stop_during_recovery_leaves_the_plan_open_and_plans_nothing_else(worl
     world.clicks(("c1", "q1"))
     assert world.join_with_a_crash("plan.after_store")
     said: list[str] = []
-    watching = Watching(should_stop=lambda: bool(said), on_wait=said.append)
-    world.join(watching=watching, runner=LosesTheRegistry(world))
+    callbacks = Callbacks(should_stop=lambda: bool(said), on_wait=said.append)
+    world.join(callbacks=callbacks, runner=LosesTheRegistry(world))
     assert len(said) == 1
     assert "registry" in said[0]
     world.store.mend()
@@ -132,7 +132,7 @@ def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> Non
         said.append(reason)
         world.store.mend()
 
-    world.join(watching=Watching(on_wait=mend))
+    world.join(callbacks=Callbacks(on_wait=mend))
     assert len(said) == 1
     assert world.joined_ids() == ["c1"]
 

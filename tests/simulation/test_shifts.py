@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.batch import BatchReport, Watching
+from photon.dispatcher.batch import BatchReport, Callbacks
 from photon.quantiles import merge, percentiles
 from photon.shift.growth import growth_of
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
@@ -22,8 +22,8 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path, more="tailing: {poll_interval: 1s}")
 
 
-def shift(world: World, watching: Watching | None = None, **terms: object) -> ShiftResult:
-    return world.join(watching=watching, terms=ShiftLimits(run="run-1", in_line=True, **terms))  # type: ignore[arg-type]
+def shift(world: World, callbacks: Callbacks | None = None, **limits: object) -> ShiftResult:
+    return world.join(callbacks=callbacks, limits=ShiftLimits(run="run-1", takes_turns=True, **limits))  # type: ignore[arg-type]
 
 
 class NextInLine:
@@ -35,7 +35,7 @@ class NextInLine:
         self._thread = threading.Thread(target=self._wait)
 
     def _wait(self) -> None:
-        self.lock = DatacenterLock.wait_in_line(
+        self.lock = DatacenterLock.take_over(
             self._state, "east", lambda: Lease.of_this_process("run-2", 0, None), lambda: False
         )
 
@@ -43,7 +43,7 @@ class NextInLine:
         if not self._thread.is_alive() and self.lock is None:
             self._thread.start()
         deadline = time.monotonic() + 30
-        while lease_status_of(self._state).in_line is None:
+        while lease_status_of(self._state).successor is None:
             assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.005)  # until the thread is in line
 
@@ -92,8 +92,8 @@ def test_an_idle_shift_leaves_the_signature_of_what_it_saw(world: World) -> None
 def test_a_shift_that_was_stopped_leaves_no_signature(world: World) -> None:
     world.queries("q1")
     batches: list[BatchReport] = []
-    watching = Watching(should_stop=lambda: bool(batches), on_batch=batches.append)
-    result = shift(world, watching, idle=timedelta(hours=1))
+    callbacks = Callbacks(should_stop=lambda: bool(batches), on_batch=batches.append)
+    result = shift(world, callbacks, idle=timedelta(hours=1))
     lease = lease_status_of(world.state()).lease
     assert lease is not None
     assert (result.ended, lease.idle_seen) == ("asked", None)
@@ -109,7 +109,7 @@ def test_a_shift_is_relieved_after_its_batch_by_who_waits_in_line(world: World) 
         successor.stand_in_line(report)
         world.clicks(("c2", "q2"))
 
-    result = shift(world, Watching(on_batch=on_batch), idle=timedelta(hours=1))
+    result = shift(world, Callbacks(on_batch=on_batch), idle=timedelta(hours=1))
     assert result.ended == "relieved"
     assert successor.takes_over()
     assert world.joined_ids() == ["c1"]
@@ -121,7 +121,7 @@ def test_a_command_is_not_relieved(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
     successor = NextInLine(world)
-    assert world.join(watching=Watching(on_batch=successor.stand_in_line)).ended == "done"
+    assert world.join(callbacks=Callbacks(on_batch=successor.stand_in_line)).ended == "done"
     assert successor.takes_over()
 
 
@@ -134,7 +134,7 @@ def test_a_command_is_refused_while_a_shift_runs(world: World) -> None:
             world.join()
         refused.append(str(error.value))
 
-    shift(world, Watching(on_batch=on_batch), idle=timedelta(seconds=1))
+    shift(world, Callbacks(on_batch=on_batch), idle=timedelta(seconds=1))
     assert "is already run by process" in refused[0]
 
 
@@ -161,7 +161,7 @@ def test_latency_is_counted_from_the_later_of_both_events_to_the_commit(world: W
     world.clicks(("c2", "q2"), at_us=NOON_US - 20_000_000)
     reports: list[BatchReport] = []
     began_us = world.clock.now_us()
-    world.join(watching=Watching(on_batch=reports.append))
+    world.join(callbacks=Callbacks(on_batch=reports.append))
     sample = merge([report.latencies_seconds for report in reports])
     spent_seconds = (world.clock.now_us() - began_us) / 1_000_000
     least, most = percentiles([sample], [1, 100])
@@ -177,6 +177,6 @@ def test_an_event_that_another_datacenter_joined_has_no_latency_here(tmp_path: P
         world.clicks(("c1", "q1"), datacenter=name)
     world.join("east")
     reports: list[BatchReport] = []
-    world.join("west", watching=Watching(on_batch=reports.append))
+    world.join("west", callbacks=Callbacks(on_batch=reports.append))
     assert sum(report.counts["joined_elsewhere"] for report in reports) == 1
     assert merge([report.latencies_seconds for report in reports]).count == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Watching
+from photon.dispatcher.batch import Callbacks
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -92,7 +92,7 @@ def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropp
     world.clicks(*((f"c{n}", f"q{n}") for n in range(40)))
 
     stops = iter([False] * 200 + [True] * 1_000)
-    counts = world.join(mode="stop", watching=Watching(should_stop=lambda: next(stops))).counts
+    counts = world.join(mode="stop", callbacks=Callbacks(should_stop=lambda: next(stops))).counts
     assert 5 <= counts.of("pending") <= 8
     world.queries(*(f"q{n}" for n in range(40)))
     world.join()

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from photon import faults
 from photon.clock import ManualClock
-from photon.dispatcher.batch import Watching
+from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.state import DispatcherState
 from photon.event_store import logs as event_store
@@ -25,7 +25,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
-from photon.shift.run import ShiftLimits, ShiftResult, run_shift
+from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
@@ -109,20 +109,19 @@ class World:
         self,
         datacenter: str = "east",
         mode: Mode = "until_idle",
-        watching: Watching | None = None,
+        callbacks: Callbacks | None = None,
         runner: BatchRunner | None = None,
-        terms: ShiftLimits | None = None,
+        limits: ShiftLimits | None = None,
     ) -> ShiftResult:
         """One shift in this process."""
         return run_shift(
             self.pipeline,
             datacenter,
             mode,
-            watching=watching,
-            clock=self.clock,
-            runner=runner or LocalRunner(self.registry, self.clock),
-            registry=(self.address, self.registry),
-            terms=terms or ShiftLimits(),
+            runner or LocalRunner(self.registry, self.clock),
+            limits or ShiftLimits(),
+            callbacks,
+            ForTests(self.clock, (self.address, self.registry)),
         )
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:

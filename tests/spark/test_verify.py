@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.dispatcher.read_offsets import ReadOffsets, read_offsets
+from photon.dispatcher.state_view import ReadOffsets, read_offsets
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries, open_registry

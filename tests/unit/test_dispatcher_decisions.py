@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from photon.dispatcher.backoff import Waiting, backoff_us, may_be_given_up, unresponsive_datacenters
 from photon.dispatcher.completion import Resolved, count_already_joined, resolve_contested, watermark_us
 from photon.dispatcher.plan import (
     Advance,
@@ -19,8 +17,10 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.planning import budget, halves, spread
-from photon.dispatcher.startup import BeginEpoch, GoOn, ReadBack, judge
+from photon.dispatcher.planning import budget, halves
+from photon.dispatcher.startup import why_new_epoch
+from photon.dispatcher.task_splitter import spread
+from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
 from photon.errors import FormatTooNew
 from photon.join.joiner import home_of
 from photon.join.messages import Contested, JoinedRecord, RetryRef
@@ -59,7 +59,19 @@ def test_backoff_has_jitter_so_that_records_do_not_come_back_together() -> None:
     assert len({backoff_us(3, RETRY, rng) for _ in range(50)}) > 40
 
 
-WAITED_LONG = Waiting(Occurrence(1, 0), attempts=8, first_seen_us=0, primary_time_us=10 * HOUR)
+WAITED_LONG = WaitingRow(
+    file_number=1,
+    offset_bytes=0,
+    event_id="c1",
+    key_hash=7,
+    primary_time_us=10 * HOUR,
+    attempts=8,
+    first_seen_us=0,
+    due_us=0,
+    reason="primary",
+    spool_file="spool",
+    spool_row=0,
+)
 DAY_LATER = 24 * HOUR
 WATERMARK = 10 * HOUR + 60 * SECOND
 
@@ -69,23 +81,23 @@ def test_an_event_is_given_up_when_tried_often_seen_long_ago_and_passed_by_the_w
 
 
 @pytest.mark.parametrize(
-    ("waiting", "now_us", "watermark"),
+    ("row", "now_us", "watermark"),
     [
-        (replace(WAITED_LONG, attempts=7), DAY_LATER, WATERMARK),
-        (replace(WAITED_LONG, first_seen_us=1), DAY_LATER, WATERMARK),
+        (WAITED_LONG._replace(attempts=7), DAY_LATER, WATERMARK),
+        (WAITED_LONG._replace(first_seen_us=1), DAY_LATER, WATERMARK),
         (WAITED_LONG, DAY_LATER, WATERMARK - 1),
         (WAITED_LONG, DAY_LATER, None),
     ],
     ids=["tried too seldom", "seen too recently", "primary logs are behind", "primary logs are silent"],
 )
 def test_an_event_is_not_given_up_while_one_condition_is_missing(
-    waiting: Waiting, now_us: int, watermark: int | None
+    row: WaitingRow, now_us: int, watermark: int | None
 ) -> None:
-    assert not may_be_given_up(waiting, now_us, watermark, RETRY)
+    assert not may_be_given_up(row, now_us, watermark, RETRY)
 
 
 def test_an_event_of_last_year_is_judged_by_when_it_was_first_seen() -> None:
-    of_last_year = Waiting(Occurrence(1, 0), 8, first_seen_us=365 * 24 * HOUR, primary_time_us=0)
+    of_last_year = WAITED_LONG._replace(first_seen_us=365 * 24 * HOUR, primary_time_us=0)
     half_a_minute_later = of_last_year.first_seen_us + 30 * SECOND
     assert not may_be_given_up(of_last_year, half_a_minute_later, half_a_minute_later, RETRY)
 
@@ -103,7 +115,7 @@ def test_homes_are_spread_about_evenly() -> None:
     assert 4_700 < homes["east"] < 5_300
 
 
-def test_a_datacenter_that_registers_nothing_for_a_while_is_quiet() -> None:
+def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> None:
     home = Home(quiet_after=timedelta(seconds=30))
     seen = {"west": 100 * SECOND, "north": 129 * SECOND}
     assert unresponsive_datacenters(["west", "north", "south"], seen, 125 * SECOND, 130 * SECOND, home) == {
@@ -176,65 +188,57 @@ def test_counts_add_up_only_if_every_record_is_in_one_class() -> None:
 # -- start (protocol A13)
 
 
-def test_a_state_that_agrees_with_its_table_goes_on() -> None:
-    assert judge("e", 7, 8, 7, live=True) == GoOn()
-
-
-def test_a_batch_that_was_committed_but_not_completed_is_read_back() -> None:
-    assert judge("e", 7, 8, 8, live=True) == ReadBack()
+@pytest.mark.parametrize(
+    ("completed", "open_batch", "table_version"),
+    [(7, 8, 7), (7, None, 7), (7, 8, 8)],
+    ids=["a plan is open", "no plan is open", "a batch is committed and not completed"],
+)
+def test_a_state_that_agrees_with_its_table_goes_on(
+    completed: int, open_batch: int | None, table_version: int
+) -> None:
+    assert why_new_epoch("e", completed, open_batch, table_version, live=True) is None
 
 
 @pytest.mark.parametrize(
-    ("epoch", "completed", "open_batch", "table_version", "live"),
-    [
-        (None, 0, None, 0, False),
-        ("e", 7, None, 9, True),
-        ("e", 7, 8, 9, True),
-        ("e", 9, None, 7, True),
-        ("e", 7, None, 8, True),
-        ("e", 7, None, 7, False),
-    ],
-    ids=["no state", "older copy", "older copy with a plan", "older table", "no such plan", "revoked"],
+    ("completed", "open_batch", "table_version", "live"),
+    [(7, None, 9, True), (7, 8, 9, True), (9, None, 7, True), (7, None, 8, True), (7, None, 7, False)],
+    ids=["older copy", "older copy with a plan", "older table", "no such plan", "revoked"],
 )
 def test_any_other_state_begins_a_new_epoch(
-    epoch: str | None, completed: int, open_batch: int | None, table_version: int, live: bool
+    completed: int, open_batch: int | None, table_version: int, live: bool
 ) -> None:
-    assert isinstance(judge(epoch, completed, open_batch, table_version, live), BeginEpoch)
+    assert why_new_epoch("e", completed, open_batch, table_version, live) is not None
 
 
 # -- watermark
 
 
-def a_file(number: int, max_time_us: int | None, grown_us: int) -> TrackedFile:
-    file = LogFile(number, "primary", f"f{number}", number, False, b"", 0, 10, b"h")
-    return TrackedFile(file, 10, b"", False, 10, grown_us, max_time_us)
+def a_file(max_time_us: int | None, grown_us: int = 100, unread_bytes: int = 0) -> TrackedFile:
+    file = LogFile(1, "primary", "f", 1, False, b"", 0, 10, b"h")
+    return TrackedFile(file, 10, b"", False, 10 + unread_bytes, grown_us, max_time_us)
 
 
-def test_the_watermark_is_the_least_of_the_growing_files() -> None:
-    files = [a_file(1, 50, 100), a_file(2, 30, 100)]
-    assert watermark_us(files, {}, 100, 10, None) == 30
-
-
-def test_an_idle_file_does_not_hold_the_watermark() -> None:
-    files = [a_file(1, 50, 100), a_file(2, 30, 80)]
-    assert watermark_us(files, {}, 100, 10, None) == 50
-
-
-def test_an_idle_file_with_unread_bytes_holds_the_watermark() -> None:
-    files = [a_file(1, 50, 100), a_file(2, 30, 80)]
-    assert watermark_us(files, {2: 1}, 100, 10, None) == 30
-
-
-def test_the_watermark_stays_while_primary_logs_are_silent() -> None:
-    assert watermark_us([a_file(1, 50, 0)], {}, 100, 10, 40) == 40
-
-
-def test_a_growing_file_of_which_nothing_was_read_holds_the_watermark() -> None:
-    assert watermark_us([a_file(1, 50, 100), a_file(2, None, 100)], {}, 100, 10, 20) == 20
-
-
-def test_the_watermark_never_goes_back() -> None:
-    assert watermark_us([a_file(1, 30, 100)], {}, 100, 10, 40) == 40
+@pytest.mark.parametrize(
+    ("files", "previous_us", "watermark"),
+    [
+        ([a_file(50), a_file(30)], None, 30),
+        ([a_file(50), a_file(30, grown_us=80)], None, 50),
+        ([a_file(50), a_file(30, grown_us=80, unread_bytes=1)], None, 30),
+        ([a_file(50, grown_us=0)], 40, 40),
+        ([a_file(50), a_file(None)], 20, 20),
+        ([a_file(30)], 40, 40),
+    ],
+    ids=[
+        "the least of the growing files",
+        "an idle file does not hold it",
+        "an idle file with unread bytes holds it",
+        "it stays while primary logs are silent",
+        "a growing file without any event read holds it",
+        "it never goes back",
+    ],
+)
+def test_the_watermark(files: list[TrackedFile], previous_us: int | None, watermark: int) -> None:
+    assert watermark_us(files, 100, 10, previous_us) == watermark
 
 
 # -- contested events (protocol A8)
@@ -245,14 +249,14 @@ def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[Contest
     return Contested(Claim(EventKey("x"), str(token)), record), token
 
 
-def test_a_record_whose_own_row_is_in_the_table_is_joined() -> None:
-    item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
-    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {"joined": 1}
-
-
-def test_a_record_is_a_duplicate_if_the_row_is_of_another_one() -> None:
-    item, token = contested("now", Occurrence(1, 5), Occurrence(2, 9))
-    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {"duplicates": 1}
+@pytest.mark.parametrize(
+    ("record", "outcome"), [(Occurrence(1, 5), "joined"), (Occurrence(2, 9), "duplicates")]
+)
+def test_a_record_is_joined_by_its_own_row_and_a_duplicate_by_another_ones(
+    record: Occurrence, outcome: str
+) -> None:
+    item, token = contested("now", Occurrence(1, 5), record)
+    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {outcome: 1}
 
 
 def test_a_token_without_a_row_and_none_to_come_is_released() -> None:
@@ -285,9 +289,12 @@ def cleared(event_id: str, offset: int) -> JoinedRecord:
     return JoinedRecord(EventKey(event_id), Occurrence(1, offset))
 
 
-def test_in_a_first_epoch_a_record_of_a_cleared_event_is_a_duplicate() -> None:
+@pytest.mark.parametrize("rows", [None, {EventKey("a"): {"then", "now"}}], ids=["first epoch", "this epoch"])
+def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate(
+    rows: dict[EventKey, set[str]] | None,
+) -> None:
     resolved = Resolved()
-    count_already_joined(resolved, [cleared("a", 5)], None, "now", set())
+    count_already_joined(resolved, [cleared("a", 5)], rows, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
@@ -299,12 +306,6 @@ def test_the_first_record_of_an_event_that_an_earlier_epoch_cleared_is_joined() 
     later = Resolved()
     count_already_joined(later, [cleared("a", 200)], rows, "now", resolved.inherited)
     assert later.counts == {"duplicates": 1}
-
-
-def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate() -> None:
-    resolved = Resolved()
-    count_already_joined(resolved, [cleared("a", 5)], {EventKey("a"): {"then", "now"}}, "now", set())
-    assert resolved.counts == {"duplicates": 1}
 
 
 def test_an_event_that_was_counted_by_its_token_is_not_counted_again_when_it_is_cleared() -> None:

@@ -16,13 +16,13 @@ import pytest
 
 from photon.clock import MICROSECONDS, ManualClock
 from photon.shift import lease as lock_module
-from photon.shift.heartbeat import Heartbeat
 from photon.shift.lease import (
     AlreadyRunning,
     DatacenterLock,
+    Heartbeat,
     Lease,
     LeaseStatus,
-    LineLeft,
+    StoppedWaiting,
     holder_of,
     lease_status_of,
 )
@@ -59,7 +59,7 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
 
     def wait() -> None:
         try:
-            came.append(DatacenterLock.wait_in_line(state, "east", lambda: LEASE, should_stop.is_set))
+            came.append(DatacenterLock.take_over(state, "east", lambda: LEASE, should_stop.is_set))
         except Exception as error:
             came.append(error)
 
@@ -67,7 +67,7 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
     thread.start()
     try:
         deadline = time.monotonic() + 30
-        while lease_status_of(state).in_line is None and not came:
+        while lease_status_of(state).successor is None and not came:
             assert time.monotonic() < deadline, "nobody got in line"
             time.sleep(0.01)  # until the other thread is in line
         yield came
@@ -84,18 +84,18 @@ def test_nobody_runs_a_datacenter_that_never_ran(tmp_path: Path) -> None:
 
 def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
-    standing = lease_status_of(tmp_path)
-    assert (standing.lease, standing.held, standing.in_line) == (LEASE, True, None)
+    status = lease_status_of(tmp_path)
+    assert (status.lease, status.held, status.successor) == (LEASE, True, None)
     assert (LEASE.process, LEASE.ends_us, LEASE.is_here) == (os.getpid(), 65, True)
     lock.release(70)
 
 
 def test_a_lock_that_was_let_go_in_order_says_so_and_what_was_seen_last(tmp_path: Path) -> None:
     DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="signature")
-    standing = lease_status_of(tmp_path)
-    assert standing.lease is not None
-    assert not standing.held
-    assert (standing.lease.released_us, standing.lease.idle_seen) == (99, "signature")
+    status = lease_status_of(tmp_path)
+    assert status.lease is not None
+    assert not status.held
+    assert (status.lease.released_us, status.lease.idle_seen) == (99, "signature")
 
 
 def test_a_shorter_lease_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
@@ -117,21 +117,21 @@ def test_a_process_that_was_killed_holds_nothing_and_let_nothing_go_in_order(tmp
     with another_process_that_holds_it(tmp_path) as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
-        standing = lease_status_of(tmp_path)
-    assert standing.lease is not None
-    assert not standing.held
-    assert (standing.lease.process, standing.lease.run) == (other.pid, "run-of-another")
-    assert standing.lease.released_us is None
+        status = lease_status_of(tmp_path)
+    assert status.lease is not None
+    assert not status.held
+    assert (status.lease.process, status.lease.run) == (other.pid, "run-of-another")
+    assert status.lease.released_us is None
 
 
 def test_who_waits_in_line_goes_on_when_the_holder_lets_go(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
     with waiting_in_line(tmp_path, threading.Event()) as came:
-        assert lock.is_awaited()
-        assert lease_status_of(tmp_path).in_line == os.getpid()
+        assert lock.has_successor()
+        assert lease_status_of(tmp_path).successor == os.getpid()
         lock.release(1)
     assert isinstance(came[0], DatacenterLock)
-    assert not came[0].is_awaited()
+    assert not came[0].has_successor()
     came[0].release(2)
 
 
@@ -149,7 +149,7 @@ def test_a_third_process_is_refused_and_told_who_waits(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
     with waiting_in_line(tmp_path, threading.Event()) as came:
         with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} waits in line"):
-            DatacenterLock.wait_in_line(tmp_path, "east", lambda: LEASE, lambda: False)
+            DatacenterLock.take_over(tmp_path, "east", lambda: LEASE, lambda: False)
         lock.release(1)
     assert isinstance(came[0], DatacenterLock)
     came[0].release(2)
@@ -159,8 +159,8 @@ def test_who_waits_in_line_leaves_it_when_a_stop_is_asked_for(tmp_path: Path) ->
     lock, should_stop = DatacenterLock(tmp_path, "east", LEASE), threading.Event()
     with waiting_in_line(tmp_path, should_stop) as came:
         should_stop.set()
-    assert isinstance(came[0], LineLeft)
-    assert not lock.is_awaited()
+    assert isinstance(came[0], StoppedWaiting)
+    assert not lock.has_successor()
     lock.release(1)
 
 
@@ -174,18 +174,18 @@ def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_t
 ) -> None:
     DatacenterLock(tmp_path, "east", LEASE).release(1)
     taken: list[DatacenterLock] = []
-    is_held = lock_module._is_held
+    is_locked = lock_module._is_locked
 
     def taken_just_after(path: Path) -> bool:
-        held = is_held(path)
+        held = is_locked(path)
         if not taken:
             taken.append(DatacenterLock(tmp_path, "east", LEASE))
         return held
 
-    monkeypatch.setattr(lock_module, "_is_held", taken_just_after)
-    standing = lease_status_of(tmp_path)
+    monkeypatch.setattr(lock_module, "_is_locked", taken_just_after)
+    status = lease_status_of(tmp_path)
     taken[0].release(2)
-    assert (standing.lease, standing.held) == (LEASE, True)
+    assert (status.lease, status.held) == (LEASE, True)
 
 
 def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
@@ -204,16 +204,16 @@ def wait_for_a_beat(state: Path, at_us: int) -> None:
 
 def test_signs_of_life_are_given_as_long_as_the_main_loop_makes_progress(tmp_path: Path) -> None:
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
-    beats = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
+    heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
         wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
         clock.advance(4)
         wait_for_a_beat(tmp_path, 1_004 * MICROSECONDS)
-        beats.progress()
+        heartbeat.progress()
         clock.advance(4)
         wait_for_a_beat(tmp_path, 1_008 * MICROSECONDS)
     finally:
-        beats.stop()
+        heartbeat.stop()
         lock.release(0)
 
 
@@ -221,7 +221,7 @@ def test_a_main_loop_that_hangs_gives_no_sign_of_life_until_it_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
-    beats = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
+    heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
         wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
         clock.advance(6)
@@ -230,8 +230,8 @@ def test_a_main_loop_that_hangs_gives_no_sign_of_life_until_it_goes_on(
             assert time.monotonic() < deadline
             time.sleep(0.005)  # until the thread has noticed
         assert lease_status_of(tmp_path).beat_us == 1_000 * MICROSECONDS
-        beats.progress()
+        heartbeat.progress()
         wait_for_a_beat(tmp_path, 1_006 * MICROSECONDS)
     finally:
-        beats.stop()
+        heartbeat.stop()
         lock.release(0)

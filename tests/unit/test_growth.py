@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.shift.growth import Growth, LogSize, growth_of
 from photon.shift.status import status_of
 from tests.simulation.world import NOON_US, World
@@ -118,9 +120,8 @@ def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
 def test_a_state_of_a_newer_photon_is_a_problem_that_is_named(world: World) -> None:
     world.queries("q1")
     world.join()
-    state = DispatcherState(world.state())
-    state.set_meta("format", "99")
-    state.close()
+    with closing(sqlite3.connect(world.state() / STATE_FILE)) as db, db:
+        db.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
     assert "use the newer Photon" in look(world).problems[0]
 
 

@@ -48,12 +48,12 @@ def lease(run: str = RUN, began_s: float = -600, **more: object) -> Lease:
     return replace(begun, **more)  # type: ignore[arg-type]
 
 
-def held(of: Lease | None = None, beat_s: float = -1, in_line: int | None = None) -> LeaseStatus:
-    return LeaseStatus(of or lease(), True, NOW_US + round(beat_s * SECOND), in_line)
+def held(of: Lease | None = None, beat_s: float = -1, successor: int | None = None) -> LeaseStatus:
+    return LeaseStatus(of or lease(), True, NOW_US + round(beat_s * SECOND), successor)
 
 
-def left(of: Lease | None = None, in_line: int | None = None) -> LeaseStatus:
-    return LeaseStatus(of or lease(), False, NOW_US - 30 * SECOND, in_line)
+def left(of: Lease | None = None, successor: int | None = None) -> LeaseStatus:
+    return LeaseStatus(of or lease(), False, NOW_US - 30 * SECOND, successor)
 
 
 def run(run_id: str = RUN, status: DagsterRunStatus = DagsterRunStatus.STARTED, since_s: float = -600) -> Run:
@@ -164,11 +164,11 @@ def test_a_short_shift_gets_its_successor_at_half_its_time() -> None:
 def test_there_is_one_successor() -> None:
     ending = lease(ends_us=NOW_US)
     assert not decision(held(ending), run(), run(NEXT, DagsterRunStatus.STARTING, -3)).launch
-    assert not decision(held(ending, in_line=815), run()).launch
+    assert not decision(held(ending, successor=815), run()).launch
 
 
 def test_a_run_may_wait_in_line_for_as_long_as_it_likes() -> None:
-    assert decision(held(in_line=815), run(), run(NEXT, since_s=-3600)).lost == ()
+    assert decision(held(successor=815), run(), run(NEXT, since_s=-3600)).lost == ()
 
 
 # -- the dead
@@ -182,7 +182,7 @@ def test_a_shift_whose_process_is_gone_is_marked_and_followed_in_the_same_tick()
 
 
 def test_the_successor_in_line_goes_on_for_a_dead_shift() -> None:
-    found = decision(left(in_line=815), run(), run(NEXT, since_s=-20))
+    found = decision(left(successor=815), run(), run(NEXT, since_s=-20))
     assert ([lost.run_id for lost in found.lost], found.launch) == ([RUN], False)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.read_offsets import ReadOffsets
+from photon.dispatcher.state_view import ReadOffsets
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress

@@ -1,0 +1,124 @@
+"""What others may know of a datacenter's dispatcher: its state at one moment, read beside the process that
+writes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
+from photon.join.outcomes import Counts
+from photon.logs.files import ByteRange, Side, TrackedFile
+
+WAITING_COLUMNS = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("offset", pa.int64()),
+        ("event_id", pa.string()),
+        ("given_up", pa.bool_()),  # when the inputs were declared complete; else it still waits
+    ]
+)
+
+
+@contextmanager
+def open_view(folder: Path) -> Iterator[DispatcherState | None]:
+    """The state at one moment; None where nothing was ever read. StateUnavailable, FormatTooNew."""
+    if not (folder / STATE_FILE).exists():
+        yield None
+        return
+    state = DispatcherState(folder, read_only=True)
+    try:
+        yield state if state.epoch is not None else None
+    except sqlite3.Error as error:
+        raise StateUnavailable(f"cannot read the state {state.path}: {error}") from error
+    finally:
+        state.close()
+
+
+@dataclass(frozen=True)
+class StateView:
+    """How far a datacenter is. `epoch` None: nothing was ever read."""
+
+    epoch: str | None = None
+    completed: int = 0  # the number of the last completed batch
+    counts: Counts = field(default_factory=Counts)
+    watermark_us: int | None = None
+    files: Mapping[int, TrackedFile] = field(default_factory=dict)
+    due: int = 0  # waiting records that are due
+    requeued: int = 0  # pieces of work to be taken up again
+    has_open_plan: bool = False
+
+    @classmethod
+    def of(cls, state: DispatcherState | None, now_us: int) -> StateView:
+        """What the state says now."""
+        if state is None:
+            return cls()
+        return cls(
+            state.epoch,
+            state.completed,
+            state.counts(),
+            state.watermark_us,
+            state.files(),
+            state.count_due(now_us),
+            state.count_requeued(),
+            state.open_plan() is not None,
+        )
+
+
+@dataclass(frozen=True)
+class ReadOffsets:
+    """How far the logs were read: all that verification believes of a dispatcher (protocol E5).
+
+    `epoch` None: nothing was ever read.
+    """
+
+    epoch: str | None = None
+    completed: int = 0
+    files: Mapping[int, TrackedFile] = field(default_factory=dict)
+    requeued: tuple[ByteRange, ...] = ()  # foreign ranges before the offsets, to be taken up again
+    waiting: pa.Table = field(default_factory=WAITING_COLUMNS.empty_table)
+    earliest_waiting_us: int | None = None  # `DispatcherState.earliest_waiting_us`
+    problem: str = ""
+
+    def of(self, side: Side) -> list[TrackedFile]:
+        """The files of one log."""
+        return [tracked for tracked in self.files.values() if tracked.file.side == side]
+
+    @property
+    def foreign_end_bytes(self) -> dict[int, int]:
+        """How far each foreign file is read, by number."""
+        return {tracked.file.number: tracked.offset_bytes for tracked in self.of("foreign")}
+
+
+def read_offsets(folder: Path) -> ReadOffsets:
+    """How far a datacenter has read its logs; no files, and a problem, where its state can't be read.
+
+    Whatever is done at this moment is in the tables when they are read afterwards.
+    """
+    try:
+        with open_view(folder) as state:
+            if state is None:
+                problem = f"{folder}: no state, so nothing of this datacenter's logs is verified"
+                return ReadOffsets(problem=problem)
+            requeued = tuple(r for content in state.requeued_contents() for r in content.foreign)
+            return ReadOffsets(
+                state.epoch,
+                state.completed,
+                state.files(),
+                requeued,
+                _waiting(state),
+                state.earliest_waiting_us(),
+            )
+    except StateUnavailable as error:
+        return ReadOffsets(problem=str(error))
+
+
+def _waiting(state: DispatcherState) -> pa.Table:
+    columns = list(zip(*state.waiting_events(), strict=True)) or [(), (), (), ()]
+    arrays = [pa.array(column, f.type) for column, f in zip(columns, WAITING_COLUMNS, strict=True)]
+    return pa.table(arrays, schema=WAITING_COLUMNS)
