@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -158,6 +159,24 @@ def test_the_readme_shows_every_command_and_every_make_target_that_is_helped() -
 def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert [point for point in ALL_FAULT_POINTS if f"`{point}`" not in text] == []
+
+
+def rooms_of_the_contracts() -> list[set[str]]:
+    """The rooms of `photon` by floor, from the ground up, then the packages above it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    packages, rooms = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    floors = [{f"photon/{room}" for room in re.split(r" *[|:] *", floor)} for floor in reversed(rooms)]
+    return floors + [{package} for package in reversed(packages) if package != "photon"]
+
+
+def test_every_room_is_a_row_of_the_architecture_on_its_floor() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Rooms")[2].partition("\n## ")[0]
+    documented: dict[int, set[str]] = {}
+    for floor, cell in re.findall(r"^\| (\d+) \| (`.+?) \|", text, flags=re.MULTILINE):
+        rooms = [name.removesuffix(".py") for name in re.findall(r"`(.+?)`", cell)]
+        inside = [room if "/" in room or (ROOT / room).is_dir() else f"photon/{room}" for room in rooms]
+        documented.setdefault(int(floor), set()).update(inside)
+    assert documented == dict(enumerate(rooms_of_the_contracts(), start=1))
 
 
 def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
