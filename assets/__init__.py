@@ -1,6 +1,4 @@
-"""What Dagster shows: logs, joined events, reports, registry state and maintenance, as assets.
+"""What Dagster shows: logs, joined events, reports and upkeep, as assets with their metadata.
 
-Here belong asset definitions and their metadata, each a thin call of `photon` or `jobs` through a
-resource. Schedules, sensors, partitions, checks and what is put together with what belong to
-`orchestration`.
+An asset calls `photon` or `jobs` through a resource. When it runs belongs to `orchestration`.
 """

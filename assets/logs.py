@@ -1,98 +1,80 @@
-"""The two logs of a pipeline, which others write: external assets, and what is seen of them.
+"""The two logs of a pipeline as external assets, and observations of them.
 
-Observations say how much there is and how much of it is read. Whoever looks at a datacenter records them,
-its shift or, while none runs, its sensor; both decide by `is_news`.
+A datacenter's shift records the observations; while none runs, its sensor does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass
 
-from dagster import AssetKey, AssetObservation, AssetSpec, MetadataValue, PartitionsDefinition
+from dagster import AssetObservation, AssetSpec, MetadataValue, PartitionsDefinition
 
+from assets.runs import Metadata
 from photon.clock import MICROSECONDS
 from photon.shift.growth import Growth, LogSize
-from resources.environment import Served
-
-LogName = Literal["primary_log", "foreign_log"]
+from resources.environment import ServedPipeline
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
 OBSERVED_EVERY_SECONDS = 300
-DESCRIPTIONS: Mapping[LogName, str] = {
-    "primary_log": "The log that is waited for; each datacenter has a full copy.",
-    "foreign_log": "The log whose every event names its primary; each datacenter has a full copy.",
-}
 
 
-def log_key(served: Served, log: LogName) -> AssetKey:
-    """The asset of a pipeline's log."""
-    return AssetKey([served.name, log])
-
-
-def log_assets(served: Served, partitions: PartitionsDefinition[str]) -> list[AssetSpec]:
+def log_assets(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> list[AssetSpec]:
     """External assets of both logs of a pipeline."""
-    files = {"primary_log": served.pipeline.primary.files, "foreign_log": served.pipeline.foreign.files}
+    primary, foreign = served.pipeline.primary.files, served.pipeline.foreign.files
+    descriptions = {
+        "primary_log": f"The log that is waited for; each datacenter has a full copy. Files: {primary}",
+        "foreign_log": (
+            f"The log whose every event names its primary; each datacenter has a full copy. Files: {foreign}"
+        ),
+    }
     return [
         AssetSpec(
-            log_key(served, log),
+            served.asset_key(log),
             group_name=served.name,
             partitions_def=partitions,
-            description=f"{description} Files: {files[log]}",
+            description=description,
             kinds={"file"},
         )
-        for log, description in DESCRIPTIONS.items()
+        for log, description in descriptions.items()
     ]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the last observations of a datacenter's logs were made of."""
+class ObservedLogs:
+    """What an observation of a datacenter's logs found, and when."""
 
     signature: str
     unread_bytes: int
     at_us: int
 
     @classmethod
-    def of(cls, growth: Growth, now_us: int) -> Seen:
-        """What is seen now."""
+    def of(cls, growth: Growth, now_us: int) -> ObservedLogs:
+        """What an observation would find now."""
         return cls(growth.signature, growth.primary.unread_bytes + growth.foreign.unread_bytes, now_us)
 
-    def as_dict(self) -> dict[str, str | int]:
-        """For a cursor."""
-        return asdict(self)
+    def is_due(self, last: ObservedLogs | None) -> bool:
+        """Whether to record it: the logs have changed, and the last observation is old enough."""
+        if last is None:
+            return True
+        changed = (self.signature, self.unread_bytes) != (last.signature, last.unread_bytes)
+        return changed and self.at_us - last.at_us >= OBSERVED_EVERY_SECONDS * MICROSECONDS
 
 
-def is_news(seen: Seen, last: Seen | None) -> bool:
-    """Whether to observe: something has changed, and the last observation is long enough ago."""
-    if last is None:
-        return True
-    changed = (seen.signature, seen.unread_bytes) != (last.signature, last.unread_bytes)
-    return changed and seen.at_us - last.at_us >= OBSERVED_EVERY_SECONDS * MICROSECONDS
-
-
-def observations(served: Served, datacenter: str, growth: Growth) -> list[AssetObservation]:
-    """One observation for each log; the primary's has the event time up to which it is read."""
-    of_primary: dict[str, MetadataValue] = {}
+def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> list[AssetObservation]:
+    """One observation for each log; the primary log's says up to which event time it is read."""
+    progress: Metadata = {}
     if growth.watermark_us is not None and growth.lag_seconds is not None:
-        of_primary["watermark"] = MetadataValue.timestamp(growth.watermark_us / MICROSECONDS)
-        of_primary["lag_seconds"] = MetadataValue.float(round(growth.lag_seconds, 1))
+        progress["watermark"] = MetadataValue.timestamp(growth.watermark_us / MICROSECONDS)
+        progress["lag_seconds"] = round(growth.lag_seconds, 1)
+    metadata = {
+        "primary_log": {**_sizes(growth.primary), **progress},
+        "foreign_log": _sizes(growth.foreign),
+    }
     return [
-        AssetObservation(
-            log_key(served, "primary_log"),
-            partition=datacenter,
-            metadata={**_sizes(growth.primary), **of_primary},
-        ),
-        AssetObservation(
-            log_key(served, "foreign_log"), partition=datacenter, metadata=_sizes(growth.foreign)
-        ),
+        AssetObservation(served.asset_key(log), partition=datacenter, metadata=said)
+        for log, said in metadata.items()
     ]
 
 
-def _sizes(log: LogSize) -> dict[str, MetadataValue]:
-    return {
-        "files": MetadataValue.int(log.files),
-        "bytes": MetadataValue.int(log.bytes),
-        "unread_bytes": MetadataValue.int(log.unread_bytes),
-    }
+def _sizes(log: LogSize) -> Metadata:
+    return {"files": log.files, "bytes": log.bytes, "unread_bytes": log.unread_bytes}

@@ -1,69 +1,26 @@
-"""The registry's state as an asset: shards, sizes, endpoints, epochs; a check that all endpoints are well."""
+"""The state of a registry as Dagster shows it: numbers, tables, a picture, and a check of the endpoints."""
 
-# Annotations must be types here, not strings: Dagster reads that of `context`.
-from dagster import (
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetCheckSpec,
-    AssetExecutionContext,
-    AssetKey,
-    AssetsDefinition,
-    MaterializeResult,
-    MetadataValue,
-    asset,
-)
+from __future__ import annotations
 
-from assets.clearing import clearing_key
-from assets.engine import pipeline_of_run
-from assets.joined_events import joined_events_key
-from assets.registry_state_metadata import state_metadata
-from photon.clock import Clock, SystemClock
+from collections.abc import Sequence
+
+from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
+
+from assets.pictures import shards_plot
+from assets.runs import Metadata, Row, table
+from photon.clock import in_utc
 from photon.registry.consensus.decisions import majority
-from photon.registry.operations.report import RegistryState
-from resources.environment import Served
-from resources.pipelines import PipelineFiles
+from photon.registry.consensus.layout import FIXED_SHARDS
+from photon.registry.consensus.register import Register, ShardConfig
+from photon.registry.operations.report import KINDS, EndpointState, RegistryState, ShardState
 
-CHECK = "endpoints_up"
-
-
-def registry_state_key(served: Served) -> AssetKey:
-    """The asset that a look at a pipeline's registry materializes."""
-    return AssetKey([served.name, "registry_state"])
+ENDPOINTS_CHECK = "endpoints_up"
+# A report is stored every hour: with 100 rows a table is 20 KB.
+MOST_ROWS = 100
 
 
-def registry_state_asset(served: Served, clock: Clock | None = None) -> AssetsDefinition:
-    """The asset `registry_state` of a pipeline."""
-    key = registry_state_key(served)
-    clock = clock or SystemClock()
-
-    @asset(
-        key=key,
-        group_name=served.name,
-        deps=[joined_events_key(served), clearing_key(served)],
-        kinds={"dynamodb"},
-        check_specs=[
-            AssetCheckSpec(
-                CHECK, asset=key, description="Every endpoint answers, takes writes and is in use."
-            )
-        ],
-        description=(
-            "How the registry of joined ids stands: ids, bytes and tokens by shard, boundaries of collection;"
-            " how endpoints answer and how far they are behind; epochs of datacenters."
-        ),
-    )
-    def registry_state(context: AssetExecutionContext, pipelines: PipelineFiles) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
-        # Late: what a code location need not load to be served.
-        from photon.registry.operations.report import look_at_registry
-
-        with pipeline_of_run(served, pipelines) as pipeline:
-            state = look_at_registry(pipeline, clock)
-        return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(key, state)])
-
-    return registry_state
-
-
-def endpoints_check(key: AssetKey, state: RegistryState) -> AssetCheckResult:
-    """An error if one endpoint more may not fail, a warning if one is not well."""
+def endpoints_check(state: RegistryState) -> AssetCheckResult:
+    """An error if no other endpoint may go down, a warning if one is not well."""
     n = len(state.endpoints)
     unwell = [one for one in state.endpoints if one.health != "up"]
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
@@ -73,10 +30,107 @@ def endpoints_check(key: AssetKey, state: RegistryState) -> AssetCheckResult:
         f"{n - len(unwell) - majority(n)} more may go down."
     )
     return AssetCheckResult(
-        asset_key=key,
-        check_name=CHECK,
+        check_name=ENDPOINTS_CHECK,
         passed=not unwell,
         severity=AssetCheckSeverity.ERROR if n - len(unwell) <= majority(n) else AssetCheckSeverity.WARN,
         description=f"{says}. {remedy}" if unwell else f"All {n} answer and take writes.",
-        metadata={"unwell": MetadataValue.int(len(unwell))},
+        metadata={"unwell": len(unwell)},
     )
+
+
+def state_metadata(state: RegistryState) -> Metadata:
+    """Metadata of a look at a registry, with `looked_at` to say whether the numbers are a sample's."""
+    epochs, shards = _epoch_rows(state.register), _shard_rows(state.shards)
+    metadata: Metadata = {
+        **{name: state.total(name) for name in ("ids", "key_bytes", "value_bytes", *KINDS)},
+        "shards": state.shards_in_all,
+        "shards_looked_at": len(state.shards),
+        "looked_at": state.looked_at,
+        "endpoints_up": sum(one.health == "up" for one in state.endpoints),
+        "endpoints": table([_endpoint_row(one) for one in state.endpoints]),
+        "epochs": table(epochs) if epochs else "none",
+        "shard_configs": table(_config_rows(state)),
+        "shards_by_size": table(shards) if shards else "none",
+    }
+    for one in state.endpoints:
+        if not one.answers:
+            continue
+        if one.read_ms is not None:
+            metadata[f"endpoint_{one.number}_read_ms"] = round(one.read_ms, 2)
+        if one.bytes is not None:
+            metadata[f"endpoint_{one.number}_bytes"] = one.bytes
+        metadata[f"endpoint_{one.number}_behind"] = one.behind
+    if state.total("ids"):
+        metadata["shards_picture"] = MetadataValue.md(shards_plot(state.shards))
+    return metadata
+
+
+def _endpoint_row(one: EndpointState) -> Row:
+    """Items and bytes are what the endpoint counts itself: on AWS hours late."""
+    return {
+        "endpoint": one.endpoint,
+        "health": one.health,
+        "read_ms": "" if one.read_ms is None else round(one.read_ms, 2),
+        "items": "" if one.items is None else one.items,
+        "bytes": "" if one.bytes is None else one.bytes,
+        "behind": one.behind,
+        "missing": one.missing,
+        "older": one.older,
+        "uncleared": one.uncleared,
+        "table": one.table,
+        "problem": one.problem,
+    }
+
+
+def _epoch_rows(register: Register) -> list[Row]:
+    latest_first = sorted(register.epochs.items(), key=lambda item: -item[1].since_us)
+    return [
+        {
+            "datacenter": record.datacenter,
+            "epoch": epoch,
+            "state": record.state,
+            "since": _time(record.since_us),
+            "table": record.table_id,
+        }
+        for epoch, record in latest_first[:MOST_ROWS]
+    ]
+
+
+def _config_rows(state: RegistryState) -> list[Row]:
+    """When each shard config counts, and what is in its shards. The last one has the ids without a time."""
+    configs = {str(number): config for number, config in enumerate(state.register.configs)}
+    rows: list[Row] = []
+    for name, config in {**configs, "fixed": ShardConfig(FIXED_SHARDS)}.items():
+        shards = [shard for shard in state.shards if shard.shard.startswith(f"{name}-")]
+        rows.append(
+            {
+                "config": name,
+                "from": _time(config.start_us),
+                "to": _time(config.end_us),
+                "shards": config.shards,
+                "looked_at": len(shards),
+                "ids": sum(shard.ids for shard in shards),
+                "bytes": sum(shard.key_bytes + shard.value_bytes for shard in shards),
+            }
+        )
+    return rows[-MOST_ROWS:]
+
+
+def _shard_rows(shards: Sequence[ShardState]) -> list[Row]:
+    fullest_first = sorted(shards, key=lambda shard: (-shard.ids, shard.shard))
+    return [
+        {
+            "shard": one.shard,
+            "ids": one.ids,
+            "key_bytes": one.key_bytes,
+            "value_bytes": one.value_bytes,
+            **{kind: getattr(one, kind) for kind in KINDS},
+            "boundary": _time(one.boundary_us),
+            "whole": "yes" if one.whole else "no",
+        }
+        for one in fullest_first[:MOST_ROWS]
+    ]
+
+
+def _time(at_us: int | None) -> str:
+    return "" if at_us is None else in_utc(at_us, "seconds").replace("T", " ")

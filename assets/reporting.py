@@ -1,25 +1,24 @@
-"""Telling Dagster how a shift goes while it runs: materializations, and observations of its logs.
-
-What they say is `shift_metadata` and `logs`, when they are due `photon.shift.report`.
-"""
+"""What a shift tells Dagster while it runs: materializations, and observations of its logs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MetadataValue
+from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 
-from assets.logs import Seen, is_news, observations
-from assets.shift_metadata import metadata_of
+from assets.logs import ObservedLogs, observations
+from assets.pictures import latency_plot
+from assets.runs import Metadata
 from photon.clock import Clock, SystemClock
 from photon.dispatcher.batch import BatchReport
+from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
-from photon.shift.growth import growth_of
-from photon.shift.report import ShiftLog, totals_of
+from photon.shift.growth import Growth, growth_of
+from photon.shift.report import ShiftLog, ShiftReport, Totals, totals_of
 from photon.shift.run import ShiftResult
-from resources.environment import Served
+from resources.environment import ServedPipeline
 
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
@@ -28,76 +27,112 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Reports of one shift into the events of its run."""
+    """Reports one shift in the events of its run."""
 
     def __init__(
         self,
         context: AssetExecutionContext,
-        key: AssetKey,
-        served: Served,
+        served: ServedPipeline,
         pipeline: Pipeline,
         clock: Clock | None = None,
     ) -> None:
         """`served` names the assets; `pipeline` is its file as this run has read it."""
         self._context = context
-        self._key = key
         self._served = served
         self._pipeline = pipeline
         self._datacenter = context.partition_key
         self._clock = clock or SystemClock()
         self._shift = ShiftLog(pipeline.shift.report_interval.total_seconds())
-        self._seen: Seen | None = None
-        self._made = 0
+        self._observed: ObservedLogs | None = None
+        self._reports = 0
 
     def on_batch(self, batch: BatchReport) -> None:
-        """Take in a batch, and report if it is time."""
+        """Add a batch, and report if it is time."""
         self._shift.add(batch, self._clock.now_us())
-        self.look()
+        self.report_if_due()
 
     def on_wait(self, reason: str) -> None:
         """Say what the shift waits for."""
         self._shift.waits(self._clock.now_us())
-        with self._where_possible():
+        with self._tolerating_errors():
             self._context.log.warning("waits for %s", reason)
 
-    def look(self) -> None:
-        """Report if it is time, also while the shift waits: then its backlog is what people want to know."""
+    def report_if_due(self) -> None:
+        """Report if it is time. Call it while the shift waits too: then people want to know the backlog."""
         if self._shift.is_due(self._clock.now_us()):
-            self._made += 1
-            with self._where_possible():
-                metadata = self._metadata(with_picture=self._made % PICTURE_EVERY == FIRST_PICTURE)
-                self.materialized(metadata)
+            self._reports += 1
+            with self._tolerating_errors():
+                self.materialize(self._metadata(self._reports % PICTURE_EVERY == FIRST_PICTURE))
 
-    def materialized(self, metadata: dict[str, MetadataValue]) -> None:
+    def materialize(self, metadata: Metadata) -> None:
         """Store a materialization while the run goes on."""
-        self._context.log_event(
-            AssetMaterialization(self._key, partition=self._datacenter, metadata=metadata)
-        )
+        key = self._served.asset_key("joined_events")
+        self._context.log_event(AssetMaterialization(key, partition=self._datacenter, metadata=metadata))
 
-    def last_metadata(self, result: ShiftResult) -> dict[str, MetadataValue]:
-        """What the shift's last materialization says."""
-        metadata: dict[str, MetadataValue] = {}
-        with self._where_possible():
+    def last_metadata(self, result: ShiftResult) -> Metadata:
+        """Metadata of the shift's last materialization."""
+        metadata: Metadata = {}
+        with self._tolerating_errors():
             metadata = self._metadata(with_picture=True)
-        ended = {"ended": MetadataValue.text(result.ended), "seconds": MetadataValue.float(result.seconds)}
-        return {**metadata, **ended}
+        return {**metadata, "ended": result.ended, "seconds": float(result.seconds)}
 
     @contextmanager
-    def _where_possible(self) -> Iterator[None]:
-        """Reports are for those who watch: a storage of Dagster's that is busy or full ends no shift."""
+    def _tolerating_errors(self) -> Iterator[None]:
+        """Log errors: a storage of Dagster's that is busy or full must not end a shift."""
         try:
             yield
         except Exception:
             log.exception("datacenter %s: a report of its shift could not be stored", self._datacenter)
 
-    def _metadata(self, with_picture: bool) -> dict[str, MetadataValue]:
+    def _metadata(self, with_picture: bool) -> Metadata:
         now_us = self._clock.now_us()
         self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
-        seen = Seen.of(growth, now_us)
-        if is_news(seen, self._seen):
-            self._seen = seen
+        observed = ObservedLogs.of(growth, now_us)
+        if observed.is_due(self._observed):
+            self._observed = observed
             for observation in observations(self._served, self._datacenter, growth):
                 self._context.log_event(observation)
         totals = totals_of(self._pipeline.datacenters[self._datacenter].state)
-        return metadata_of(self._shift.reports, totals, growth, with_picture)
+        return shift_metadata(self._shift.reports, totals, growth, with_picture)
+
+
+def shift_metadata(
+    reports: Sequence[ShiftReport], totals: Totals, growth: Growth, with_picture: bool
+) -> Metadata:
+    """Metadata of the latest of a shift's reports, with a picture of all of them if it is asked for.
+
+    Two datacenters store this 2,880 times a day: mind what you add.
+    """
+    latest, latency, counts = reports[-1], reports[-1].latency, totals.counts
+    unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
+    picture = latency_plot(reports) if with_picture else None
+    metadata: Metadata = {
+        "foreign": counts.foreign,
+        **{name: counts.of(name) for name in OUTCOME_CLASSES},
+        "primary": counts.primary,
+        "joined_since_last_report": latest.joined,
+        "joined_per_second": round(latest.joined_per_second, 2),
+        "batches_since_last_report": latest.batches,
+        "read_bytes": growth.primary.bytes + growth.foreign.bytes - unread_bytes,
+        "backlog_bytes": unread_bytes,
+        "epoch": totals.epoch,
+        "batch": totals.batch,
+        "equation": MetadataValue.md(equation(counts)),
+    }
+    if growth.lag_seconds is not None:
+        metadata["lag_seconds"] = round(growth.lag_seconds, 3)
+    if latency is not None:
+        metadata["latency_p50_seconds"] = round(latency.p50_seconds, 3)
+        metadata["latency_p90_seconds"] = round(latency.p90_seconds, 3)
+        metadata["latency_p99_seconds"] = round(latency.p99_seconds, 3)
+    if picture is not None:
+        metadata["latency"] = MetadataValue.md(picture)
+    return metadata
+
+
+def equation(counts: Counts) -> str:
+    """A Markdown table of the classes: each foreign record is in one, so they add up to the last row."""
+    rows = [(name.replace("_", " "), counts.of(name)) for name in OUTCOME_CLASSES]
+    lines = [f"|{name}|{count:,}|" for name, count in rows if count]
+    return "\n".join(["|class|records|", "|-|-:|", *lines, f"|**foreign**|**{counts.foreign:,}**|"])

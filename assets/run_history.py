@@ -1,11 +1,11 @@
-"""Dagster's own history, pruned: runs that ended long ago with their events and logs, and ticks of no effect.
+"""Pruning of Dagster's own history: runs that ended long ago with events and logs, and ticks without effect.
 
-What may go is decided in `pruning`; when it is looked for is for `orchestration`. Room in the SQLite files
-that is given up here is used again, so they stop growing; they do not shrink.
+The SQLite files stop growing, since the room is used again; they do not shrink.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dagster import (
@@ -20,24 +20,65 @@ from dagster import (
 )
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.pruning import EndedRun, Kind, newest_of_each, prunable
 from photon.clock import MICROSECONDS, Clock, SystemClock
 
 PRUNING_JOB = "prune_run_history"
-# Of one call, so that it ends soon; two datacenters have some 150 runs a day. The rest is for the next call.
+# Of one call, so that it ends soon; two datacenters have some 150 runs a day. The next call does the rest.
 MOST_RUNS_LOOKED_AT = 500
-# A kind's newer runs among those of Dagster's one job for assets chosen by hand.
+# Newer runs among which to look for one of the same kind: all assets chosen by hand share one job.
 MOST_NEWER_LOOKED_AT = 100
-# A tick that started nothing is 1.3 KB, and there are 34,560 a day of two sensors: 45 MB, of which this is 6.
+# A tick that started nothing is 1.3 KB, and two sensors make 34,560 a day: 45 MB, of which this keeps 6.
 SKIPPED_TICKS_KEPT_HOURS = 3
 DAY_US = 86_400 * MICROSECONDS
-OVER = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-PARTITION_TAG = "dagster/partition"
+ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Runs that follow one another. The newest of a kind stays, so that Dagster shows how it went."""
+
+    job: str
+    assets: frozenset[str]  # chosen by hand in the asset graph
+    partition: str
+    status: str
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that is over."""
+
+    run_id: str
+    kind: Kind
+    ended_us: int
+
+
+def newest_of_each(runs: Iterable[EndedRun]) -> dict[Kind, EndedRun]:
+    """The run of each kind that ended last."""
+    found: dict[Kind, EndedRun] = {}
+    for run in runs:
+        if run.kind not in found or run.ended_us > found[run.kind].ended_us:
+            found[run.kind] = run
+    return found
+
+
+def prunable(runs: Iterable[EndedRun], before_us: int, outlived: Collection[Kind]) -> list[str]:
+    """The ids of runs that ended before `before_us` and are not the newest of their kind, the oldest first.
+
+    Kinds that are `outlived` have newer runs than these.
+    """
+    runs = sorted(runs, key=lambda run: run.ended_us)
+    newest = newest_of_each(runs)
+    return [
+        run.run_id
+        for run in runs
+        if run.ended_us < before_us and (run.kind in outlived or newest[run.kind] is not run)
+    ]
 
 
 def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinition:
-    """The job that prunes; runs stay for `keep_runs_days` after their end."""
+    """The job that deletes runs `keep_runs_days` after their end."""
     clock = clock or SystemClock()
 
     @op(description=f"Deletes runs that ended more than {keep_runs_days:g} days ago, but each kind's newest.")
@@ -55,32 +96,26 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
 def prune_history(
     instance: DagsterInstance, now_us: int, keep_runs_days: float, say: Callable[[str], None]
 ) -> int:
-    """Delete what may go, at most so much a call, and count the runs; after a crash the next call goes on."""
+    """Delete a bounded number of runs, and count them; after a crash the next call goes on."""
     before_us = now_us - round(keep_runs_days * DAY_US)
-    oldest = _ended_runs(instance, before_us)
-    newest = newest_of_each(oldest).values()
-    outlived = [run.kind for run in newest if _is_outlived(instance, run)]
-    doomed = prunable(oldest, before_us, outlived)
-    for run_id in doomed:
-        _delete(instance, run_id)
-    _purge_skipped_ticks(instance, now_us - SKIPPED_TICKS_KEPT_HOURS * 3_600 * MICROSECONDS)
-    say(
-        f"deleted {len(doomed)} runs of {len(oldest)} that ended before {_time(before_us):%Y-%m-%d %H:%M} UTC"
-    )
-    return len(doomed)
-
-
-def _ended_runs(instance: DagsterInstance, before_us: int) -> list[EndedRun]:
-    filters = RunsFilter(statuses=OVER, updated_before=_time(before_us))
+    before = _time(before_us)
+    filters = RunsFilter(statuses=ENDED, updated_before=before)
     records = instance.get_run_records(
         filters, limit=MOST_RUNS_LOOKED_AT, order_by="update_timestamp", ascending=True
     )
-    return [_ended_run(record) for record in records]
+    oldest = [_ended_run(record) for record in records]
+    outlived = [run.kind for run in newest_of_each(oldest).values() if _is_outlived(instance, run)]
+    deleted = prunable(oldest, before_us, outlived)
+    for run_id in deleted:
+        _delete(instance, run_id)
+    _purge_skipped_ticks(instance, now_us - SKIPPED_TICKS_KEPT_HOURS * 3_600 * MICROSECONDS)
+    say(f"deleted {len(deleted)} runs of {len(oldest)} that ended before {before:%Y-%m-%d %H:%M} UTC")
+    return len(deleted)
 
 
 def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
-    """Whether there is a newer run of its kind; where that is not clear, there is none."""
-    partition = {PARTITION_TAG: run.kind.partition} if run.kind.partition else {}
+    """Whether a newer run of its kind is found."""
+    partition = {PARTITION_NAME_TAG: run.kind.partition} if run.kind.partition else {}
     filters = RunsFilter(job_name=run.kind.job, statuses=[DagsterRunStatus(run.kind.status)], tags=partition)
     newest = instance.get_run_records(filters, limit=MOST_NEWER_LOOKED_AT)
     return any(other.kind == run.kind and other.ended_us > run.ended_us for other in map(_ended_run, newest))
@@ -88,21 +123,21 @@ def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
 
 def _ended_run(record: RunRecord) -> EndedRun:
     run = record.dagster_run
-    chosen: Sequence[str] = [key.to_user_string() for key in run.asset_selection or ()]
-    kind = Kind(run.job_name, frozenset(chosen), run.tags.get(PARTITION_TAG, ""), run.status.value)
+    chosen = frozenset(key.to_user_string() for key in run.asset_selection or ())
+    kind = Kind(run.job_name, chosen, run.tags.get(PARTITION_NAME_TAG, ""), run.status.value)
     ended = record.end_time or record.update_timestamp.timestamp()
     return EndedRun(run.run_id, kind, round(ended * MICROSECONDS))
 
 
 def _delete(instance: DagsterInstance, run_id: str) -> None:
-    """The run itself last: as long as it is there, the next call finds what is left of it."""
+    """Delete the run itself last: until then the next call finds what is left of it."""
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     instance.event_log_storage.delete_events(run_id)
     instance.delete_run(run_id)
 
 
 def _purge_skipped_ticks(instance: DagsterInstance, before_us: int) -> None:
-    """Of sensors. Dagster's own retention (infra/dagster.yaml) counts in whole days."""
+    """Delete ticks of sensors. Dagster's own retention (infra/dagster.yaml) counts in whole days."""
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
         before_seconds = before_us / MICROSECONDS
         instance.purge_ticks(

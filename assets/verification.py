@@ -1,83 +1,128 @@
-"""Verification as an asset: a report of all datacenters served, and checks that fail if a promise is broken.
+"""A verification as Dagster shows it: the equations of all datacenters, and a check for each promise."""
 
-What is verified is `jobs.verification`; how a report is shown, `verification_metadata`; when one is made, is
-for `orchestration`.
-"""
+from __future__ import annotations
 
-# Annotations must be types here, not strings: Dagster reads that of `context`.
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dagster import (
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetCheckSpec,
-    AssetExecutionContext,
-    AssetKey,
-    AssetsDefinition,
-    MaterializeResult,
-    asset,
+from dagster import AssetCheckResult, MetadataValue
+
+from assets.runs import Metadata
+from photon.verification.report import Finding, FindingKind, VerificationReport
+
+# What Dagster stores of one example; ids and details may be long.
+MOST_SHOWN_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Check:
+    """A promise, and the kinds of findings that break it."""
+
+    name: str
+    promise: str
+    kinds: tuple[FindingKind, ...]
+
+    def violations(self, report: VerificationReport) -> list[tuple[str, Finding]]:
+        """What breaks it, each with its datacenter."""
+        return [
+            (name, finding)
+            for name, one in report.datacenters.items()
+            for finding in one.violations
+            if finding.kind in self.kinds
+        ]
+
+
+CHECKS = (
+    Check(
+        "nothing_missing",
+        "Every foreign event whose primary exists is joined, or still waits.",
+        ("missing", "missing_and_cleared", "unjoinable_but_joinable_when_complete"),
+    ),
+    Check("nothing_twice", "No event has more than one row, over all datacenters.", ("duplicate_rows",)),
+    Check(
+        "values_agree",
+        "Every row says what a join made afresh from the raw logs says.",
+        ("different_values", "row_without_event"),
+    ),
 )
 
-from assets.engine import pipeline_of_run
-from assets.joined_events import joined_events_key
-from assets.verification_metadata import CHECKS, Check, check_metadata, check_summary, report_metadata
-from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.verification.report import VerificationReport
-from resources.environment import Served
-from resources.pipelines import PipelineFiles
-from resources.spark import SparkResource
+
+def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
+    """Metadata of a verification that took `seconds`."""
+    reports = report.datacenters.values()
+    terms = {
+        f"{name}_{term}": count
+        for name, one in report.datacenters.items()
+        for term, count in one.equation().items()
+    }
+    notes = _notes(report)
+    return {
+        "equations": MetadataValue.md(equations(report)),
+        "rows": report.rows,
+        "violations": sum(finding.count for one in reports for finding in one.violations),
+        "rows_not_compared": sum(one.rows_not_compared for one in reports),
+        "unverified_bytes": sum(file.bytes for one in reports for file in one.unverified),
+        "verified_earlier_bytes": sum(one.verified_earlier.bytes for one in reports),
+        "seconds": round(seconds, 1),
+        **terms,
+        **({"notes": MetadataValue.md(notes)} if notes else {}),
+    }
 
 
-def verification_key(served: Served) -> AssetKey:
-    """The asset that a pipeline's verifications materialize."""
-    return AssetKey([served.name, "verification_report"])
+def equations(report: VerificationReport) -> str:
+    """A Markdown table: a column for each datacenter, whose classes add up to `foreign`."""
+    columns = {name: one.equation() for name, one in report.datacenters.items()}
+    terms = next(iter(columns.values()), {})
+    lines = [_row("", *columns), "|-|" + "-:|" * len(columns)]
+    for term in terms:
+        sign = {"foreign": "", "joined": "= "}.get(term, "+ ")
+        lines.append(_row(f"{sign}{term}", *(f"{column[term]:,}" for column in columns.values())))
+    lines.append(_row("rows", *(f"{one.rows:,}" for one in report.datacenters.values())))
+    return "\n".join(lines)
 
 
-def verification_asset(served: Served, clock: Clock | None = None) -> AssetsDefinition:
-    """The asset `verification_report` of a pipeline: of all its datacenters that are served here."""
-    key = verification_key(served)
-    clock = clock or SystemClock()
-
-    @asset(
-        key=key,
-        group_name=served.name,
-        deps=[joined_events_key(served)],
-        kinds={"pyspark", "deltalake"},
-        check_specs=[AssetCheckSpec(check.name, asset=key, description=check.promise) for check in CHECKS],
-        description=(
-            "Every foreign record classified anew from the raw logs and the tables of all datacenters, never "
-            "from what the joins have counted. Stored in each datacenter's table verification_reports."
-        ),
+def check_result(check: Check, report: VerificationReport) -> AssetCheckResult:
+    """Whether the promise is kept; if not, how many cases there are, some of them, and what to do."""
+    found = check.violations(report)
+    metadata: Metadata = {"count": sum(finding.count for _, finding in found)}
+    description = f"Holds in {', '.join(report.datacenters)}."
+    if found:
+        remedies = {finding.kind: finding.meaning.remedy for _, finding in found}
+        says = "; ".join(f"{name}: {finding.count:,} {finding.meaning.says}" for name, finding in found)
+        description = f"{says}. What to do: {'; '.join(dict.fromkeys(remedies.values()))}"
+        metadata["what_to_do"] = MetadataValue.md(
+            "\n".join(f"- **{kind}**: {remedy}" for kind, remedy in remedies.items())
+        )
+        metadata["examples"] = MetadataValue.md(_examples(found))
+    return AssetCheckResult(
+        check_name=check.name, passed=not found, description=description, metadata=metadata
     )
-    def verification_report(
-        context: AssetExecutionContext, pipelines: PipelineFiles, spark: SparkResource
-    ) -> MaterializeResult:  # type: ignore[type-arg]  # with checks Dagster knows it only like this
-        # Late: what a code location need not load to be served.
-        from jobs.verification import verify
-        from photon.verification.report_table import append
-
-        began_us = clock.now_us()
-        with pipeline_of_run(served, pipelines) as pipeline:
-            report = verify(pipeline, served.datacenters, context.log.info, spark.spark_session)
-            at_us = clock.now_us()
-            seconds = (at_us - began_us) / MICROSECONDS
-            append(pipeline, report, at_us, context.run.run_id, seconds)
-        return MaterializeResult(
-            metadata=report_metadata(report, seconds), check_results=_results(key, CHECKS, report)
-        )
-
-    return verification_report
 
 
-def _results(key: AssetKey, checks: Sequence[Check], report: VerificationReport) -> list[AssetCheckResult]:
-    return [
-        AssetCheckResult(
-            asset_key=key,
-            check_name=check.name,
-            passed=not check.violations(report),
-            severity=AssetCheckSeverity.ERROR,
-            description=check_summary(check, report),
-            metadata=check_metadata(check, report),
-        )
-        for check in checks
+def _examples(found: list[tuple[str, Finding]]) -> str:
+    rows = [
+        _row(name, finding.kind, f"`{_shown(case.event_id)}`", _shown(case.where), _shown(case.detail))
+        for name, finding in found
+        for case in finding.examples
     ]
+    return "\n".join([_row("datacenter", "kind", "event", "where", "detail"), "|-|-|-|-|-|", *rows])
+
+
+def _notes(report: VerificationReport) -> str:
+    notes = [(name, note) for name, one in report.datacenters.items() for note in one.notes]
+    notes += [
+        (name, f"{finding.count:,} {finding.meaning.says}; {finding.meaning.remedy}")
+        for name, one in report.datacenters.items()
+        for finding in one.findings
+        if not finding.meaning.violation
+    ]
+    return "\n".join(f"- {name}: {note}" for name, note in notes)
+
+
+def _row(*cells: str) -> str:
+    return f"|{'|'.join(cells)}|"
+
+
+def _shown(text: str) -> str:
+    """Text of an event, shortened, without characters that would end a cell of a Markdown table."""
+    flat = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    return flat if len(flat) <= MOST_SHOWN_CHARACTERS else f"{flat[:MOST_SHOWN_CHARACTERS]}..."

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dagster import (
-    AssetCheckResult,
     AssetCheckSpec,
     AssetExecutionContext,
     AssetMaterialization,
@@ -34,11 +33,9 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickData, TickStatus
 
 from assets.logs import OBSERVED_EVERY_SECONDS, observations
-from assets.reporting import PICTURE_EVERY
+from assets.reporting import PICTURE_EVERY, shift_metadata
 from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
-from assets.shift_metadata import metadata_of
-from assets.verification_metadata import CHECKS, check_metadata, check_summary, report_metadata
-from orchestration.sensors import DAEMON_SECONDS
+from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
 from photon.join.outcomes import Counts
 from photon.pipeline.file import load_pipeline
@@ -46,11 +43,12 @@ from photon.shift.growth import Growth, LogSize
 from photon.shift.report import Latency, ShiftReport, Totals
 from photon.testing.traffic import Traffic
 from photon.verification.report import DatacenterReport, VerificationReport
-from resources.environment import Served
+from resources.environment import ServedPipeline
 
 SETTINGS = Path(__file__).parents[1] / "infra" / "dagster.yaml"
 DATACENTERS = ("east", "west")
 SOME = 60
+DAEMON_SECONDS = 5  # between two ticks of a sensor, as Dagster's daemon goes round
 NOW_US = 1_767_607_200 * MICROSECONDS
 COUNTS = {"joined": 612_345, "joined_elsewhere": 598_123, "duplicates": 311, "unjoinable": 42, "pending": 96}
 DAY = {
@@ -71,7 +69,7 @@ def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as name:
         file = Traffic(1, DATACENTERS).write_pipeline(Path(name))
-        served = Served(load_pipeline(file), DATACENTERS)
+        served = ServedPipeline(load_pipeline(file), DATACENTERS)
         with _home() as home, DagsterInstance.from_config(str(home)) as instance:
             each = _bytes_of_each(served, instance, home)
     total = 0.0
@@ -94,7 +92,7 @@ def _home() -> Iterator[Path]:
         yield Path(name)
 
 
-def _bytes_of_each(served: Served, instance: DagsterInstance, home: Path) -> dict[str, float]:
+def _bytes_of_each(served: ServedPipeline, instance: DagsterInstance, home: Path) -> dict[str, float]:
     def grown_by(act: Callable[[], object], times: int) -> float:
         before = _stored_bytes(home)
         act()
@@ -144,15 +142,7 @@ def _verification() -> AssetsDefinition:
 
     @asset(key=["p", "verification"], check_specs=specs)
     def verification() -> MaterializeResult:
-        results = [
-            AssetCheckResult(
-                check_name=check.name,
-                passed=True,
-                description=check_summary(check, report),
-                metadata=check_metadata(check, report),
-            )
-            for check in CHECKS
-        ]
+        results = [check_result(check, report) for check in CHECKS]
         return MaterializeResult(metadata=report_metadata(report, 31.5), check_results=results)
 
     return verification
@@ -177,7 +167,7 @@ def _report(with_picture: bool) -> dict:
         for i in range(30)
     ]
     totals = Totals("713ae1ba233e9d3e", 12_345, Counts(foreign=sum(COUNTS.values()), classes=COUNTS))
-    return metadata_of(reports, totals, GROWTH, with_picture)
+    return shift_metadata(reports, totals, GROWTH, with_picture)
 
 
 def _ticks(instance: DagsterInstance, status: TickStatus) -> None:

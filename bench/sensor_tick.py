@@ -16,7 +16,7 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
 
 from orchestration.definitions import build_defs
-from orchestration.sensors import shift_job_name, shift_sensor
+from orchestration.sensors import shift_sensor
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.state import DispatcherState
 from resources.environment import location_settings
@@ -49,7 +49,7 @@ def main(count: int) -> None:
         LogReader(served.pipeline, "here", state.files(), state).look(time.time_ns() // 1000, final=False)
         state.close()
         defs = build_defs(settings)
-        job = defs.resolve_job_def(shift_job_name(served))
+        job = defs.resolve_job_def(served.job_name("shift"))
         for _ in range(PAST_RUNS):
             tags = {"dagster/partition": "here"}
             instance.create_run_for_job(job, status=DagsterRunStatus.SUCCESS, tags=tags)

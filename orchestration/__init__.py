@@ -1,5 +1,4 @@
-"""When things run: definitions, partitions, sensors, schedules and checks.
+"""When things run: definitions, sensors and schedules of one code location.
 
-Here belongs what puts assets, resources and jobs together into one code location. No work is done
-here: a sensor or check asks `photon` for a decision and hands it to Dagster.
+No work is done here: a sensor gathers facts, asks a pure function, and hands the decision to Dagster.
 """

@@ -1,18 +1,23 @@
-"""The code location: everything that Dagster serves, built by one pure function.
-
-Here is only what all pipelines share. What each brings is `pipeline_definitions`; the parts themselves
-belong to `assets`, `resources` and the other modules of `orchestration`.
-"""
+"""The code location: everything that Dagster serves, built by one pure function."""
 
 from __future__ import annotations
 
-from dagster import Definitions, in_process_executor
+from dagster import (
+    AssetSelection,
+    Definitions,
+    StaticPartitionsDefinition,
+    define_asset_job,
+    in_process_executor,
+)
 
+from assets.joined_events import joined_events_asset
+from assets.logs import log_assets
 from assets.run_history import pruning_job
+from assets.upkeep import UPKEEP, upkeep_asset
 from jobs.session import LOCAL_MASTER
-from orchestration.pipeline_definitions import definitions_of
-from orchestration.schedules import pruning_schedule
-from resources.environment import LocationSettings, settings_of_this_process
+from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
+from orchestration.sensors import shift_sensor
+from resources.environment import LocationSettings, ServedPipeline, settings_of_this_process
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
 
@@ -31,7 +36,28 @@ def build_defs(settings: LocationSettings) -> Definitions:
         jobs=[pruning_job(settings.keep_runs_days)],
         schedules=[pruning_schedule()],
     )
-    return Definitions.merge(shared, *map(definitions_of, settings.served))
+    return Definitions.merge(shared, *map(_definitions_of, settings.served))
+
+
+def _definitions_of(served: ServedPipeline) -> Definitions:
+    """What one pipeline adds; each of its datacenters is a partition."""
+    datacenters = StaticPartitionsDefinition(list(served.datacenters))
+    shift = define_asset_job(
+        served.job_name("shift"),
+        selection=AssetSelection.assets(served.asset_key("joined_events")),
+        executor_def=in_process_executor,
+        description="Joins one datacenter's logs for some time; its sensor starts it.",
+    )
+    return Definitions(
+        assets=[
+            *log_assets(served, datacenters),
+            joined_events_asset(served, datacenters),
+            *(upkeep_asset(kind, served) for kind in UPKEEP),
+        ],
+        jobs=[shift, *(upkeep_job(kind, served) for kind in UPKEEP)],
+        sensors=[shift_sensor(served, name) for name in served.datacenters],
+        schedules=upkeep_schedules(served),
+    )
 
 
 defs = build_defs(settings_of_this_process())

@@ -1,14 +1,9 @@
-"""When things run by the clock: verification of each pipeline, and pruning of Dagster's history.
-
-What they do is in `assets`. What follows from growing logs is for `sensors`.
-"""
+"""What runs by the clock: verification, upkeep of the registry, and pruning of Dagster's history."""
 
 from __future__ import annotations
 
 from dagster import (
-    AssetKey,
     AssetSelection,
-    DagsterInstance,
     DefaultScheduleStatus,
     RunRequest,
     RunsFilter,
@@ -19,61 +14,53 @@ from dagster import (
     in_process_executor,
     schedule,
 )
+from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.run_history import PRUNING_JOB
-from assets.verification import verification_key
+from assets.upkeep import UPKEEP, UpkeepKind
 from orchestration.shift_runs import IN_PROGRESS
-from resources.environment import Served, dagster_name
+from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
 PRUNING_CRON = "41 * * * *"
-# If the process of a verification is killed, nobody tells Dagster. After so long it is given up, and the next
-# one can begin; 160,000 lines of each of two datacenters take less than a minute.
-VERIFICATION_AT_MOST_SECONDS = 6 * 3_600
-AT_MOST_TAG = "dagster/max_runtime"
 
 
-def verification_job_name(served: Served) -> str:
-    """The job whose runs are a pipeline's verifications."""
-    return dagster_name(served.pipeline.name, "verification")
-
-
-def verification_job(served: Served):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
-    """The job that makes the verification report of a pipeline, with its checks."""
+def upkeep_job(kind: UpkeepKind, served: ServedPipeline):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
+    """The job of one kind of upkeep."""
     return define_asset_job(
-        verification_job_name(served),
-        selection=AssetSelection.assets(verification_key(served)),
+        served.job_name(kind.name),
+        selection=AssetSelection.assets(served.asset_key(kind.asset)),
         executor_def=in_process_executor,
-        tags={AT_MOST_TAG: str(VERIFICATION_AT_MOST_SECONDS)},
-        description="Classifies every foreign record anew; checks that none is missing or joined twice.",
+        tags={MAX_RUNTIME_SECONDS_TAG: str(kind.max_runtime_seconds)},
+        description=kind.job_description,
     )
 
 
-def verification_schedule(served: Served) -> ScheduleDefinition:
-    """The schedule of `verification.cron` in the pipeline file; one verification of a pipeline at a time."""
-    name = verification_job_name(served)
+def upkeep_schedules(served: ServedPipeline) -> list[ScheduleDefinition]:
+    """A schedule for each kind of upkeep that has a time in the pipeline file."""
+    times = [(kind, kind.cron(served.pipeline)) for kind in UPKEEP]
+    return [_schedule(kind, served, cron) for kind, cron in times if cron is not None]
+
+
+def _schedule(kind: UpkeepKind, served: ServedPipeline, cron: str) -> ScheduleDefinition:
+    job_name, key = served.job_name(kind.name), served.asset_key(kind.asset)
 
     @schedule(
-        name=f"{name}__schedule",  # no datacenter's sensor ends like that
-        job_name=name,
-        cron_schedule=served.pipeline.verification.cron,
+        name=f"{job_name}__schedule",  # no datacenter's sensor ends like that
+        job_name=job_name,
+        cron_schedule=cron,
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.RUNNING,
-        description="Verifies, unless a verification of this pipeline is still in progress.",
+        description=f"{kind.job_description} Not while a run of it is still in progress.",
     )
-    def verifications(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        return run_in_progress(context.instance, name, verification_key(served)) or RunRequest()
+    def request_run(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        for run in context.instance.get_runs(RunsFilter(statuses=IN_PROGRESS)):
+            # A run by hand from the asset graph counts too: it is one of Dagster's own job.
+            if run.job_name == job_name or key in (run.asset_selection or ()):
+                return SkipReason(f"run {run.run_id} of {job_name} is still in progress ({run.status.value})")
+        return RunRequest()
 
-    return verifications
-
-
-def run_in_progress(instance: DagsterInstance, job_name: str, key: AssetKey) -> SkipReason | None:
-    """Why not to start a run of a job: one of it, or one that makes its asset, is not over yet."""
-    # By hand from the asset graph counts too, which is Dagster's own job.
-    for run in instance.get_runs(RunsFilter(statuses=IN_PROGRESS)):
-        if run.job_name == job_name or key in (run.asset_selection or ()):
-            return SkipReason(f"run {run.run_id} of {job_name} is still in progress ({run.status.value})")
-    return None
+    return request_run
 
 
 def pruning_schedule() -> ScheduleDefinition:

@@ -1,7 +1,4 @@
-"""What to do about one datacenter's shifts: whose run is over, who is to be ended, whether one is to begin.
-
-Pure: facts in, a decision out. Who gathers the facts and carries the decision out is `sensors`.
-"""
+"""What to do about one datacenter's shifts: a pure function of what a tick of its sensor finds."""
 
 from __future__ import annotations
 
@@ -16,20 +13,20 @@ from photon.pipeline.file import Shift
 from photon.shift.growth import Growth
 from photon.shift.lease import Lease, LeaseStatus
 
-# After it let go of the datacenter a run reports and stops its Spark session, which alone may take 30 s.
-END_PATIENCE_SECONDS = 60
-# A run that failed sooner than this failed quickly; such runs are followed at growing distance. Longer than
-# `shift.start` usually is, so that starts that take too long for a machine grow rarer too.
+# After it lets go of the datacenter, a run reports and stops its Spark session, which alone may take 30 s.
+RUN_END_SECONDS = 60
+# A run that fails sooner has failed quickly: the next ones back off. Longer than `shift.start_timeout`
+# usually is, so that starts that take too long for a machine grow rarer too.
 QUICK_SECONDS = 180
-FIRST_DISTANCE_SECONDS = 5
 # So long before the end of a shift its successor starts, to be warm by then.
 LEAD_SECONDS = 60
-MOST_DISTANCE_SECONDS = 300
+FIRST_BACKOFF_SECONDS = 5
+MOST_BACKOFF_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of Dagster's that shifts this datacenter, and is not over as Dagster knows it."""
+    """A run of Dagster's that shifts this datacenter, and that Dagster believes to be in progress."""
 
     run_id: str
     status: DagsterRunStatus
@@ -51,116 +48,119 @@ class PastRun:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """All that a decision is made of."""
+class Snapshot:
+    """A datacenter and its runs, as one tick of the sensor finds them."""
 
     now_us: int
     growth: Growth
-    standing: LeaseStatus
+    lease_status: LeaseStatus
     runs: tuple[Run, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first
-    knows_lease: bool = False  # the lease names a run of this Dagster's, over or not
-    silent_since_us: int | None = None  # the last sign of life, if the look before found it too old
+    lease_is_ours: bool = False  # it names a run of this Dagster's, over or not
+    unresponsive_since_us: int | None = None  # the last heartbeat, if the tick before found it too old
 
 
 @dataclass(frozen=True)
-class LostRun:
-    """A run that is to be marked as failed, for it will not say so itself."""
+class RunToFail:
+    """A run to mark as failed, because it will not do so itself."""
 
     run_id: str
     reason: str
-    # Its process may live on, with a JVM: it is told to end, for another one comes.
-    may_live: bool = False
+    may_live: bool = False  # end its process, which may live on with a JVM: another run is coming
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do. `why` says why a shift is launched, or why none is."""
+    """What to do, and the reason why a shift is launched or none is."""
 
     launch: bool
-    why: str
-    lost: tuple[LostRun, ...] = ()
-    kill: Lease | None = None  # of the process that has the lock and gives no sign of life
-    silent_since_us: int | None = None  # for the next look
+    reason: str
+    fail: tuple[RunToFail, ...] = ()
+    kill: Lease | None = None  # end the process that has the lock and is hung
+    unresponsive_since_us: int | None = None  # for the next tick
 
 
-def decide(facts: Facts, shift: Shift) -> Decision:
+def decide(found: Snapshot, shift: Shift) -> Decision:
     """What to do about a datacenter now."""
-    silent = _silent(facts, shift)
-    # One look may come before the first sign of life after a suspended machine goes on, or a clock was set.
-    hung = silent if facts.silent_since_us == facts.standing.beat_us else None
-    held = facts.standing.held and hung is None
-    found = [(run, _why_lost(run, facts, shift, held, hung)) for run in facts.runs]
-    lost = tuple(reason for _, reason in found if reason is not None)
-    left = [run for run, reason in found if reason is None]
-    over = [PastRun(True, run.since_us, facts.now_us) for run, reason in found if reason is not None]
-    waits = _why_wait(facts, shift, held, left) or _distance([*over, *facts.past_runs], facts.now_us)
-    why = _why_launch(facts, held, lost) if waits is None else waits
-    return Decision(waits is None, why, lost, hung, facts.standing.beat_us if silent else None)
+    beat_us = found.lease_status.beat_us
+    unresponsive = _unresponsive(found, shift)
+    # Kill at the second tick that finds the same heartbeat: after a machine was suspended or a clock was set,
+    # the first tick may come before the next heartbeat.
+    hung = unresponsive if found.unresponsive_since_us == beat_us else None
+    held = found.lease_status.held and hung is None
+    judged = [(run, _failure_of(run, found, shift, held, hung)) for run in found.runs]
+    fail = tuple(failure for _, failure in judged if failure is not None)
+    in_progress = [run for run, failure in judged if failure is None]
+    failed_now = [PastRun(True, run.since_us, found.now_us) for run, failure in judged if failure is not None]
+    wait = _why_wait(found, shift, held, in_progress) or _backoff(
+        [*failed_now, *found.past_runs], found.now_us
+    )
+    reason = _why_launch(found, held, fail) if wait is None else wait
+    return Decision(wait is None, reason, fail, hung, beat_us if unresponsive else None)
 
 
-def _silent(facts: Facts, shift: Shift) -> Lease | None:
-    """The lease of a process that may be killed: of a run of this Dagster's, here, without sign of life."""
-    lease = facts.standing.lease
-    if lease is None or not facts.standing.held or _is_live(facts, shift):
+def _unresponsive(found: Snapshot, shift: Shift) -> Lease | None:
+    """The lease of a process without heartbeat that we may kill: a run of this Dagster's, on this machine."""
+    lease = found.lease_status.lease
+    if lease is None or not found.lease_status.held or _is_live(found, shift):
         return None
-    # One that was let go is the last holder's: the next one has the lock, and has yet to write its own.
-    ours = lease.run != "" and facts.knows_lease and lease.is_here and lease.released_us is None
+    # A lease that was released is the last holder's: the next one has the lock, and has yet to write its own.
+    ours = lease.run != "" and found.lease_is_ours and lease.is_here and lease.released_us is None
     return lease if ours else None
 
 
-def _is_live(facts: Facts, shift: Shift) -> bool:
-    return facts.standing.is_live(facts.now_us, shift.lease_duration.total_seconds())
+def _is_live(found: Snapshot, shift: Shift) -> bool:
+    return found.lease_status.is_live(found.now_us, shift.lease_duration.total_seconds())
 
 
-def _why_lost(run: Run, facts: Facts, shift: Shift, held: bool, hung: Lease | None) -> LostRun | None:
-    """The run as lost, if it will not end by itself."""
-    lease = facts.standing.lease
+def _failure_of(run: Run, found: Snapshot, shift: Shift, held: bool, hung: Lease | None) -> RunToFail | None:
+    """The run as one to fail, if it will not end by itself."""
+    lease = found.lease_status.lease
     if lease is None or lease.run != run.run_id:
-        return _why_not_there(run, facts, shift)
+        return _failure_without_lease(run, found, shift)
     if held:
         return None
     process = f"the process {lease.process} of this shift"
     if hung is not None:
-        silent = _seconds(facts.now_us - facts.standing.beat_us)
-        return LostRun(run.run_id, f"{process} gave no sign of life for {silent} s and was killed")
+        seconds = _seconds(found.now_us - found.lease_status.beat_us)
+        return RunToFail(run.run_id, f"{process} gave no sign of life for {seconds} s and was killed")
     if lease.released_us is None:
         reason = f"{process} is gone (killed, out of memory, or the machine went down)"
-        return LostRun(run.run_id, reason)
-    if facts.now_us - lease.released_us > END_PATIENCE_SECONDS * MICROSECONDS:
-        since = _seconds(facts.now_us - lease.released_us)
-        reason = f"{process} let go of its datacenter {since} s ago and did not end its run"
-        return LostRun(run.run_id, reason, may_live=True)
+        return RunToFail(run.run_id, reason)
+    since_us = found.now_us - lease.released_us
+    if since_us > RUN_END_SECONDS * MICROSECONDS:
+        reason = f"{process} let go of its datacenter {_seconds(since_us)} s ago and did not end its run"
+        return RunToFail(run.run_id, reason, may_live=True)
     return None
 
 
-def _why_not_there(run: Run, facts: Facts, shift: Shift) -> LostRun | None:
-    """A run that was not the last to have the lease, as lost; None if it waits in a queue or in line.
+def _failure_without_lease(run: Run, found: Snapshot, shift: Shift) -> RunToFail | None:
+    """A run that was not the last to have the lease, as one to fail; None if it waits in a queue or in line.
 
-    It may have had the lease before the last one, so its time runs from when that one's began, or ended.
+    One that had the lease before has time to end from when the last lease began or was released.
     """
-    if run.status is DagsterRunStatus.QUEUED or facts.standing.successor is not None:
+    if run.status is DagsterRunStatus.QUEUED or found.lease_status.successor is not None:
         return None
-    lease = facts.standing.lease
-    of_lease = (lease.began_us, lease.released_us or 0) if lease else ()
-    if facts.now_us - max(run.since_us, *of_lease, 0) <= microseconds(shift.start_timeout):
+    lease = found.lease_status.lease
+    lease_us = max(lease.began_us, lease.released_us or 0) if lease else 0
+    if found.now_us - max(run.since_us, lease_us) <= microseconds(shift.start_timeout):
         return None
     reason = (
         f"for {shift.start_timeout.total_seconds():.0f} s this shift neither ran its datacenter, "
         "nor waited to, nor ended; its log, or that of the code location, may say why"
     )
-    return LostRun(run.run_id, reason, may_live=True)
+    return RunToFail(run.run_id, reason, may_live=True)
 
 
-def _why_wait(facts: Facts, shift: Shift, held: bool, left: Sequence[Run]) -> str | None:
-    """Why no shift is to begin now; None if one is."""
-    lease, growth, standing = facts.standing.lease, facts.growth, facts.standing
-    if held and (why := _why_leave(facts, shift, lease)) is not None:
-        return why
-    if standing.successor is not None:
-        return f"process {standing.successor} waits in line to go on"
-    # A run that has let go only tidies up: it is in nobody's way.
-    coming = [run for run in left if lease is None or lease.run != run.run_id]
+def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[Run]) -> str | None:
+    """Why to launch no shift now; None if one is needed."""
+    lease, growth, successor = found.lease_status.lease, found.growth, found.lease_status.successor
+    if held and (reason := _why_leave_alone(found, shift, lease)) is not None:
+        return reason
+    if successor is not None:
+        return f"process {successor} waits in line to go on"
+    # A run that has released its lease only tidies up: it is in nobody's way.
+    coming = [run for run in in_progress if lease is None or lease.run != run.run_id]
     if coming:
         return f"run {coming[0].run_id[:8]} is {coming[0].status.value.lower()}"
     if held:
@@ -172,44 +172,42 @@ def _why_wait(facts: Facts, shift: Shift, held: bool, left: Sequence[Run]) -> st
     return None
 
 
-def _why_leave(facts: Facts, shift: Shift, lease: Lease | None) -> str | None:
-    """Why the process that has the lock is left alone; None if its successor may come."""
+def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str | None:
+    """Why to leave the process alone that has the lock; None if its successor may come."""
     if lease is None:
         return "another process has the lock, and its lease can't be read"
     what = f"run {lease.run[:8]}" if lease.run else "`photon join`"
     who = f"{what}, process {lease.process} on {lease.host},"
-    if not _is_live(facts, shift):
-        seconds = _seconds(facts.now_us - facts.standing.beat_us)
-        ours = _silent(facts, shift) is not None
+    if not _is_live(found, shift):
+        seconds = _seconds(found.now_us - found.lease_status.beat_us)
+        ours = _unresponsive(found, shift) is not None
         what_next = "it is looked at once more" if ours else "it is not for this Dagster to end: end it"
         return f"{who} gives no sign of life for {seconds} s; {what_next}"
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"
-    left_seconds = _seconds(lease.ends_us - facts.now_us)
+    left_seconds = _seconds(lease.ends_us - found.now_us)
     lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
     return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 
-def _distance(past_runs: Sequence[PastRun], now_us: int) -> str | None:
-    """Why the next shift is not to follow yet, where those before it failed quickly one after another."""
+def _backoff(past_runs: Sequence[PastRun], now_us: int) -> str | None:
+    """Why to wait after shifts that failed quickly one after another; None if that is long enough ago."""
     failures = len(list(takewhile(lambda run: run.failed_quickly, past_runs)))
     if failures < 2:
         return None
-    distance_seconds = min(FIRST_DISTANCE_SECONDS * 2 ** (failures - 2), MOST_DISTANCE_SECONDS)
-    left_us = past_runs[0].ended_us + distance_seconds * MICROSECONDS - now_us
-    return (
-        f"the last {failures} shifts failed at once; the next in {_seconds(left_us)} s"
-        if left_us > 0
-        else None
-    )
+    backoff_seconds = min(FIRST_BACKOFF_SECONDS * 2 ** (failures - 2), MOST_BACKOFF_SECONDS)
+    left_us = past_runs[0].ended_us + backoff_seconds * MICROSECONDS - now_us
+    if left_us <= 0:
+        return None
+    return f"the last {failures} shifts failed at once; the next in {_seconds(left_us)} s"
 
 
-def _why_launch(facts: Facts, held: bool, lost: Sequence[LostRun]) -> str:
+def _why_launch(found: Snapshot, held: bool, fail: Sequence[RunToFail]) -> str:
     if held:
         return "the time of the shift that runs is nearly over"
-    if lost:
-        return lost[-1].reason
-    lease, growth = facts.standing.lease, facts.growth
+    if fail:
+        return fail[-1].reason
+    lease, growth = found.lease_status.lease, found.growth
     if lease is None:
         return "this datacenter was never run"
     if lease.released_us is None:

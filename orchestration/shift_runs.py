@@ -1,17 +1,16 @@
-"""Dagster's runs that shift a datacenter, as facts: by the sensor's job or by hand from the asset graph.
-
-What follows from them is `shift_decision`.
-"""
+"""Dagster's runs that shift one datacenter: by the sensor's job, or by hand from the asset graph."""
 
 from __future__ import annotations
 
 import logging
 
-from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.run_history import OVER, PARTITION_TAG
-from orchestration.shift_decision import PastRun, Run
+from assets.run_history import ENDED
+from orchestration.shift_decision import PastRun, Run, RunToFail
 from photon.clock import MICROSECONDS
+from resources.environment import ServedPipeline
 
 log = logging.getLogger(__name__)
 
@@ -22,75 +21,73 @@ IN_PROGRESS = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
-# After eight quick failures the next run is at its greatest distance; other pipelines' runs are among them.
+# After eight quick failures the backoff no longer grows; other pipelines' runs are among these.
 MOST_PAST_RUNS = 40
 
 
 class ShiftRuns:
     """The runs that shift one datacenter of one pipeline."""
 
-    def __init__(self, instance: DagsterInstance, job_name: str, asset: AssetKey, datacenter: str) -> None:
+    def __init__(self, instance: DagsterInstance, served: ServedPipeline, datacenter: str) -> None:
         self._instance = instance
-        self._job_name = job_name
-        self._asset = asset
+        self._job_name = served.job_name("shift")
+        self._asset = served.asset_key("joined_events")
         self._datacenter = datacenter
 
     def in_progress(self) -> tuple[Run, ...]:
-        """Runs that are not over as Dagster knows it."""
+        """Runs that Dagster believes to be in progress, since their start or their last change of status."""
         return tuple(
-            Run(record.dagster_run.run_id, record.dagster_run.status, _since_us(record))
+            Run(
+                record.dagster_run.run_id,
+                record.dagster_run.status,
+                _microseconds(record.start_time or record.update_timestamp.timestamp()),
+            )
             for record in self._records(IN_PROGRESS)
         )
 
     def past(self) -> tuple[PastRun, ...]:
-        """The latest runs that are over, the latest first."""
+        """The last runs that are over, the latest first."""
         return tuple(
             PastRun(
                 record.dagster_run.status is DagsterRunStatus.FAILURE,
                 began_us=_microseconds(record.start_time or record.create_timestamp.timestamp()),
                 ended_us=_microseconds(record.end_time or record.update_timestamp.timestamp()),
             )
-            for record in self._records(OVER, MOST_PAST_RUNS)
+            for record in self._records(ENDED, MOST_PAST_RUNS)
         )
 
-    def knows(self, run_id: str) -> bool:
-        """Whether a run is one of these, over or not."""
+    def has(self, run_id: str) -> bool:
+        """Whether a run, over or not, is one of these."""
         run = self._instance.get_run_by_id(run_id) if run_id else None
         return run is not None and self._is_one(run)
 
-    def mark_lost(self, run_id: str, reason: str, terminate: bool) -> None:
-        """End a run as Dagster knows it: canceled, if that was asked for, else failed.
+    def fail(self, lost: RunToFail, terminate: bool) -> None:
+        """Mark a run as failed, or as canceled if that was asked for.
 
-        `terminate`: have the launcher tell its process to end first, where it can; only until it is marked.
+        With `terminate`, have the launcher end its process before: afterwards it refuses.
         """
-        run = self._instance.get_run_by_id(run_id)
+        run = self._instance.get_run_by_id(lost.run_id)
         if run is None or run.is_finished:
             return
         if terminate:
             try:
-                self._instance.run_launcher.terminate(run_id)
-            except Exception:  # in whatever way the launcher does not reach its processes
-                log.exception("run %s: its process could not be told to end", run_id)
+                self._instance.run_launcher.terminate(lost.run_id)
+            except Exception:  # each launcher fails in its own way where it does not reach its processes
+                log.exception("run %s: its process could not be told to end", lost.run_id)
         if run.status is DagsterRunStatus.CANCELING:
-            self._instance.report_run_canceled(run, reason)
+            self._instance.report_run_canceled(run, lost.reason)
         else:
-            self._instance.report_run_failed(run, reason)
+            self._instance.report_run_failed(run, lost.reason)
 
     def _records(self, statuses: list[DagsterRunStatus], limit: int | None = None) -> list[RunRecord]:
-        filters = RunsFilter(statuses=statuses, tags={PARTITION_TAG: self._datacenter})
+        filters = RunsFilter(statuses=statuses, tags={PARTITION_NAME_TAG: self._datacenter})
         records = self._instance.get_run_records(filters, limit=limit)
         return [record for record in records if self._is_one(record.dagster_run)]
 
     def _is_one(self, run: DagsterRun) -> bool:
-        """Of the sensor's job, or of the asset alone, as "Materialize" makes it."""
         of_asset = run.asset_selection is not None and self._asset in run.asset_selection
-        here = run.tags.get(PARTITION_TAG) == self._datacenter
+        here = run.tags.get(PARTITION_NAME_TAG) == self._datacenter
         return here and (run.job_name == self._job_name or of_asset)
-
-
-def _since_us(record: RunRecord) -> int:
-    """When it began; before that, when its status changed last."""
-    return _microseconds(record.start_time or record.update_timestamp.timestamp())
 
 
 def _microseconds(seconds: float) -> int:

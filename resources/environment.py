@@ -1,8 +1,4 @@
-"""What the environment tells the code location: which pipelines and datacenters it serves, and with what.
-
-The only place that knows the variables' names. What follows from the settings is for `orchestration`; a
-pipeline's own settings are in its file.
-"""
+"""The settings of the code location: the only module that reads the environment."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from dagster import AssetKey
 
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 
@@ -29,7 +27,7 @@ class EnvironmentMistake(Exception):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedPipeline:
     """A pipeline, and those of its datacenters that this code location runs."""
 
     pipeline: Pipeline
@@ -40,12 +38,20 @@ class Served:
         """The pipeline's name as Dagster can write it."""
         return dagster_name(self.pipeline.name)
 
+    def job_name(self, job: str) -> str:
+        """The name of one of the pipeline's jobs."""
+        return dagster_name(self.pipeline.name, job)
+
+    def asset_key(self, asset: str) -> AssetKey:
+        """The key of one of the pipeline's assets."""
+        return AssetKey([self.name, asset])
+
 
 @dataclass(frozen=True)
 class LocationSettings:
     """All that a code location is made of."""
 
-    served: tuple[Served, ...] = ()
+    served: tuple[ServedPipeline, ...] = ()
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
 
@@ -80,17 +86,17 @@ def settings_of_this_process() -> LocationSettings:
     return location_settings(os.environ)
 
 
-def _served(files: str, datacenters: str) -> tuple[Served, ...]:
+def _served(files: str, datacenters: str) -> tuple[ServedPipeline, ...]:
     pipelines, all_are_there = _load_all(files)
     if not datacenters:
-        return tuple(Served(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
+        return tuple(ServedPipeline(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
     named = [name.strip() for name in datacenters.split(",")]
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
     if all_are_there and not set(named) <= known:
         expected = f"datacenters of the pipelines served, separated by ',', of: {', '.join(sorted(known))}"
         raise EnvironmentMistake(DATACENTERS, datacenters, expected)
     chosen = [
-        Served(pipeline, tuple(name for name in pipeline.datacenters if name in named))
+        ServedPipeline(pipeline, tuple(name for name in pipeline.datacenters if name in named))
         for pipeline in pipelines
     ]
     return tuple(served for served in chosen if served.datacenters)
@@ -115,7 +121,7 @@ def _load_all(files: str) -> tuple[list[Pipeline], bool]:
     return pipelines, not wrong
 
 
-def _refuse_equal_names(files: str, served: Sequence[Served]) -> None:
+def _refuse_equal_names(files: str, served: Sequence[ServedPipeline]) -> None:
     """Names that differ only in - and _ would be one name in Dagster."""
     owners: dict[str, str] = {}
     for one in served:

@@ -13,10 +13,10 @@ from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from orchestration.definitions import build_defs
-from orchestration.sensors import shift_job_name, shift_sensor
+from orchestration.sensors import shift_sensor
 from photon.clock import ManualClock, SystemClock
 from photon.testing.traffic import Traffic
-from resources.environment import LocationSettings, Served, location_settings
+from resources.environment import LocationSettings, ServedPipeline, location_settings
 
 # Takes the lock as a shift of run argv[2] would, says so, and gives no sign of life until it is killed.
 HOLDER = """
@@ -48,10 +48,10 @@ class Location:
         self.traffic.write_all(folder)
         self.file = self.traffic.write_pipeline(folder, name, more)
         self.settings: LocationSettings = location_settings({"PHOTON_PIPELINES": str(self.file)})
-        self.served: Served = self.settings.served[0]
+        self.served: ServedPipeline = self.settings.served[0]
         self.pipeline = self.served.pipeline
         self.defs: Definitions = build_defs(self.settings)
-        self.job = shift_job_name(self.served)
+        self.job = self.served.job_name("shift")
         self.clock = ManualClock(SystemClock().now_us())
 
     def state(self, datacenter: str = "east") -> Path:

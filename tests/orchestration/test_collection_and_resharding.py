@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from assets.collection import collection_metadata
-from assets.resharding import advice_metadata
-from orchestration.maintenance import UPKEEP, upkeep_schedules
+from assets.upkeep import UPKEEP, advice_metadata, gc_metadata
+from orchestration.schedules import upkeep_schedules
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
@@ -47,10 +46,10 @@ def everything_closed() -> Iterator[None]:
 
 
 def test_a_collection_tells_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
-    metadata = collection_metadata(COLLECTED, 1.25)
-    assert metadata["boundary"].value == "1970-01-02T00:00:00.000000+00:00"
-    assert (metadata["items_deleted"].value, metadata["bytes_deleted"].value) == (10, 1_000)
-    assert metadata["endpoints_left"].value == 1
+    metadata = gc_metadata(COLLECTED, 1.25)
+    assert metadata["boundary"] == "1970-01-02T00:00:00.000000+00:00"
+    assert (metadata["items_deleted"], metadata["bytes_deleted"]) == (10, 1_000)
+    assert metadata["endpoints_left"] == 1
     first, second = (record.data for record in metadata["endpoints"].records)  # type: ignore[union-attr]
     assert (first["items_before"], first["items_deleted"], first["items_after"]) == (9, 7, 2)
     assert (second["problem"], second["items_after"]) == ("connection refused", -1)
@@ -120,7 +119,7 @@ def make_registry(location: Location) -> None:
     ],
 )
 def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str) -> None:
-    metadata = {name: value.value for name, value in advice_metadata(advice).items()}
+    metadata = advice_metadata(advice)
     assert says in str(metadata["says"])
     if advice is not None:
         assert (metadata["ids_per_shard"], metadata["bytes_per_shard"]) == (25, 2_250)

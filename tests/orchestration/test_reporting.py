@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetKey, AssetMaterialization
+from dagster import AssetMaterialization
 
 from assets.reporting import Reporter
 from photon.dispatcher.batch import BatchReport
 from photon.quantiles import Sample
-from resources.environment import Served
+from resources.environment import ServedPipeline
 from tests.simulation.world import World
 
 MINUTE_SECONDS = 60
@@ -51,9 +51,8 @@ def world(tmp_path: Path) -> World:
 
 
 def reporter(world: World, context: Context) -> Reporter:
-    served = Served(world.pipeline, ("east",))
-    key = AssetKey(["searches", "joined_events"])
-    return Reporter(context, key, served, world.pipeline, world.clock)  # type: ignore[arg-type]
+    served = ServedPipeline(world.pipeline, ("east",))
+    return Reporter(context, served, world.pipeline, world.clock)  # type: ignore[arg-type]
 
 
 def batch() -> BatchReport:

@@ -12,13 +12,14 @@ from dagster import (
     DagsterRunStatus,
     DefaultScheduleStatus,
     RunRequest,
+    ScheduleDefinition,
     SkipReason,
     build_schedule_context,
 )
 
-from assets.verification import verification_key
-from orchestration.schedules import verification_job_name, verification_schedule
 from tests.orchestration.location import Location
+
+VERIFICATION = "clicks__verification"
 
 
 @pytest.fixture
@@ -32,6 +33,10 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstan
         yield opened
 
 
+def schedule(location: Location) -> ScheduleDefinition:
+    return location.defs.get_repository_def().get_schedule_def(f"{VERIFICATION}__schedule")
+
+
 def in_progress(
     location: Location,
     instance: DagsterInstance,
@@ -39,7 +44,7 @@ def in_progress(
     status: DagsterRunStatus,
     by_hand: bool = False,
 ) -> str:
-    chosen = frozenset({verification_key(location.served)}) if by_hand else None
+    chosen = frozenset({location.served.asset_key("verification_report")}) if by_hand else None
     run = instance.create_run_for_job(
         location.defs.resolve_job_def(job_name),
         run_id=str(uuid.uuid4()),
@@ -50,7 +55,7 @@ def in_progress(
 
 
 def tick(location: Location, instance: DagsterInstance) -> RunRequest | SkipReason:
-    answer = verification_schedule(location.served)(build_schedule_context(instance))
+    answer = schedule(location)(build_schedule_context(instance))
     assert isinstance(answer, RunRequest | SkipReason)
     return answer
 
@@ -68,14 +73,13 @@ def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
 
 
 def test_verification_runs_when_the_pipeline_file_says(location: Location) -> None:
-    assert verification_schedule(location.served).cron_schedule == "5 4 * * *"
+    assert schedule(location).cron_schedule == "5 4 * * *"
 
 
 def test_a_verification_is_requested_when_none_is_in_progress(
     location: Location, instance: DagsterInstance
 ) -> None:
-    name = verification_job_name(location.served)
-    in_progress(location, instance, name, DagsterRunStatus.FAILURE)
+    in_progress(location, instance, VERIFICATION, DagsterRunStatus.FAILURE)
     in_progress(location, instance, location.job, DagsterRunStatus.STARTED)
     assert isinstance(tick(location, instance), RunRequest)
 
@@ -84,7 +88,7 @@ def test_a_verification_is_requested_when_none_is_in_progress(
 def test_none_is_requested_while_one_is_in_progress(
     location: Location, instance: DagsterInstance, status: DagsterRunStatus
 ) -> None:
-    run_id = in_progress(location, instance, verification_job_name(location.served), status)
+    run_id = in_progress(location, instance, VERIFICATION, status)
     answer = tick(location, instance)
     assert isinstance(answer, SkipReason)
     assert run_id in str(answer.skip_message)
@@ -96,5 +100,5 @@ def test_a_verification_started_by_hand_counts_as_one(location: Location, instan
 
 
 def test_a_verification_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
-    job = location.defs.resolve_job_def(verification_job_name(location.served))
+    job = location.defs.resolve_job_def(VERIFICATION)
     assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 86_400

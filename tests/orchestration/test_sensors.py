@@ -12,7 +12,7 @@ import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 
 from assets.logs import OBSERVED_EVERY_SECONDS
-from orchestration.sensors import TICK_SECONDS, WHY_TAG
+from orchestration.sensors import REASON_TAG, TICK_SECONDS
 from photon.shift.growth import growth_of
 from photon.shift.lease import DatacenterLock, Lease
 from tests.orchestration.location import Location, launched
@@ -45,7 +45,7 @@ def test_a_datacenter_with_logs_and_nobody_to_join_them_gets_a_run_that_says_why
     tick = location.tick(instance)
     assert launched(tick) == ["east"]
     assert tick.run_requests is not None
-    assert tick.run_requests[0].tags[WHY_TAG] == "this datacenter was never run"
+    assert tick.run_requests[0].tags[REASON_TAG] == "this datacenter was never run"
 
 
 def test_a_run_that_was_requested_is_not_requested_again(

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from PIL import Image
 
-from assets.latency_plot import latency_plot
-from assets.logs import OBSERVED_EVERY_SECONDS, Seen, is_news
-from assets.shift_metadata import equation, metadata_of
+from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs
+from assets.pictures import latency_plot
+from assets.reporting import equation, shift_metadata
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport, Totals
@@ -40,14 +40,14 @@ def report(minute: int, latency: Latency | None = USUAL) -> ShiftReport:
 
 
 def test_a_report_has_every_term_of_the_equation_as_a_number() -> None:
-    metadata = metadata_of([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
-    terms = {name: metadata[name].value for name in OUTCOME_CLASSES}
-    assert sum(terms.values()) == metadata["foreign"].value == 1000
+    metadata = shift_metadata([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    terms = {name: metadata[name] for name in OUTCOME_CLASSES}
+    assert sum(terms.values()) == metadata["foreign"] == 1000
     assert terms["joined"] == 960
 
 
 def test_a_report_says_how_fast_and_how_far_it_is() -> None:
-    metadata = metadata_of([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    metadata = shift_metadata([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
     expected = {
         "joined_per_second": 2.0,
         "read_bytes": 1390,
@@ -57,12 +57,12 @@ def test_a_report_says_how_fast_and_how_far_it_is() -> None:
         "epoch": "e",
         "batch": 7,
     }
-    assert {name: metadata[name].value for name in expected} == expected
+    assert {name: metadata[name] for name in expected} == expected
 
 
 def test_what_was_not_measured_is_left_out() -> None:
     growth = replace(GROWTH, watermark_us=None, lag_seconds=None)
-    metadata = metadata_of([report(1, latency=None)], Totals("e", 7, COUNTS), growth, with_picture=True)
+    metadata = shift_metadata([report(1, latency=None)], Totals("e", 7, COUNTS), growth, with_picture=True)
     assert not {"lag_seconds", "latency_p50_seconds", "latency"} & set(metadata)
 
 
@@ -95,10 +95,10 @@ def test_one_report_is_no_picture() -> None:
 
 
 def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
-    first = Seen("as it was", 0, 0)
+    first = ObservedLogs("as it was", 0, 0)
     later_us = OBSERVED_EVERY_SECONDS * SECOND
-    assert is_news(first, None)
-    assert is_news(Seen("grown", 0, later_us), first)
-    assert is_news(Seen("as it was", 10, later_us), first)
-    assert not is_news(Seen("as it was", 0, later_us), first)
-    assert not is_news(Seen("grown", 0, later_us - 1), first)
+    assert first.is_due(None)
+    assert ObservedLogs("grown", 0, later_us).is_due(first)
+    assert ObservedLogs("as it was", 10, later_us).is_due(first)
+    assert not ObservedLogs("as it was", 0, later_us).is_due(first)
+    assert not ObservedLogs("grown", 0, later_us - 1).is_due(first)

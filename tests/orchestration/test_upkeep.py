@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from dagster import (
     AssetCheckSeverity,
-    AssetKey,
     DagsterInstance,
     DagsterRunStatus,
     ExecuteInProcessResult,
@@ -20,9 +19,10 @@ from dagster import (
     build_schedule_context,
 )
 
+from assets.pictures import shards_plot
 from assets.registry_state import endpoints_check
-from assets.registry_state_metadata import shards_picture
-from orchestration.maintenance import UPKEEP, upkeep_schedules
+from assets.upkeep import UPKEEP
+from orchestration.schedules import upkeep_schedules
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
 from photon.registry.operations import repair
@@ -35,8 +35,8 @@ served_by_a_server = [pytest.mark.server, pytest.mark.slow]
 
 def run(location: Location, name: str, **config: Any) -> ExecuteInProcessResult:
     (kind,) = [kind for kind in UPKEEP if kind.name == name]
-    job = location.defs.resolve_job_def(kind.job_name(location.served))
-    asset = "__".join(kind.key(location.served).path)
+    job = location.defs.resolve_job_def(location.served.job_name(name))
+    asset = "__".join(location.served.asset_key(kind.asset).path)
     with DagsterInstance.ephemeral() as instance:
         return job.execute_in_process(
             run_config={"ops": {asset: {"config": config}}} if config else None,
@@ -197,7 +197,7 @@ def state(*health: Health) -> RegistryState:
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
     health: list[Health], passed: bool, severity: AssetCheckSeverity | None
 ) -> None:
-    check = endpoints_check(AssetKey("a"), state(*health))
+    check = endpoints_check(state(*health))
     assert check.passed == passed
     if severity is not None:
         assert check.severity is severity
@@ -210,4 +210,4 @@ def test_a_picture_of_many_shards_stays_small() -> None:
         ShardState(f"0-{n:05d}", None, n, 40 * n, 90 * n, held=n // 2, cleared=n - n // 2)
         for n in range(1_000)
     ]
-    assert 1_000 < len(shards_picture(shards)) < 20_000
+    assert 1_000 < len(shards_plot(shards)) < 20_000

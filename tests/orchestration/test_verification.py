@@ -11,7 +11,6 @@ import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
 from deltalake import DeltaTable, write_deltalake
 
-from orchestration.schedules import verification_job_name
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
@@ -46,7 +45,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
 
 
 def verify(location: Location) -> ExecuteInProcessResult:
-    job = location.defs.resolve_job_def(verification_job_name(location.served))
+    job = location.defs.resolve_job_def(location.served.job_name("verification"))
     with DagsterInstance.ephemeral() as instance:
         return job.execute_in_process(instance=instance, raise_on_error=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assets.pruning import EndedRun, Kind, prunable
+from assets.run_history import EndedRun, Kind, prunable
 
 SHIFT = Kind("shift", frozenset(), "east", "SUCCESS")
 LONG_AGO_US, BEFORE_US = 1_000, 2_000

@@ -6,11 +6,10 @@ from collections import Counter
 
 import pytest
 
-from assets.verification_metadata import (
+from assets.verification import (
     CHECKS,
     MOST_SHOWN_CHARACTERS,
-    check_metadata,
-    check_summary,
+    check_result,
     equations,
     report_metadata,
 )
@@ -41,11 +40,12 @@ def test_every_violation_breaks_exactly_one_promise_and_a_mere_finding_none() ->
 
 def test_a_violation_is_shown_with_where_it_is_and_what_to_do() -> None:
     report = report_with(Finding("missing", 2, (Example("e1", "1:0", "nobody has it"),)))
-    metadata = check_metadata(BY_NAME["nothing_missing"], report)
+    result = check_result(BY_NAME["nothing_missing"], report)
+    metadata, summary = result.metadata, str(result.description)
+    assert not result.passed
     assert metadata["count"].value == 2
     assert "|west|missing|`e1`|1:0|nobody has it|" in str(metadata["examples"].value)
     assert MEANINGS["missing"].remedy in str(metadata["what_to_do"].value)
-    summary = check_summary(BY_NAME["nothing_missing"], report)
     assert summary.startswith("west: 2 records that should be joined")
     assert MEANINGS["missing"].remedy in summary
 
@@ -53,8 +53,9 @@ def test_a_violation_is_shown_with_where_it_is_and_what_to_do() -> None:
 def test_other_promises_hold_all_the_same() -> None:
     report = report_with(Finding("missing", 2))
     assert BY_NAME["nothing_twice"].violations(report) == []
-    assert check_summary(BY_NAME["nothing_twice"], report) == "Holds in east, west."
-    assert set(check_metadata(BY_NAME["nothing_twice"], report)) == {"count"}
+    result = check_result(BY_NAME["nothing_twice"], report)
+    assert (result.passed, result.description) == (True, "Holds in east, west.")
+    assert set(result.metadata) == {"count"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind, meaning in MEANINGS.items() if not meaning.violation])
@@ -74,27 +75,27 @@ def test_the_equations_stand_side_by_side() -> None:
 
 def test_counts_are_numbers_that_dagster_can_plot() -> None:
     metadata = report_metadata(report_with(Finding("missing", 2)), 12.34)
-    assert (metadata["east_joined"].value, metadata["west_missing"].value) == (1_200, 2)
-    assert (metadata["violations"].value, metadata["rows"].value) == (2, 1_203)
-    assert metadata["seconds"].value == 12.3
+    assert (metadata["east_joined"], metadata["west_missing"]) == (1_200, 2)
+    assert (metadata["violations"], metadata["rows"]) == (2, 1_203)
+    assert metadata["seconds"] == 12.3
 
 
 def test_bytes_that_could_not_be_read_again_are_told() -> None:
     gone = [Unverified("a.csv", "foreign", 70, "gone"), Unverified("b.csv", "primary", 30, "gone")]
     report = VerificationReport({"east": DatacenterReport(unverified=gone)}, rows=0)
-    assert report_metadata(report, 1.0)["unverified_bytes"].value == 100
+    assert report_metadata(report, 1.0)["unverified_bytes"] == 100
 
 
 def test_bytes_that_went_after_they_were_verified_are_told_apart() -> None:
     earlier = DatacenterReport(verified_earlier=VerifiedEarlier(2, 90, "a.csv"))
     metadata = report_metadata(VerificationReport({"east": earlier, "west": earlier}, rows=0), 1.0)
-    assert metadata["verified_earlier_bytes"].value == 180
-    assert metadata["unverified_bytes"].value == 0
+    assert metadata["verified_earlier_bytes"] == 180
+    assert metadata["unverified_bytes"] == 0
 
 
 def test_what_events_say_can_neither_break_the_table_nor_fill_the_storage() -> None:
     wild = Example("a|b`c\nd", "1:0", "x" * 10_000)
-    metadata = check_metadata(BY_NAME["nothing_missing"], report_with(Finding("missing", 1, (wild,))))
+    metadata = check_result(BY_NAME["nothing_missing"], report_with(Finding("missing", 1, (wild,)))).metadata
     (_, _, row) = str(metadata["examples"].value).splitlines()
     assert "|`a\\|b'c d`|" in row
     assert len(row) < MOST_SHOWN_CHARACTERS + 100

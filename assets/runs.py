@@ -1,0 +1,95 @@
+"""How a run of an asset reads its pipeline, fails with a message, and drains when it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from dagster import (
+    AssetExecutionContext,
+    DagsterExecutionInterruptedError,
+    DagsterRunStatus,
+    Failure,
+    MetadataValue,
+    TableRecord,
+)
+
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from resources.environment import ServedPipeline
+from resources.pipelines import PipelineFiles
+
+# Dagster makes a MetadataValue of each plain value.
+Metadata = dict[str, MetadataValue | int | float | str]
+
+Row = Mapping[str, str | int | float]
+
+
+def table(rows: Sequence[Row]) -> MetadataValue:
+    """Rows as a table; Dagster takes its columns and their types from the first row."""
+    return MetadataValue.table([TableRecord(dict(row)) for row in rows])
+
+
+@contextmanager
+def failures_with_a_message() -> Iterator[None]:
+    """Turn errors that a user can mend into a Failure that says what to do; defects keep their stack."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        # No retry policy helps: somebody has to mend something first.
+        raise Failure(description=str(error), allow_retries=False) from None
+
+
+@contextmanager
+def pipeline_of_run(served: ServedPipeline, pipelines: PipelineFiles) -> Iterator[Pipeline]:
+    """The pipeline as its file says now; what it opened is closed in the end."""
+    from photon.registry.open import close_registries  # late: a location loads without it
+
+    with failures_with_a_message():
+        try:
+            yield pipelines.load(served.pipeline.name)
+        finally:
+            close_registries()
+
+
+class Drain:
+    """Whether somebody asked the run to stop."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def asked(self) -> bool:
+        """Whether to stop."""
+        return self._asked
+
+    def asked_by_dagster(self, context: AssetExecutionContext) -> bool:
+        """Whether it was Dagster, which waits for the run to end as canceled."""
+        run = context.instance.get_run_by_id(context.run.run_id) if self._asked else None
+        return run is not None and run.status is DagsterRunStatus.CANCELING
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Stop in order at the first signal, at once at the second."""
+        if self._asked:
+            raise DagsterExecutionInterruptedError
+        self._asked = True
+
+
+@contextmanager
+def draining() -> Iterator[Drain]:
+    """Inside, SIGINT and SIGTERM only ask, so that no batch is interrupted and has to be recovered.
+
+    Only the main thread can take signals: in others this does nothing.
+    """
+    drain = Drain()
+    if threading.current_thread() is not threading.main_thread():
+        yield drain
+        return
+    before = {number: signal.signal(number, drain.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield drain
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,310 @@
+"""Verification and upkeep of a pipeline: its kinds, and one factory that makes an asset of each."""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Config, MaterializeResult, asset
+from pydantic import Field
+
+from assets.registry_state import ENDPOINTS_CHECK, endpoints_check, state_metadata
+from assets.runs import Metadata, pipeline_of_run, table
+from assets.verification import CHECKS, check_result, report_metadata
+from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
+from photon.pipeline.file import MOST_SHARDS, Pipeline
+from resources.environment import ServedPipeline
+
+if TYPE_CHECKING:
+    from photon.registry.operations.resharding import Advice, Resharded
+    from photon.upkeep.gc import Collected
+
+
+@dataclass(frozen=True)
+class UpkeepRun:
+    """What one run of upkeep works with."""
+
+    context: AssetExecutionContext
+    served: ServedPipeline
+    pipeline: Pipeline  # as its file says now
+    config: Any  # of the class that its kind names
+    clock: Clock
+    began_us: int
+
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return (self.clock.now_us() - self.began_us) / MICROSECONDS
+
+
+@dataclass(frozen=True)
+class UpkeepKind:
+    """One kind of upkeep. `work` imports late what a code location need not load to be served."""
+
+    name: str  # of the job
+    asset: str
+    work: Callable[[UpkeepRun], MaterializeResult[None]]
+    description: str
+    job_description: str
+    config: type[Config] | None = None
+    after: Sequence[str] = ()  # the assets upstream
+    technologies: Sequence[str] = ("dynamodb",)
+    resources: Sequence[str] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)  # promises by name
+    cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
+    # Nobody tells Dagster that a process was killed: after so long it gives the run up, and the next can
+    # begin. A verification of 160,000 lines of each of two datacenters takes less than a minute.
+    max_runtime_seconds: int = 6 * 3_600
+
+
+def upkeep_asset(kind: UpkeepKind, served: ServedPipeline, clock: Clock | None = None) -> AssetsDefinition:
+    """The asset of one kind of upkeep of a pipeline."""
+    key, clock = served.asset_key(kind.asset), clock or SystemClock()
+
+    @asset(
+        key=key,
+        group_name=served.name,
+        deps=[served.asset_key(name) for name in kind.after],
+        kinds=set(kind.technologies),
+        required_resource_keys={"pipelines", *kind.resources},
+        config_schema=kind.config.to_config_schema() if kind.config else None,  # type: ignore[arg-type]  # it takes one
+        check_specs=[
+            AssetCheckSpec(name, asset=key, description=promise) for name, promise in kind.checks.items()
+        ],
+        description=kind.description,
+    )
+    def upkeep(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
+        began_us = clock.now_us()
+        config = kind.config(**context.op_execution_context.op_config) if kind.config else None
+        with pipeline_of_run(served, context.resources.pipelines) as pipeline:
+            return kind.work(UpkeepRun(context, served, pipeline, config, clock, began_us))
+
+    return upkeep
+
+
+def _verify(run: UpkeepRun) -> MaterializeResult[None]:
+    from jobs.verification import verify
+    from photon.verification.report_table import append
+
+    context = run.context
+    spark = context.resources.spark.spark_session
+    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark)
+    seconds = run.seconds()
+    append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
+    return MaterializeResult(
+        metadata=report_metadata(report, seconds),
+        check_results=[check_result(check, report) for check in CHECKS],
+    )
+
+
+class ClearingConfig(Config):
+    """What to clear."""
+
+    all_rows: bool = Field(
+        default=False,
+        description="Look at all rows, not only at new ones: for endpoints that were down during a clearing.",
+    )
+
+
+def _clear(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.registry.open import open_registry
+    from photon.registry.operations.init import find_registry
+    from photon.upkeep.clear import Clearing, clear_output
+
+    registry, say = open_registry(find_registry(run.pipeline)), run.context.log.info
+    done = {
+        name: clear_output(run.pipeline, name, registry, run.config.all_rows, say)
+        for name in run.served.datacenters
+    }
+    datacenters = table([{"datacenter": name, **asdict(one)} for name, one in done.items()])
+    totals = asdict(sum(done.values(), Clearing()))
+    return MaterializeResult(
+        metadata={**totals, "seconds": round(run.seconds(), 1), "datacenters": datacenters}
+    )
+
+
+def _collect(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.upkeep.gc import collect
+
+    collected = collect(run.pipeline, run.clock)
+    for name, one in collected.endpoints.items():
+        if one.problem:
+            run.context.log.warning(f"{name}: {one.problem}; the next run takes what is left there")
+    return MaterializeResult(metadata=gc_metadata(collected, run.seconds()))
+
+
+def gc_metadata(collected: "Collected", seconds: float) -> Metadata:
+    """The boundary, and sizes by endpoint; -1 is an unknown size, since a column has one type."""
+    endpoints, as_dict = collected.endpoints.values(), collected.as_dict()
+    rows = [
+        {"endpoint": name, **{column: -1 if value is None else value for column, value in one.items()}}
+        for name, one in as_dict["endpoints"].items()
+    ]
+    return {
+        "boundary": as_dict["boundary"] or "none",
+        "boundary_before": as_dict["boundary_before"] or "none",
+        "because": collected.because,
+        "items_deleted": sum(one.deleted.items for one in endpoints),
+        "bytes_deleted": sum(one.deleted.bytes for one in endpoints),
+        "endpoints_left": sum(bool(one.problem) for one in endpoints),
+        "seconds": round(seconds, 1),
+        **({"endpoints": table(rows)} if rows else {}),
+    }
+
+
+class ReshardingConfig(Config):
+    """What to do."""
+
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_SHARDS,
+        description="So many shards from the horizon on. Without it the pipeline file's policy is asked.",
+    )
+
+
+def _reshard(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.registry.operations.resharding import follow_policy, reshard
+
+    if run.config.shards is not None:
+        return MaterializeResult(metadata=_resharded(reshard(run.pipeline, run.config.shards)))
+    return MaterializeResult(metadata=advice_metadata(follow_policy(run.pipeline, run.clock)))
+
+
+def advice_metadata(advice: "Advice | None") -> Metadata:
+    """What the policy says, and what it put in force."""
+    if advice is None:
+        return {"says": "the policy is off, or ids carry no time: shards are fixed"}
+    return {
+        "says": _says(advice),
+        "shards": advice.shards,
+        "ids": advice.load.ids,
+        "bytes": advice.load.bytes,
+        "commits_per_second": round(advice.load.commits_per_second, 3),
+        "ids_per_shard": round(advice.load.ids / advice.shards),
+        "bytes_per_shard": round(advice.load.bytes / advice.shards),
+        **({} if advice.proposed is None else {"proposed": advice.proposed}),
+        **({} if advice.applied is None else _resharded(advice.applied)),
+    }
+
+
+def _says(advice: "Advice") -> str:
+    if advice.awaits_us is not None:
+        return f"{advice.shards} shards count from {in_utc(advice.awaits_us)} on: too early to judge them"
+    if advice.proposed is None:
+        return f"{advice.shards} shards are as many as it takes"
+    if advice.applied is not None:
+        return f"{advice.proposed} shards were put in force"
+    return f"{advice.proposed} shards would do better: photon reshard, or a run with shards in its config"
+
+
+def _resharded(done: "Resharded") -> Metadata:
+    return {
+        "shards_before": done.before,
+        "shards_put_in_force": done.shards,
+        "begins": "in force" if done.begins_us is None else in_utc(done.begins_us),
+    }
+
+
+def _look_at_registry(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.registry.operations.report import look_at_registry
+
+    state = look_at_registry(run.pipeline, run.clock)
+    return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(state)])
+
+
+class RepairConfig(Config):
+    """What to repair."""
+
+    endpoint: str = Field(description="URL of the endpoint, as in the pipeline file.")
+
+
+def _repair(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.registry.operations.repair import repair_endpoint
+
+    done = repair_endpoint(run.pipeline, run.config.endpoint, run.clock)
+    return MaterializeResult(
+        metadata={
+            "endpoint": done.endpoint,
+            "table": done.table,
+            "ids_copied": done.copied,
+            "ids_mended": done.mended,
+            "members_version": done.members_version,
+            "seconds": round(run.seconds(), 1),
+        }
+    )
+
+
+def _resharding_cron(pipeline: Pipeline) -> str | None:
+    resharding = pipeline.registry.resharding
+    return resharding.cron if pipeline.ids_carry_time and resharding.policy != "off" else None
+
+
+# By default they run in the order of protocol E4: verify, recover, clear, gc.
+UPKEEP: Sequence[UpkeepKind] = (
+    UpkeepKind(
+        "verification",
+        "verification_report",
+        _verify,
+        "Every foreign record classified anew from the raw logs and the tables of all datacenters, never "
+        "from what the joins have counted. Stored in each datacenter's table verification_reports.",
+        "Classifies every foreign record anew; checks that none is missing or joined twice.",
+        after=["joined_events"],
+        technologies=["pyspark", "deltalake"],
+        resources=["spark"],
+        checks={check.name: check.promise for check in CHECKS},
+        cron=lambda pipeline: pipeline.verification.cron,
+    ),
+    UpkeepKind(
+        "clearing",
+        "token_clearing",
+        _clear,
+        "Ids whose row is in the output keep their owner in the registry and give up the token with which"
+        " they were registered, which takes most of their room.",
+        "Takes the tokens of ids that are in the output out of the registry.",
+        config=ClearingConfig,
+        after=["joined_events"],
+        technologies=["dynamodb", "deltalake"],
+        cron=lambda pipeline: pipeline.registry.clearing.cron,
+    ),
+    UpkeepKind(
+        "collection",
+        "garbage_collection",
+        _collect,
+        "Ids of events older than registry.keep_days leave the registry, never past what the last"
+        " verification of every datacenter has seen. What is older than that is too old to be joined.",
+        "Forgets ids that are older than the pipeline keeps them.",
+        after=["verification_report"],
+        cron=lambda pipeline: pipeline.registry.collection.cron if pipeline.registry.keep_days else None,
+    ),
+    UpkeepKind(
+        "resharding",
+        "shards",
+        _reshard,
+        "The number of the registry's shards, by hand (config: shards) or by the policy of the pipeline"
+        " file. A new number counts for events from the horizon on; nobody waits and nothing is moved.",
+        "Looks at the load of the registry's shards; proposes or puts in force another number of them.",
+        config=ReshardingConfig,
+        cron=_resharding_cron,
+    ),
+    UpkeepKind(
+        "registry_report",  # its asset's name is taken
+        "registry_state",
+        _look_at_registry,
+        "The registry of joined ids: ids, bytes and tokens by shard, boundaries of collection; how endpoints"
+        " answer and how far they are behind; epochs of datacenters.",
+        "Reports on the registry's shards and endpoints.",
+        after=["joined_events", "token_clearing"],
+        checks={ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use."},
+        cron=lambda pipeline: pipeline.registry.state.cron,
+    ),
+    UpkeepKind(
+        "repair",
+        "endpoint_repair",
+        _repair,
+        "An endpoint of the registry that lost its data, was restored or is new, filled from a majority"
+        " of the others while joins go on. Its run needs the endpoint's URL, and may be repeated.",
+        "Fills an endpoint of the registry from the others; its run is told which one.",
+        config=RepairConfig,
+        max_runtime_seconds=2 * 86_400,
+    ),
+)
