@@ -110,10 +110,16 @@ _EXPECTED = {
     "endpoints": "`local` or a list of {url, region}",
     "columns": "a mapping of columns to types, such as {amount: int64}",
 }
-_BY_TYPE = {
+_IN_ANY_KEY = {
+    "value_error": "{error}",
     "string_type": "text (in quotes, if it looks like a number or like yes and no)",
-    "int": "a whole number",
-    "bool": "true or false",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+_BY_TYPE = {
     "path_type": "the path of a folder",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
@@ -167,16 +173,8 @@ def _message(detail: ErrorDetails, path: KeyPath, root: type[BaseModel]) -> str:
 
 def _expected(detail: ErrorDetails, key: str) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "value_error":
-        return str(context["error"])
-    if kind == "string_type":
-        return _BY_TYPE["string_type"]
-    if kind == "greater_than_equal":
-        return f"at least {context['ge']}"
-    if kind == "less_than_equal":
-        return f"at most {context['le']}"
-    if kind.startswith(("int_", "bool_")):
-        return _BY_TYPE[kind.partition("_")[0]]
+    if kind in _IN_ANY_KEY:
+        return _IN_ANY_KEY[kind].format_map(context)
     if key in _EXPECTED:
         return _EXPECTED[key]
     if kind == "literal_error":

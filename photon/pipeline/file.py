@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -66,6 +66,11 @@ def _with_default_places(datacenters: object) -> object:
         name: {"lake": f"lake/{name}", "state": f"state/{name}", **keys} if isinstance(keys, dict) else keys
         for name, keys in datacenters.items()
     }
+
+
+def _keyed(key: str, default: Any, **bounds: int) -> Any:
+    """A field whose name says more than its key in the file."""
+    return Field(default=default, validation_alias=key, **bounds)  # type: ignore[call-overload]
 
 
 class Strict(BaseModel):
@@ -156,9 +161,9 @@ class Registry(Strict):
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
     # Without any answer, retries included; then a commit is unknown.
-    total_timeout: Duration = Field(default=timedelta(seconds=10), validation_alias="deadline")
+    total_timeout: Duration = _keyed("deadline", timedelta(seconds=10))
     # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
-    concurrent_requests: Whole = Field(default=40, ge=1, le=256, validation_alias="concurrency")
+    concurrent_requests: Whole = _keyed("concurrency", 40, ge=1, le=256)
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()
@@ -187,9 +192,9 @@ class Home(Strict):
 class Limits(Strict):
     """A bound on everything that could grow."""
 
-    line_bytes: BatchSize = Field(default=2**20, validation_alias="line")  # a longer line is a dead letter
-    batch_primary_bytes: BatchSize = Field(default=64 * 2**20, validation_alias="batch_primary")
-    batch_foreign_bytes: BatchSize = Field(default=16 * 2**20, validation_alias="batch_foreign")
+    line_bytes: BatchSize = _keyed("line", 2**20)  # a longer line is a dead letter
+    batch_primary_bytes: BatchSize = _keyed("batch_primary", 64 * 2**20)
+    batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
@@ -198,10 +203,9 @@ class Limits(Strict):
 class EventStoreSettings(Strict):
     """The CacheEventStore and the log file map."""
 
-    # Of one datacenter, all tasks together.
-    cache_memory_bytes: Size = Field(default=256 * 2**20, validation_alias="cache_memory")
+    cache_memory_bytes: Size = _keyed("cache_memory", 256 * 2**20)  # of one datacenter, all tasks together
     # The log file map's filters held in memory, of each task process.
-    filter_memory_bytes: Size = Field(default=64 * 2**20, validation_alias="filter_memory")
+    filter_memory_bytes: Size = _keyed("filter_memory", 64 * 2**20)
 
 
 class Tailing(Strict):
@@ -215,8 +219,7 @@ class Verification(Strict):
     """How the join is verified."""
 
     examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
-    # A task reads a log file in pieces of this size.
-    piece_bytes: BatchSize = Field(default=32 * 2**20, validation_alias="piece")
+    piece_bytes: BatchSize = _keyed("piece", 32 * 2**20)  # a task reads a log file in pieces of this size
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
 
 
@@ -225,15 +228,15 @@ class Shift(Strict):
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
     # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
-    start_timeout: PositiveDuration = Field(default=timedelta(minutes=2), validation_alias="start")
+    start_timeout: PositiveDuration = _keyed("start", timedelta(minutes=2))
     # Nothing to do for so long: the shift ends.
-    idle_timeout: PositiveDuration = Field(default=timedelta(minutes=2), validation_alias="idle")
+    idle_timeout: PositiveDuration = _keyed("idle", timedelta(minutes=2))
     # No sign of life for so long: the shift is replaced.
-    lease_duration: PositiveDuration = Field(default=timedelta(seconds=10), validation_alias="lease")
+    lease_duration: PositiveDuration = _keyed("lease", timedelta(seconds=10))
     # No progress for so long: it gives no sign of life.
-    stuck_after: PositiveDuration = Field(default=timedelta(minutes=10), validation_alias="stuck")
+    stuck_after: PositiveDuration = _keyed("stuck", timedelta(minutes=10))
     # Between two materializations of one shift.
-    report_interval: PositiveDuration = Field(default=timedelta(minutes=1), validation_alias="report")
+    report_interval: PositiveDuration = _keyed("report", timedelta(minutes=1))
 
 
 class Pipeline(Strict):
