@@ -38,8 +38,8 @@ def make_logs(folder: Path, traffic: Traffic = TRAFFIC) -> bool:
 
 
 def expected_counts(traffic: Traffic = TRAFFIC) -> dict[str, object]:
-    """What a join of the complete logs must print; see `photon.testing.traffic.Expected`."""
-    expected = traffic.expected()
+    """What a join of the complete logs must print; see `photon.testing.traffic.ExpectedOutcomes`."""
+    expected = traffic.expected_outcomes()
     everywhere = {
         name: getattr(expected, name) for name in ("foreign", "unjoinable", "dead_letters", "skipped")
     }

@@ -1,7 +1,4 @@
-"""Generated traffic written as time goes by: lines appear when they are due, and say when they were written.
-
-What is logged is `traffic`; how fast the rows come out again is `latency`.
-"""
+"""Generated traffic written as time goes by: each line when it is due, with the time of its writing."""
 
 from __future__ import annotations
 
@@ -10,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.testing.log_writer import LogWriter
 from photon.testing.stories import Click
-from photon.testing.traffic import Traffic
+from photon.testing.traffic import Traffic, TrafficWriter
 
 TICK_SECONDS = 0.01  # lines wait at most so long before they are written
 
@@ -47,24 +43,19 @@ class LiveTraffic:
 
         While `is_calm`, no click is logged that was not logged anywhere before; queries are.
         """
-        writers = self._traffic.writers(self._folder)
-        try:
-            return self._write(writers, should_stop, is_calm)
-        finally:
-            for writer in (writer for pair in writers for writer in pair):
-                writer.close()
+        with TrafficWriter(self._traffic, self._folder) as writer:
+            return self._write(writer, should_stop, is_calm)
 
     def _write(
-        self, writers: list[tuple[LogWriter, LogWriter]], should_stop: Callable[[], bool],
-        is_calm: Callable[[], bool],
-    ) -> LiveRun:  # fmt: skip
+        self, writer: TrafficWriter, should_stop: Callable[[], bool], is_calm: Callable[[], bool]
+    ) -> LiveRun:
         start_us = now_us = self._clock.now_us()
         copies: dict[int, tuple[bytes, int]] = {}  # by line: its bytes, and how many got it already
         lines = bytes_ = most_behind_us = 0
         for delivery in self._traffic.deliveries():
             due_us = start_us + round(delivery.at_s * MICROSECONDS)
             while now_us < due_us:
-                _flush(writers)
+                writer.flush()
                 if should_stop():
                     return LiveRun(lines, bytes_, most_behind_us / MICROSECONDS)
                 self._clock.sleep(self._tick_seconds)
@@ -76,13 +67,7 @@ class LiveTraffic:
                 data = self._traffic.render_line(delivery.line, start_us, self._clock.now_us())
             if given + 1 < len(self._traffic.datacenters):
                 copies[delivery.serial] = (data, given + 1)
-            self._traffic.put(delivery, writers, data)
+            writer.put(delivery, data)
             lines, bytes_ = lines + 1, bytes_ + len(data)
             most_behind_us = max(most_behind_us, now_us - due_us)
         return LiveRun(lines, bytes_, most_behind_us / MICROSECONDS)
-
-
-def _flush(writers: list[tuple[LogWriter, LogWriter]]) -> None:
-    for queries, clicks in writers:
-        queries.flush()  # first: a click is seldom to be seen before its query
-        clicks.flush()

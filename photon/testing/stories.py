@@ -1,15 +1,15 @@
 """What the generated logs tell: plain searches and clicks, and the ills with what becomes of each.
 
-A line is an event with the time at which it is written; an ill is a small story of lines of its
-own, with events that no other line mentions, so that what is expected simply adds up. Everything is a pure
-function of seed and index. How a line looks in a file is `rendering`; which file it goes to is `log_writer`.
+An ill is a small story of lines of its own, with events that no other line mentions, so that what is expected
+simply adds up. Everything is a pure function of seed and index.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Fault = Literal["broken_line", "missing_id", "bad_time", "not_utf8", "oversized_line"]
@@ -67,48 +67,6 @@ class JoinedValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Counts of foreign records by what becomes of them (design, section 2), once all is written.
-
-    `joined` counts events, over all datacenters together; `duplicates` the further records of them;
-    the others are the same in each datacenter. `primary` counts good primary records.
-    """
-
-    joined: int = 0
-    duplicates: int = 0
-    unjoinable: int = 0
-    skipped: int = 0
-    dead_letters: int = 0
-    primary: int = 0
-    primary_dead_letters: int = 0
-
-    @property
-    def foreign(self) -> int:
-        """All foreign records."""
-        return self.joined + self.duplicates + self.unjoinable + self.skipped + self.dead_letters
-
-    def times(self, count: int) -> Outcome:
-        """This outcome, `count` times."""
-        return Outcome(*(count * value for value in self.values()))
-
-    def plus(self, other: Outcome) -> Outcome:
-        """This outcome and another."""
-        return Outcome(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
-
-    def values(self) -> tuple[int, ...]:
-        """The counts, in the order of the fields."""
-        return (
-            self.joined,
-            self.duplicates,
-            self.unjoinable,
-            self.skipped,
-            self.dead_letters,
-            self.primary,
-            self.primary_dead_letters,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Story:
     """The lines of one instance of an ill, and the joined values that they lead to."""
 
@@ -131,123 +89,94 @@ class Cast:
     def gap_s(self) -> float:
         return self.chance.uniform(*STORY_GAP_SECONDS)
 
-    def line(self, event: Query | Click, at_s: float, **more: object) -> Line:
-        return Line(at_s, event, self.place, **more)  # type: ignore[arg-type]
+    def line(self, event: Query | Click, at_s: float | None = None, **more: object) -> Line:
+        """A line with an event, written at its own time unless told otherwise."""
+        return Line(event.time_s if at_s is None else at_s, event, self.place, **more)  # type: ignore[arg-type]
 
-    def joins(self) -> dict[str, JoinedValue]:
-        return {self.click.id: JoinedValue(self.query.id, self.query.text)}
+    def joins(self, *lines: Line) -> Story:
+        """A story in which the click joins the query."""
+        return Story(lines, {self.click.id: JoinedValue(self.query.id, self.query.text)})
 
 
 @dataclass(frozen=True, slots=True)
 class Ill:
-    """One thing that goes wrong with logs: its name, what it is, and what one instance of it comes to."""
+    """One thing that goes wrong with logs, and what one instance of it comes to."""
 
     name: str
-    meaning: str
-    outcome: Outcome
+    outcome: Counter[str]  # how many records of each class it adds, see `ExpectedOutcomes`
     tell: Callable[[Cast], Story] | None  # None: an ill of the files, see `log_writer`
 
 
 def _click_before_query(cast: Cast) -> Story:
     query, click = cast.query, cast.click
     if cast.number % 2:  # clocks differ: its time is before the query's, too
-        click = Click(click.id, click.query_id, query.time_s - 0.5, click.position, click.url)
-    first = cast.line(click, click.time_s)
-    return Story((first, cast.line(query, max(click.time_s, query.time_s) + cast.gap_s())), cast.joins())
+        click = replace(click, time_s=query.time_s - 0.5)
+    return cast.joins(cast.line(click), cast.line(query, max(click.time_s, query.time_s) + cast.gap_s()))
 
 
 def _query_minutes_late(cast: Cast) -> Story:
     late_s = cast.late_seconds * cast.chance.uniform(1, 2)
-    lines = (
-        cast.line(cast.click, cast.click.time_s),
-        cast.line(cast.query, cast.click.time_s + late_s),
-    )
-    return Story(lines, cast.joins())
+    return cast.joins(cast.line(cast.click), cast.line(cast.query, cast.click.time_s + late_s))
 
 
 def _query_never_comes(cast: Cast) -> Story:
-    return Story((cast.line(cast.click, cast.click.time_s),))
+    return Story((cast.line(cast.click),))
 
 
 def _malformed_click(fault: Fault) -> Callable[[Cast], Story]:
-    return lambda cast: Story((cast.line(cast.click, cast.click.time_s, fault=fault),))
+    return lambda cast: Story((cast.line(cast.click, fault=fault),))
 
 
 def _malformed_query(cast: Cast) -> Story:
-    fault = FAULTS[cast.number % len(FAULTS)]
-    return Story((cast.line(cast.query, cast.query.time_s, fault=fault),))
+    return Story((cast.line(cast.query, fault=FAULTS[cast.number % len(FAULTS)]),))
 
 
 def _click_without_key(cast: Cast) -> Story:
-    click = cast.click
-    keyless = Click(click.id, (None, "")[cast.number % 2], click.time_s, click.position, click.url)
-    return Story((cast.line(keyless, keyless.time_s),))
+    return Story((cast.line(replace(cast.click, query_id=(None, "")[cast.number % 2])),))
 
 
 def _click_twice(next_stream: bool) -> Callable[[Cast], Story]:
     def tell(cast: Cast) -> Story:
-        again_s = cast.click.time_s + cast.gap_s()
-        lines = (
-            cast.line(cast.query, cast.query.time_s),
-            cast.line(cast.click, cast.click.time_s),
-            cast.line(cast.click, again_s, next_stream=next_stream),
-        )
-        return Story(lines, cast.joins())
+        again = cast.line(cast.click, cast.click.time_s + cast.gap_s(), next_stream=next_stream)
+        return cast.joins(cast.line(cast.query), cast.line(cast.click), again)
 
     return tell
 
 
 def _copies_apart(cast: Cast) -> Story:
-    late_copy = cast.number % cast.datacenters
     lag_s = cast.chance.uniform(2, 10)
+    late_copy = cast.number % cast.datacenters
     lags_s = tuple(lag_s if index == late_copy else 0.0 for index in range(cast.datacenters))
-    lines = (
-        cast.line(cast.query, cast.query.time_s, lags_s=lags_s),
-        cast.line(cast.click, cast.click.time_s, lags_s=lags_s),
-    )
-    return Story(lines, cast.joins())
+    return cast.joins(cast.line(cast.query, lags_s=lags_s), cast.line(cast.click, lags_s=lags_s))
 
 
 def _query_twice(cast: Cast) -> Story:
     """Written in the wrong order, both well before the click, so that every datacenter knows both by then."""
     query = cast.query
-    later = Query(query.id, query.time_s + 0.01, query.user, query.text + " again")
-    lines = (
-        cast.line(later, later.time_s),
+    later = replace(query, time_s=query.time_s + 0.01, text=query.text + " again")
+    return cast.joins(
+        cast.line(later),
         cast.line(query, later.time_s + 0.01, next_stream=bool(cast.number % 2)),
         cast.line(cast.click, cast.click.time_s + STORY_GAP_SECONDS[1]),
     )
-    return Story(lines, cast.joins())
 
 
-_JOINS = Outcome(joined=1, primary=1)
-_DEAD = Outcome(dead_letters=1)
-_DEAD_QUERY = Outcome(primary_dead_letters=1)
-_NEVER = Outcome(unjoinable=1)
-_SKIPPED = Outcome(skipped=1)
-_TWICE = Outcome(joined=1, duplicates=1, primary=1)
+_JOINS = Counter(joined_total=1, primary=1)
+_TWICE = Counter(joined_total=1, duplicates=1, primary=1)
 
 ILLS: tuple[Ill, ...] = (
-    Ill("click_before_query", "a click is logged seconds before its query", _JOINS, _click_before_query),
-    Ill("query_minutes_late", "a query is logged long after its click", _JOINS, _query_minutes_late),
-    Ill("query_never_comes", "the query of a click is never logged", _NEVER, _query_never_comes),
-    Ill("file_rollover", "each even stream goes on in a new file, as by the hour", Outcome(), None),
-    Ill("rename_rotation", "each odd stream's file is renamed, and a new one begins", Outcome(), None),
-    *(
-        Ill(fault, f"a click's line is malformed: {fault.replace('_', ' ')}", _DEAD, _malformed_click(fault))
-        for fault in FAULTS
-    ),
-    Ill("malformed_query", "a query is malformed, each way in turn", _DEAD_QUERY, _malformed_query),
-    Ill("click_without_key", "a click does not say which query it is of", _SKIPPED, _click_without_key),
-    Ill("click_twice_same_file", "a click is logged twice in one stream", _TWICE, _click_twice(False)),
-    Ill("click_twice_other_file", "a click is logged twice, in two streams", _TWICE, _click_twice(True)),
-    Ill("copies_apart", "one datacenter gets query and click seconds later", _JOINS, _copies_apart),
-    Ill(
-        "query_twice",
-        "of a query logged twice the first by time counts",
-        Outcome(joined=1, primary=2),
-        _query_twice,
-    ),
+    Ill("click_before_query", _JOINS, _click_before_query),
+    Ill("query_minutes_late", _JOINS, _query_minutes_late),
+    Ill("query_never_comes", Counter(unjoinable=1), _query_never_comes),
+    Ill("file_rollover", Counter(), None),  # each even stream goes on in a new file, as by the hour
+    Ill("rename_rotation", Counter(), None),  # each odd stream's file is renamed, and a new one begins
+    *(Ill(fault, Counter(dead_letters=1), _malformed_click(fault)) for fault in FAULTS),
+    Ill("malformed_query", Counter(primary_dead_letters=1), _malformed_query),  # each way in turn
+    Ill("click_without_key", Counter(skipped=1), _click_without_key),
+    Ill("click_twice_same_file", _TWICE, _click_twice(False)),
+    Ill("click_twice_other_file", _TWICE, _click_twice(True)),  # in two streams
+    Ill("copies_apart", _JOINS, _copies_apart),  # one datacenter gets query and click seconds later
+    Ill("query_twice", Counter(joined_total=1, primary=2), _query_twice),  # the first by time counts
 )
 ILL_BY_NAME: Mapping[str, Ill] = {ill.name: ill for ill in ILLS}
 

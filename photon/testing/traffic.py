@@ -1,21 +1,28 @@
-"""Generated traffic: queries (primary) and clicks (foreign) of several datacenters, with expected counts.
+"""Generated traffic: queries (primary) and clicks (foreign) of several datacenters, and what comes of them.
 
-`Traffic` says what is logged, when and where, and what must come of it; `write_all` writes it at once, and
-`live_traffic` as time goes by. The same traffic gives the same events in both, and the same bytes
-whenever it is written at once. No engine code is used here: what is expected must not follow its mistakes.
+`write_all` writes a traffic at once, the same bytes each time; `live_traffic` writes the same events as time
+goes by. No engine code is used here: what is expected must not follow its mistakes.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from photon.clock import MICROSECONDS
-from photon.testing.log_writer import LogWriter, stream_of
-from photon.testing.rendering import CLICK_COLUMNS, QUERY_COLUMNS, TIME_UNITS, header, render
+from photon.testing.log_writer import (
+    CLICK_COLUMNS,
+    QUERY_COLUMNS,
+    TIME_UNITS,
+    LogWriter,
+    header,
+    render,
+    stream_of,
+)
 from photon.testing.stories import (
     ILL_BY_NAME,
     ILLS,
@@ -23,7 +30,6 @@ from photon.testing.stories import (
     Click,
     JoinedValue,
     Line,
-    Outcome,
     Query,
     Story,
     plain_click,
@@ -32,14 +38,13 @@ from photon.testing.stories import (
 )
 
 START_US = 1_767_607_200 * MICROSECONDS  # 2026-01-05 10:00 UTC
-SIDE_NAMES = ("queries", "clicks")
 
 # Counts as `photon join --complete --json` prints them: by datacenter, then by class.
 Counts = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedOutcomes:
     """What must come of a traffic once all of it was read and declared complete (design, section 2).
 
     `foreign`, `unjoinable`, `dead_letters` and `skipped` hold in each datacenter, `joined_total` for all
@@ -48,37 +53,41 @@ class Expected:
     """
 
     datacenters: tuple[str, ...]
-    foreign: int
-    joined_total: int
-    unjoinable: int
-    dead_letters: int
-    skipped: int
-    duplicates: int
-    primary: int  # good primary records of each datacenter, repeated ones included
-    primary_dead_letters: int
     joined: Mapping[str, JoinedValue]  # by click id
+    joined_total: int = 0
+    unjoinable: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
+    duplicates: int = 0
+    primary: int = 0  # good primary records of each datacenter, repeated ones included
+    primary_dead_letters: int = 0
+
+    @property
+    def foreign(self) -> int:
+        """All foreign records of each datacenter."""
+        return self.joined_total + self.duplicates + self.unjoinable + self.dead_letters + self.skipped
 
     def disagreements(self, counts: Counts) -> list[str]:
         """What counts of all datacenters say otherwise, in words; empty if they agree."""
         wrong = [f"no counts of datacenter {name}" for name in self.datacenters if name not in counts]
+
+        def check(what: str, found: int, expected: int) -> None:
+            if found != expected:
+                wrong.append(f"{what} is {found}, expected {expected}")
+
         for name, found in counts.items():
-            same = ("foreign", "unjoinable", "dead_letters", "skipped")
-            expected = {key: getattr(self, key) for key in same}
-            expected |= {"pending": 0, "filtered": 0, "too_old": 0}
-            for key, value in expected.items():
-                if found.get(key, 0) != value:
-                    wrong.append(f"{name}: {key} is {found.get(key, 0)}, expected {value}")
+            for key in ("foreign", "unjoinable", "dead_letters", "skipped"):
+                check(f"{name}: {key}", found.get(key, 0), getattr(self, key))
+            for key in ("pending", "filtered", "too_old"):
+                check(f"{name}: {key}", found.get(key, 0), 0)
             ours = found["joined"] + found["joined_elsewhere"] + found["duplicates"]
-            if ours != self.joined_total + self.duplicates:
-                wrong.append(f"{name}: joined + joined_elsewhere + duplicates is {ours}, "
-                             f"expected {self.joined_total + self.duplicates}")  # fmt: skip
+            expected = self.joined_total + self.duplicates
+            check(f"{name}: joined + joined_elsewhere + duplicates", ours, expected)
             if found["duplicates"] > self.duplicates:
-                wrong.append(
-                    f"{name}: duplicates is {found['duplicates']}, expected at most {self.duplicates}"
-                )
+                most = f"expected at most {self.duplicates}"
+                wrong.append(f"{name}: duplicates is {found['duplicates']}, {most}")
         joined = sum(found["joined"] for found in counts.values())
-        if joined != self.joined_total:
-            wrong.append(f"joined by all datacenters is {joined}, expected {self.joined_total}")
+        check("joined by all datacenters", joined, self.joined_total)
         return wrong
 
 
@@ -136,11 +145,12 @@ class Traffic:
         """How many clicks there are besides those of ills."""
         return round(self.foreign_per_second * self.duration_seconds)
 
-    def expected(self) -> Expected:
+    def expected_outcomes(self) -> ExpectedOutcomes:
         """What must come of this traffic. Holds the values of every joined event in memory."""
-        outcome = Outcome(joined=self.clicks, primary=self.queries)
-        for name, count in self.ills.items():
-            outcome = outcome.plus(ILL_BY_NAME[name].outcome.times(count))
+        counts = Counter(joined_total=self.clicks, primary=self.queries)
+        for name, times in self.ills.items():
+            for outcome, count in ILL_BY_NAME[name].outcome.items():
+                counts[outcome] += times * count
         joined = {}
         for index in range(self.clicks):
             click = self._click(index)
@@ -148,15 +158,13 @@ class Traffic:
             joined[click.id] = JoinedValue(query.id, query.text)
         for told in self._stories():
             joined.update(told.joined)
-        return Expected(
-            self.datacenters, outcome.foreign, outcome.joined, outcome.unjoinable, outcome.dead_letters,
-            outcome.skipped, outcome.duplicates, outcome.primary, outcome.primary_dead_letters, joined,
-        )  # fmt: skip
+        return ExpectedOutcomes(self.datacenters, joined, **counts)
 
     def lines(self) -> Iterator[Line]:
         """Every line of one copy of the logs, in the order of writing; memory holds those of ills only."""
         of_ills = sorted((line for told in self._stories() for line in told.lines), key=_when)
-        return heapq.merge(self._query_lines(), self._click_lines(), of_ills, key=_when)
+        queries, clicks = map(self._query, range(self.queries)), map(self._click, range(self.clicks))
+        return heapq.merge(_lines_of(queries), _lines_of(clicks), of_ills, key=_when)
 
     def deliveries(self) -> Iterator[Delivery]:
         """Every line to every datacenter, in the order of writing."""
@@ -170,28 +178,6 @@ class Traffic:
         while lagging:
             yield Delivery(*heapq.heappop(lagging))
 
-    def writers(self, folder: Path) -> list[tuple[LogWriter, LogWriter]]:
-        """For each datacenter the writers of queries and of clicks, below `folder`/logs/DATACENTER."""
-        changes = (self.ills.get("file_rollover", 0), self.ills.get("rename_rotation", 0))
-        formats = (self.primary_format, self.foreign_format)
-        columns = (QUERY_COLUMNS, CLICK_COLUMNS)
-        pairs = []
-        for name in self.datacenters:
-            queries, clicks = (
-                LogWriter(folder / "logs" / name, side, f".{format}", header(names, format),
-                          self.streams, *changes, self.duration_seconds)
-                for side, format, names in zip(SIDE_NAMES, formats, columns, strict=True)
-            )  # fmt: skip
-            pairs.append((queries, clicks))
-        return pairs
-
-    def put(self, delivery: Delivery, writers: list[tuple[LogWriter, LogWriter]], data: bytes) -> None:
-        """Append the bytes of a line, as `render_line` made them, to the right file of its datacenter."""
-        line = delivery.line
-        writer = writers[delivery.datacenter][0 if isinstance(line.event, Query) else 1]
-        stream = stream_of(self.datacenters[delivery.datacenter], line.place, writer.streams)
-        writer.append((stream + line.next_stream) % writer.streams, delivery.at_s, data)
-
     def render_line(self, line: Line, start_us: int, logged_at_us: int) -> bytes:
         """The bytes of a line, the same in every datacenter."""
         format = self.primary_format if isinstance(line.event, Query) else self.foreign_format
@@ -202,15 +188,11 @@ class Traffic:
 
         FileExistsError if there are logs already: what is expected would not hold for both.
         """
-        writers = self.writers(folder)
-        try:
+        with TrafficWriter(self, folder) as writer:
             for delivery in self.deliveries():
                 line = delivery.line
                 logged_at_us = self.start_us + round(line.at_s * MICROSECONDS)
-                self.put(delivery, writers, self.render_line(line, self.start_us, logged_at_us))
-        finally:
-            for writer in (writer for pair in writers for writer in pair):
-                writer.close()
+                writer.put(delivery, self.render_line(line, self.start_us, logged_at_us))
 
     def pipeline_text(self, name: str = "search_clicks", more: str = "") -> str:
         """A pipeline file for this traffic; `more` is added at its end (whole top-level keys)."""
@@ -233,14 +215,6 @@ class Traffic:
     def _click(self, index: int) -> Click:
         return plain_click(self.seed, index, self.foreign_per_second, self.queries, self.primary_per_second)
 
-    def _query_lines(self) -> Iterator[Line]:
-        events = (self._query(index) for index in range(self.queries))
-        return _in_order_of_writing(_written(event, index) for index, event in enumerate(events))
-
-    def _click_lines(self) -> Iterator[Line]:
-        events = (self._click(index) for index in range(self.clicks))
-        return _in_order_of_writing(_written(event, index) for index, event in enumerate(events))
-
     def _stories(self) -> Iterator[Story]:
         """The ills' stories, the ills in turn, evenly over the duration."""
         told = [(number, ill) for ill in ILLS if ill.tell for number in range(self.ills.get(ill.name, 0))]
@@ -250,22 +224,55 @@ class Traffic:
             yield story(ill, number, self.seed, at_s, self.late_seconds, len(self.datacenters))
 
 
+class TrafficWriter:
+    """The growing log files of a traffic in all datacenters, below `folder`/logs/DATACENTER."""
+
+    def __init__(self, traffic: Traffic, folder: Path) -> None:
+        self._datacenters = traffic.datacenters
+        ills, seconds = traffic.ills, traffic.duration_seconds
+        changes = (ills.get("file_rollover", 0), ills.get("rename_rotation", 0))
+        self._writers: dict[tuple[int, type[Query | Click]], LogWriter] = {}
+        for datacenter, name in enumerate(traffic.datacenters):
+            for kind, side, columns, format in (
+                (Query, "queries", QUERY_COLUMNS, traffic.primary_format),
+                (Click, "clicks", CLICK_COLUMNS, traffic.foreign_format),
+            ):
+                header_line, place = header(columns, format), folder / "logs" / name
+                writer = LogWriter(place, side, f".{format}", header_line, traffic.streams, *changes, seconds)
+                self._writers[datacenter, kind] = writer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def put(self, delivery: Delivery, data: bytes) -> None:
+        """Append the bytes of a line, as `render_line` made them, to the right file of its datacenter."""
+        line = delivery.line
+        writer = self._writers[delivery.datacenter, type(line.event)]
+        stream = stream_of(self._datacenters[delivery.datacenter], line.place, writer.streams)
+        writer.append((stream + line.next_stream) % writer.streams, delivery.at_s, data)
+
+    def flush(self) -> None:
+        """Make all lines visible, queries first: a click is seldom seen before its query."""
+        for writer in self._writers.values():
+            writer.flush()
+
+
 def _when(line: Line) -> float:
     return line.at_s
 
 
-def _written(event: Query | Click, index: int) -> Line:
-    delay_s = WRITE_DELAY_SECONDS * ((index * 7919) % 1000) / 1000  # a fixed scatter
-    return Line(event.time_s + delay_s, event, index)
-
-
-def _in_order_of_writing(lines: Iterator[Line]) -> Iterator[Line]:
-    """Sort lines whose events come in order of time: none is written more than WRITE_DELAY_SECONDS late."""
+def _lines_of(events: Iterable[Query | Click]) -> Iterator[Line]:
+    """A line of each event in the order of writing: none is written more than WRITE_DELAY_SECONDS late."""
     waiting: list[tuple[float, int, Line]] = []
-    for index, line in enumerate(lines):
-        while waiting and waiting[0][0] <= line.event.time_s:
+    for index, event in enumerate(events):
+        while waiting and waiting[0][0] <= event.time_s:
             yield heapq.heappop(waiting)[2]
-        heapq.heappush(waiting, (line.at_s, index, line))
+        at_s = event.time_s + WRITE_DELAY_SECONDS * ((index * 7919) % 1000) / 1000  # a fixed scatter
+        heapq.heappush(waiting, (at_s, index, Line(at_s, event, index)))
     while waiting:
         yield heapq.heappop(waiting)[2]
 

@@ -118,7 +118,7 @@ def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined
     assert set(runs(tmp_path, "west").values()) == {DagsterRunStatus.SUCCESS}
     places = pipeline.datacenters.items()
     counts = {name: totals_of(place.state).counts.as_dict() for name, place in places}
-    assert traffic.expected().disagreements(counts) == []
+    assert traffic.expected_outcomes().disagreements(counts) == []
     assert all(found["joined"] for found in counts.values())
     ids = joined_rows(file)["_event_id"].to_pylist()
-    assert (len(ids), len(set(ids))) == (traffic.expected().joined_total,) * 2
+    assert (len(ids), len(set(ids))) == (traffic.expected_outcomes().joined_total,) * 2

@@ -69,8 +69,8 @@ def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
         time.sleep(1.0)
         assert stop(process) == 0
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
-    assert traffic.expected().disagreements(counts) == []
-    assert joined_rows(pipeline).num_rows == traffic.expected().joined_total
+    assert traffic.expected_outcomes().disagreements(counts) == []
+    assert joined_rows(pipeline).num_rows == traffic.expected_outcomes().joined_total
 
 
 @pytest.mark.server
@@ -94,4 +94,4 @@ def test_a_lake_that_is_read_only_is_named_and_the_join_resumes_when_it_can_be_w
         assert "/lake/east" in said, said
         disks[0].write_protect(False)
         assert process.wait(PATIENCE_SECONDS) == 0
-    assert joined_rows(pipeline).num_rows == traffic.expected().joined_total
+    assert joined_rows(pipeline).num_rows == traffic.expected_outcomes().joined_total

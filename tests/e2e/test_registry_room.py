@@ -31,7 +31,7 @@ def pipeline(traffic: Traffic, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_clearing_takes_the_tokens_and_a_join_afterwards_finds_nothing_new(
     pipeline: Path, traffic: Traffic
 ) -> None:
-    joined = traffic.expected().joined_total
+    joined = traffic.expected_outcomes().joined_total
     held = photon_json("registry", "state", pipeline)
     assert (held["ids"], held["held"], held["whole"]) == (joined, joined, True)
 
@@ -43,7 +43,7 @@ def test_clearing_takes_the_tokens_and_a_join_afterwards_finds_nothing_new(
     assert (cleared["cleared"], cleared["held"]) == (joined, 0)
     assert cleared["value_bytes"] / joined < held["value_bytes"] / joined / 2
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
-    assert traffic.expected().disagreements(counts) == []
+    assert traffic.expected_outcomes().disagreements(counts) == []
 
 
 def test_a_second_clearing_of_one_datacenter_finds_nothing_unless_asked_for_all(pipeline: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_shift_joins_what_there_is_tells_of_it_and_leaves_when_idle(
 ) -> None:
     result = shift(location, instance)
     assert result.success
-    expected = location.traffic.expected()
+    expected = location.traffic.expected_outcomes()
     last = reports(instance)[0]
     assert (last["foreign"], last["joined"], last["pending"]) == (expected.foreign, expected.joined_total, 0)
     assert (last["backlog_bytes"], last["ended"]) == (0, "idle")
@@ -130,7 +130,7 @@ def test_a_run_that_is_told_to_end_drains_first(
     assert standing.lease is not None
     assert standing.lease.released_us is not None
     assert reports(instance)[0]["ended"] == "asked"
-    assert joined(state) == location.traffic.expected().joined_total
+    assert joined(state) == location.traffic.expected_outcomes().joined_total
 
 
 def test_what_a_user_can_mend_fails_the_run_with_its_message_alone(

@@ -84,7 +84,7 @@ class TestOnAServer:
     def test_a_clearing_tells_how_many_ids_and_bytes_before_and_after(
         self, joined: Location, cleared: dict[str, Any]
     ) -> None:
-        expected = joined.traffic.expected().joined_total
+        expected = joined.traffic.expected_outcomes().joined_total
         assert cleared["ids"] == cleared["rows"] == expected > 0
         assert cleared["bytes_after"] == expected * len("C:east") < cleared["bytes_before"] / 5
         (row,) = cleared["datacenters"]
@@ -94,7 +94,7 @@ class TestOnAServer:
         self, joined: Location, looked_at: ExecuteInProcessResult
     ) -> None:
         metadata = metadata_of(looked_at)
-        expected = joined.traffic.expected().joined_total
+        expected = joined.traffic.expected_outcomes().joined_total
         assert (metadata["ids"], metadata["cleared"], metadata["held"]) == (expected, expected, 0)
         assert metadata["value_bytes"] / expected < 100
         assert metadata["looked_at"] == "all 1,024 shards"

@@ -101,7 +101,7 @@ def classify(folder: Path, traffic: Traffic) -> tuple[Counter[str], dict[str, tu
 
 
 def assert_files_hold_what_is_expected(folder: Path, traffic: Traffic) -> None:
-    expected = traffic.expected()
+    expected = traffic.expected_outcomes()
     values = {click: (value.query_id, value.text) for click, value in expected.joined.items()}
     for name in traffic.datacenters:
         counts, joined = classify(folder / "logs" / name, traffic)
@@ -276,25 +276,28 @@ def test_copies_in_live_traffic_are_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_right_counts_agree_with_what_is_expected() -> None:
-    assert small().expected().disagreements(right_counts()) == []
+    assert small().expected_outcomes().disagreements(right_counts()) == []
 
 
 def test_a_row_joined_twice_is_a_disagreement() -> None:
     counts = right_counts()
     counts["west"]["joined"] += 1
     counts["west"]["joined_elsewhere"] -= 1
-    assert any("joined by all" in text for text in small().expected().disagreements(counts))
+    assert any("joined by all" in text for text in small().expected_outcomes().disagreements(counts))
 
 
 def test_a_lost_click_is_a_disagreement() -> None:
     counts = right_counts()
     counts["east"]["joined"] -= 1
-    assert any("east: joined + joined_elsewhere" in text for text in small().expected().disagreements(counts))
+    assert any(
+        "east: joined + joined_elsewhere" in text
+        for text in small().expected_outcomes().disagreements(counts)
+    )
 
 
 def right_counts() -> dict[str, dict[str, int]]:
     """What two datacenters would print of `small()`: east joins all, west nothing."""
-    expected = small().expected()
+    expected = small().expected_outcomes()
     same = {
         name: getattr(expected, name) for name in ("foreign", "unjoinable", "dead_letters", "skipped")
     } | {"pending": 0}
