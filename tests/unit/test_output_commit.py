@@ -1,0 +1,46 @@
+"""A commit names only files that are there as a task has written them (protocol A10, F12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from photon.storage.columns import ROW_COLUMNS
+from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, app_id, write_rows
+
+APP = app_id("east", "e")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OutputTable:
+    made = OutputTable(tmp_path, "joined_events")
+    made.create("clicks", "east")
+    return made
+
+
+def written(table: OutputTable, event_id: str) -> OutputFile:
+    row = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_occurrence": "1:0", "_event_id": event_id}
+    return write_rows(table.lake, table.name, 1, pa.Table.from_pylist([row], ROW_COLUMNS))
+
+
+def ids_in(table: OutputTable) -> list[str]:
+    return list(table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist())
+
+
+def test_a_file_that_no_result_names_is_not_in_the_table(table: OutputTable) -> None:
+    written(table, "of a killed attempt")
+    table.commit([written(table, "of the attempt that ended")], APP, 1, 0)
+    assert ids_in(table) == ["of the attempt that ended"]
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut short"])
+def test_a_file_that_is_not_as_the_task_wrote_it_is_not_committed(table: OutputTable, harm: str) -> None:
+    sound, harmed = written(table, "a"), written(table, "b")
+    path = table.folder / harmed.path
+    path.unlink() if harm == "gone" else path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(LakeUnavailable, match=harmed.path):
+        table.commit([sound, harmed], APP, 1, 0)
+    assert table.version_of(APP) == 0
+    assert ids_in(table) == []
