@@ -14,18 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.session import build_session, stop_session
-from jobs.verification_queries import (
-    LOST,
-    UNDECIDED,
-    classified,
-    compared_rows,
-    decided_records,
-    foreign_records,
-    primary_records,
-    valid_rows,
-    wanted_primaries,
-    with_event,
-)
+from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from photon.logs.files import Side
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
@@ -95,27 +84,27 @@ class Verification:
 
     def report(self) -> VerificationReport:
         """Run all queries."""
-        session, scope, tasks = self._session, self._scope, _task_scope(self._scope)
+        scope, queries = self._scope, Queries(self._session, self._scope, _task_scope(self._scope))
         time_in_id = scope.pipeline.foreign.time_in_id
         self._progress("reading the foreign logs and classifying their records")
-        read = foreign_records(session, scope, tasks)
+        read = queries.foreign_records()
         if time_in_id:
             read = self._persist(read)
-        rows = self._persist(with_event(valid_rows(session, scope), read, time_in_id))
-        records = self._persist(classified(session, scope, read, rows))
+        rows = self._persist(queries.valid_rows(read))
+        records = self._persist(queries.classified(read, rows))
         unreadable = _not_looked_for(scope) | _unreadable(records, "foreign")
 
         self._progress("looking for the primary events of what is joined, unjoinable or undecided")
-        primaries = self._persist(wanted_primaries(primary_records(session, scope, tasks), records))
+        primaries = self._persist(wanted_primaries(queries.primary_records(), records))
         unreadable |= _unreadable(primaries, "primary")
 
         self._progress("deciding on records that no table has")
-        decided = self._persist(decided_records(session, scope, records, primaries, tasks))
+        decided = self._persist(queries.decided_records(records, primaries))
         _require_registry(decided)
         self._find_decided(decided)
 
         self._progress("comparing rows with joins made afresh")
-        verdicts = self._persist(compared_rows(session, scope, records, primaries, tasks))
+        verdicts = self._persist(queries.compared_rows(records, primaries))
         not_compared = self._find_differences(verdicts, unreadable)
         self._find_rows_without_event(records, rows, unreadable)
         self._find_duplicate_rows(rows)
@@ -132,9 +121,8 @@ class Verification:
         for name in scope.selected:
             mine = {number: file for (where, number), file in unreadable.items() if where == name}
             files = [row for row in read_files if row["datacenter"] == name]
-            report = _how_far_verified(scope, name, files, mine)
             reports[name] = replace(
-                report,
+                _how_far_verified(scope, name, files, mine),
                 classes={outcome: n for (where, outcome), n in classes.items() if where == name},
                 findings=tuple(self._findings[name]),
                 rows=row_counts[name],

@@ -65,31 +65,16 @@ FOREIGN_RECORDS = pa.schema(
 PRIMARY_RECORDS = pa.schema(
     {**_PLACE, "key": _STRING, "time_us": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
 )
-COMPARED = pa.schema(
-    {
-        **_ROW,
-        "primary_file": _INT32,
-        "verdict": _STRING,  # same | differs | no primary
-        "detail": _STRING,
-    }
-)
-DECIDED = pa.schema(
-    {
-        **_PLACE,
-        "event_id": _STRING,
-        "event_us": _INT64,
-        "outcome": _STRING,  # a class | missing_and_cleared | joinable | unavailable
-        "evidence": _INT32,
-        "detail": _STRING,
-    }
-)
-PLACE, ROW = list(_PLACE), list(_ROW)
+# verdict: same | differs | no primary; outcome: a class | missing_and_cleared | joinable | unavailable
+COMPARED = pa.schema({**_ROW, "primary_file": _INT32, "verdict": _STRING, "detail": _STRING})
+_RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
+DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING})
+PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
 # What `compare_rows` is given. `values`: a struct of what the adapter put into the row.
 TO_COMPARE = [*ROW, "file", *_PAIR, "values"]
 # What `classify_records` is given. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
-RECORD_TO_CLASSIFY = ["event_id", "time_us", "event_us", "evidence"]
-TO_CLASSIFY = [*PLACE, *RECORD_TO_CLASSIFY, *_PAIR, "waits", "undecided"]
+TO_CLASSIFY = [*PLACE, *RECORD, *_PAIR, "waits", "undecided"]
 
 
 def _filled(columns: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -350,9 +335,12 @@ def _outcomes(
     outcomes = [words.get(result.outcome, "unjoinable") for result in results]
     details = [""] * len(results)
     # What the adapter drops was never registered, so nobody need be asked; unless it was recorded as too old.
-    too_old = [bool(evidence & Evidence.TOO_OLD) for evidence in table["evidence"].to_pylist()]
-    drops = [result.outcome == "drops" for result in results]
-    asked = [row for row in range(len(results)) if undecided[row] and (too_old[row] or not drops[row])]
+    evidence = table["evidence"].to_pylist()
+    asked = [
+        row
+        for row, result in enumerate(results)
+        if undecided[row] and (result.outcome != "drops" or evidence[row] & Evidence.TOO_OLD)
+    ]
     try:
         answers = _ask_registry(table, asked, scope)
         joined_since = _joined_since(table, answers, scope)
