@@ -63,8 +63,8 @@ class ObservedLogs:
 def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> list[AssetObservation]:
     """One observation for each log; the primary log's says up to which event time it is read."""
     progress: Metadata = {}
-    if growth.watermark_us is not None and growth.lag_seconds is not None:
-        progress["watermark"] = MetadataValue.timestamp(growth.watermark_us / MICROSECONDS)
+    if growth.state.watermark_us is not None and growth.lag_seconds is not None:
+        progress["watermark"] = MetadataValue.timestamp(growth.state.watermark_us / MICROSECONDS)
         progress["lag_seconds"] = round(growth.lag_seconds, 1)
     metadata = {
         "primary_log": {**_sizes(growth.primary), **progress},

@@ -16,7 +16,7 @@ from photon.dispatcher.batch import BatchReport
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
-from photon.shift.report import ShiftLog, ShiftReport, Totals, totals_of
+from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
 from resources.environment import ServedPipeline
 
@@ -93,18 +93,15 @@ class Reporter:
             self._observed = observed
             for observation in observations(self._served, self._datacenter, growth):
                 self._context.log_event(observation)
-        totals = totals_of(self._pipeline.datacenters[self._datacenter].state)
-        return shift_metadata(self._shift.reports, totals, growth, with_picture)
+        return shift_metadata(self._shift.reports, growth, with_picture)
 
 
-def shift_metadata(
-    reports: Sequence[ShiftReport], totals: Totals, growth: Growth, with_picture: bool
-) -> Metadata:
+def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture: bool) -> Metadata:
     """Metadata of the latest of a shift's reports, with a picture of all of them if it is asked for.
 
     Two datacenters store this 2,880 times a day: mind what you add.
     """
-    latest, latency, counts = reports[-1], reports[-1].latency, totals.counts
+    latest, latency, counts = reports[-1], reports[-1].latency, growth.state.counts
     unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
     picture = latency_plot(reports) if with_picture else None
     metadata: Metadata = {
@@ -116,8 +113,8 @@ def shift_metadata(
         "batches_since_last_report": latest.batches,
         "read_bytes": growth.primary.bytes + growth.foreign.bytes - unread_bytes,
         "backlog_bytes": unread_bytes,
-        "epoch": totals.epoch,
-        "batch": totals.batch,
+        "epoch": growth.state.epoch or "",
+        "batch": growth.state.completed,
         "equation": MetadataValue.md(equation(counts)),
     }
     if growth.lag_seconds is not None:

@@ -37,10 +37,11 @@ from assets.reporting import PICTURE_EVERY, shift_metadata
 from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
+from photon.dispatcher.state_view import StateView
 from photon.join.outcomes import Counts
 from photon.pipeline.file import load_pipeline
 from photon.shift.growth import Growth, LogSize
-from photon.shift.report import Latency, ShiftReport, Totals
+from photon.shift.report import Latency, ShiftReport
 from photon.testing.traffic import Traffic
 from photon.verification.report import DatacenterReport, VerificationReport
 from resources.environment import ServedPipeline
@@ -152,11 +153,14 @@ GROWTH = Growth(
     LogSize(files=120, bytes=123_456_789_012, unread_bytes=1_234_567),
     LogSize(files=60, bytes=12_345_678_901, unread_bytes=123_456),
     signature="0123456789abcdef0123456789abcdef",
-    due=12,
-    waiting=123,
-    watermark_us=NOW_US,
+    state=StateView(
+        "713ae1ba233e9d3e",
+        12_345,
+        Counts(foreign=sum(COUNTS.values()), classes=COUNTS),
+        watermark_us=NOW_US,
+        due=12,
+    ),
     lag_seconds=1.234,
-    problems=(),
 )
 
 
@@ -166,8 +170,7 @@ def _report(with_picture: bool) -> dict:
         ShiftReport(NOW_US + i * 60 * MICROSECONDS, 60.0, 112, 3_181 + 7 * i % 100, latency)
         for i in range(30)
     ]
-    totals = Totals("713ae1ba233e9d3e", 12_345, Counts(foreign=sum(COUNTS.values()), classes=COUNTS))
-    return shift_metadata(reports, totals, GROWTH, with_picture)
+    return shift_metadata(reports, GROWTH, with_picture)
 
 
 def _ticks(instance: DagsterInstance, status: TickStatus) -> None:

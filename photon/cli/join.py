@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -23,7 +27,6 @@ from photon.cli.output import (
     pipeline_argument,
     print_json,
 )
-from photon.cli.stopping import StopSignals
 from photon.errors import WRONG_USAGE
 
 
@@ -62,7 +65,7 @@ def join(
     """
     if until_idle and complete:
         fail("--until-idle and --complete exclude each other: choose how the join ends", WRONG_USAGE)
-    # First of all: what follows imports for a second, and a stop asked for meanwhile counts too.
+    # First of all: the imports below take a second, and a stop may come before they end.
     signals = StopSignals(with_parent=child)
     log_to_stderr()
     with expected_errors():
@@ -101,34 +104,26 @@ def _join_one(
 ) -> Any:
     from photon import faults
     from photon.cli.progress import JoinProgress
-    from photon.dispatcher.batch import BatchReport, Callbacks
+    from photon.dispatcher.batch import Callbacks
     from photon.shift.run import ForTests, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
     with expected_errors(), JoinProgress([datacenter]) as progress:
-
-        def on_batch(report: BatchReport) -> None:
-            if child:
-                tell_parent({"batch": report.counts})
-            else:
-                progress.batch(datacenter, report.counts)
-
-        def on_wait(reason: str) -> None:
-            if child:
-                tell_parent({"waits": reason})
-            else:
-                progress.waits(datacenter, reason)
-
-        callbacks = Callbacks(signals.stop_requested, on_batch, on_wait)
+        show = tell_parent if child else partial(progress.show, datacenter)
+        callbacks = Callbacks(
+            signals.stop_requested,
+            on_batch=lambda report: show({"batch": report.counts}),
+            on_wait=lambda reason: show({"waits": reason}),
+        )
         for_tests = ForTests(crash_task_at=crash_at if in_task else None)
         result = run_shift(pipeline, datacenter, mode, engine, callbacks=callbacks, for_tests=for_tests)
     return result.as_dict()
 
 
 def tell_parent(message: Mapping[str, Any]) -> None:
-    """A message to the parent, on standard output. One that is gone needs none: the shift stops for it."""
+    """Send a message to the parent, on standard output. If the parent is gone, the shift stops for that."""
     try:
         click.echo(json.dumps(message))
     except BrokenPipeError:
@@ -139,8 +134,6 @@ def _join_each(
     pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
-    import signal
-
     from photon.cli.progress import JoinProgress
 
     results: dict[str, Any] = {}
@@ -153,27 +146,15 @@ def _join_each(
             )
             for name in names
         }
-
-        def pass_on(number: int, _frame: object) -> None:
-            for process in children.values():
-                if process.poll() is None:
-                    process.send_signal(number)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, pass_on)
-        if signals.stop_requested():  # before there was anybody to pass it on to
-            pass_on(signal.SIGTERM, None)
+        signals.pass_on_to(list(children.values()))
 
         def listen(name: str, process: subprocess.Popen[str]) -> None:
             assert process.stdout is not None
-            for line in process.stdout:
-                message = json.loads(line)
-                if "batch" in message:
-                    progress.batch(name, message["batch"])
-                elif "waits" in message:
-                    progress.waits(name, message["waits"])
-                else:
+            for message in map(json.loads, process.stdout):
+                if "result" in message:
                     results.update(message["result"])
+                else:
+                    progress.show(name, message)
 
         listeners = [threading.Thread(target=listen, args=item, daemon=True) for item in children.items()]
         for listener in listeners:
@@ -190,6 +171,42 @@ def _join_each(
 def worst_status(returncodes: Iterable[int]) -> int:
     """The largest exit status of children; one that a signal ended counts as 128 and its number."""
     return max((code if code >= 0 else 128 - code for code in returncodes), default=DONE)
+
+
+class StopSignals:
+    """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
+
+    def __init__(self, with_parent: bool) -> None:
+        self._requested = False
+        self._parent = os.getppid() if with_parent else None
+        self._listen(self._on_signal)
+
+    def stop_requested(self) -> bool:
+        """Whether there was a signal, or the parent is gone."""
+        return self._requested or (self._parent is not None and os.getppid() != self._parent)
+
+    def pass_on_to(self, children: list[subprocess.Popen[str]]) -> None:
+        """Send each signal to `children` instead, also one that came before."""
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            for process in children:
+                if process.poll() is None:
+                    process.send_signal(number)
+
+        self._listen(pass_on)
+        if self._requested:
+            pass_on(signal.SIGTERM, None)
+
+    def _listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._requested:
+            # Nothing is tidied up: the next start recovers, as after a crash. The JVM ends with its parent.
+            os._exit(128 + number)
+        self._requested = True
+        click.echo("photon: stopping after the current batch; once more to stop at once", err=True)
 
 
 def _print_results(results: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ class JoinProgress:
 
     def __init__(self, datacenters: list[str]) -> None:
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self._batches: dict[str, int] = {name: 0 for name in datacenters}
+        self._batches = dict.fromkeys(datacenters, 0)
         self._waits: dict[str, str] = {}
         self._lock = threading.Lock()
         self._said_at = time.monotonic()
@@ -39,23 +40,26 @@ class JoinProgress:
         if self._live is not None:
             self._live.stop()
 
-    def batch(self, datacenter: str, counts: Mapping[str, int]) -> None:
-        """A batch was completed."""
+    def show(self, datacenter: str, message: Mapping[str, Any]) -> None:
+        """Show that a batch was completed, with its counts, or what a datacenter waits for."""
         with self._lock:
-            self._counts[datacenter].update(counts)
-            self._batches[datacenter] += 1
-            self._waits.pop(datacenter, None)
-            if self._live is None and time.monotonic() - self._said_at >= LINE_EVERY_SECONDS:
-                self._said_at = time.monotonic()
-                for name in self._batches:
-                    click.echo(f"{name}: {self._line(name)}", err=True)
-
-    def waits(self, datacenter: str, reason: str) -> None:
-        """Something is unavailable, and the datacenter waits for it."""
-        with self._lock:
-            self._waits[datacenter] = reason
+            if "waits" in message:
+                self._waits[datacenter] = message["waits"]
+                lines = [f"{datacenter}: waits: {message['waits']}"]
+            else:
+                self._waits.pop(datacenter, None)
+                self._counts[datacenter].update(message["batch"])
+                self._batches[datacenter] += 1
+                lines = self._lines_if_due()
         if self._live is None:
-            click.echo(f"{datacenter}: waits: {reason}", err=True)
+            for line in lines:
+                click.echo(line, err=True)
+
+    def _lines_if_due(self) -> list[str]:
+        if time.monotonic() - self._said_at < LINE_EVERY_SECONDS:
+            return []
+        self._said_at = time.monotonic()
+        return [f"{name}: {self._line(name)}" for name in self._batches]
 
     def _line(self, name: str) -> str:
         counts = self._counts[name]

@@ -5,10 +5,11 @@ The order of the steps of one batch, and what happens when one of them fails.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ from photon.errors import UserError
 from photon.faults import fault_point
 from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, WorkerDied
 from photon.join.outcomes import OutcomeClass
+from photon.join.spool import drop_unreferenced
 from photon.pipeline.event_key import EventKey
 from photon.quantiles import Sample, merge
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
@@ -37,7 +39,6 @@ from photon.storage.tables import (
     LakeUnavailable,
     OutputFile,
     OutputTable,
-    RowStatus,
     SchemaConflict,
     app_id,
 )
@@ -192,7 +193,8 @@ class BatchExecution:
             self.clock.now_us(),
             self.pipeline.home,
         )
-        return self.splitter.join(plan, reader.files, unresponsive, already_recorded)
+        schema = self.tables["joined_events"].schema()
+        return self.splitter.tasks(plan, reader.files, schema, unresponsive, already_recorded)
 
     def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """What earlier runs of this work put into the tables: it stays so (protocol A12).
@@ -282,20 +284,18 @@ class BatchExecution:
         contested, joined = results.contested, results.already_joined
         keys = [item.claim.key for item in contested] + [item.key for item in joined]
         before = self.state.inherited_among(map(completion.event_name, keys))
-        resolved = completion.resolve_contested(contested, self._row_status(contested), self.epoch, before)
+        tokens = {Token.parse(item.claim.token) for item in contested}
+        row_status = self.tables["joined_events"].row_status_of(tokens)
+        resolved = completion.resolve_contested(contested, row_status, self.epoch, before)
         completion.count_already_joined(resolved, joined, self._epochs_of_rows(joined), self.epoch, before)
         if missing := resolved.counts["missing"]:
             log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         return resolved
 
-    def _row_status(self, contested: Sequence[Contested]) -> dict[Token, RowStatus]:
-        tokens = {Token.parse(item.claim.token) for item in contested}
-        return self.tables["joined_events"].row_status_of(tokens)
-
-    def _epochs_of_rows(self, records: Sequence[JoinedRecord]) -> dict[EventKey, frozenset[str]] | None:
-        """In which epochs these events have rows; None if there was no epoch but this one."""
+    def _epochs_of_rows(self, records: Sequence[JoinedRecord]) -> Mapping[EventKey, Collection[str]]:
+        """In which epochs these events have rows; in a first epoch no row need be read."""
         if not self.state.follows_an_epoch:
-            return None
+            return {record.key: {self.epoch} for record in records}
         ids = {record.key.id for record in records}
         return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
@@ -328,7 +328,8 @@ class BatchExecution:
         for result in results.join:
             self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
         if plan.content.retries:
-            self.splitter.drop_spools(self.state.spool_files())
+            with contextlib.suppress(OSError):  # what can't be removed now goes with a later batch
+                drop_unreferenced(self.state.folder, self.state.spool_files())
         if not plan.content.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS
@@ -351,7 +352,8 @@ class BatchExecution:
     def _split(self, plan: Plan, reader: LogReader, reason: str) -> None:
         """A batch that can't end: commit it empty, release its ids, requeue its work in halves (A11)."""
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
-        parts = split(plan.content, reason, reader.files, self.splitter.logs)
+        logs = self.pipeline.datacenters[self.datacenter].logs
+        parts = split(plan.content, reason, reader.files, logs)
         if any(part.quarantine for part in parts):
             self._quarantined_in_a_row += 1
             if self._quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
@@ -362,7 +364,7 @@ class BatchExecution:
                 )
         self._commit_rows([], plan.key.batch)
         try:
-            found = collect_results(self.runner.run(self.splitter.release(plan, reader.files)))
+            found = collect_results(self.runner.run(self.splitter.release_tasks(plan, reader.files)))
             self._release(found.to_release)
         except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)

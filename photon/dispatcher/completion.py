@@ -131,17 +131,17 @@ def resolve_contested(
 def count_already_joined(
     resolved: Resolved,
     records: Iterable[JoinedRecord],
-    epochs_of_rows: Mapping[EventKey, Collection[str]] | None,
+    epochs_of_rows: Mapping[EventKey, Collection[str]],
     epoch: str,
     inherited_before: Collection[str],
 ) -> None:
     """Add records of events that this datacenter has joined and cleared: no token says by which record.
 
-    `epochs_of_rows`: the epochs in which they still have rows; None: this epoch is the first. An event
-    without a row lost it with its table. Its id was cleared and can't be released: it counts as missing.
+    `epochs_of_rows`: the epochs in which they still have rows. An event without a row lost it with its
+    table. Its id was cleared and can't be released: it counts as missing.
     """
     for record in sorted(records, key=lambda record: record.occurrence):
-        epochs = (epoch,) if epochs_of_rows is None else epochs_of_rows.get(record.key, ())
+        epochs = epochs_of_rows.get(record.key, ())
         if epoch in epochs:
             resolved.counts["duplicates"] += 1
         elif epochs:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BackoffRetry, BatchExecution
-from photon.dispatcher.log_reader import LogReader, PrimaryNews
+from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
 from photon.event_store.log_file_map import LogFileMap
 from photon.faults import fault_point
+from photon.logs.files import TrackedFile
 from photon.tokens import PlanKey, new_plan_id
 
 log = logging.getLogger(__name__)
@@ -103,12 +105,14 @@ class Dispatcher:
         self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())
         return False
 
-    def _update_map(self, news: PrimaryNews) -> None:
+    def _update_map(self, changed: Collection[TrackedFile]) -> None:
         """Lost files are forgotten: another copy of an event counts then, and one without is given up."""
-        if news.found:
-            self.map.put_files(news.found)
-        for number in news.lost:
-            self.map.remove_file(number)
+        found = [tracked.file for tracked in changed if tracked.state == "open"]
+        if found:
+            self.map.put_files(found)
+        for tracked in changed:
+            if tracked.state != "open":
+                self.map.remove_file(tracked.file.number)
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether the run is over, when there is nothing to do at this moment (design, section 2)."""
@@ -127,9 +131,7 @@ class Dispatcher:
 
     def _plan(self, now_us: int, complete: bool, primaries_first: bool) -> Plan | None:
         final = complete and not primaries_first
-        requeued = self.state.requeued()
-        if requeued is not None:
-            requeue_id, content = requeued
+        for requeue_id, content in self.state.requeued(most=1):
             # Whether the inputs are complete is for this run to say, not for the one that left the work.
             return self._store(replace(content, final=final), (), requeue_id)
         limits, state = self.pipeline.limits, self.state

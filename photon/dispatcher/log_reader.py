@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
 from photon.logs.discovery import FileProblem, signature_of
-from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.logs.ranges import fair_shares, next_to_serve
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
@@ -25,14 +25,6 @@ class NewRanges:
     advances: tuple[Advance, ...] = ()
 
 
-@dataclass(frozen=True)
-class PrimaryNews:
-    """What a look at the primary log found: new and moved files, and the numbers of lost ones."""
-
-    found: list[LogFile]
-    lost: list[int]
-
-
 class LogReader:
     """Both logs of one datacenter, as far as they are read."""
 
@@ -46,10 +38,10 @@ class LogReader:
         """Continue from `files`. Without `store`, nothing that is seen is stored or logged."""
         self.limits = pipeline.limits
         self._store = store
-        logs = pipeline.datacenters[datacenter].logs
+        logs, limits, tailing = pipeline.datacenters[datacenter].logs, pipeline.limits, pipeline.tailing
         self._tails: dict[Side, LogTail] = {
-            "primary": LogTail(logs, "primary", pipeline.primary, pipeline.limits, pipeline.tailing),
-            "foreign": LogTail(logs, "foreign", pipeline.foreign, pipeline.limits, pipeline.tailing),
+            "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing),
+            "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing),
         }
         self.files = dict(files)
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
@@ -62,8 +54,8 @@ class LogReader:
         """The files of one log, by number."""
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
 
-    def look(self, now_us: int, final: bool) -> PrimaryNews:
-        """Look at both logs; what that means for the log file map.
+    def look(self, now_us: int, final: bool) -> Collection[TrackedFile]:
+        """Look at both logs; the primary files that are new, have moved or are lost.
 
         Foreign logs first: so a look that sees a foreign line sees every primary line written before it.
         With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
@@ -78,11 +70,7 @@ class LogReader:
             }
         if final and self._ends_bytes is not None:
             self.backlog_bytes = {side: self._until_end(side) for side in self._tails}
-        primaries = observed["primary"].changed.values()
-        return PrimaryNews(
-            found=[tracked.file for tracked in primaries if tracked.state == "open"],
-            lost=[tracked.file.number for tracked in primaries if tracked.state != "open"],
-        )
+        return observed["primary"].changed.values()
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1

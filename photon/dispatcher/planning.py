@@ -56,27 +56,21 @@ def split(
 
 def halves(content: PlanContent) -> list[PlanContent]:
     """The content as two of half the items; one item stays whole."""
-    primaries, foreigns = len(content.primary), len(content.foreign)
-    items = primaries + foreigns + len(content.retries)
+    items = len(content.primary) + len(content.foreign) + len(content.retries)
     if items < 2:
         return [content]
-    middle = items // 2
-    in_primary = min(middle, primaries)
-    in_foreign = min(max(middle - primaries, 0), foreigns)
-    in_retries = max(middle - primaries - foreigns, 0)
-    first = replace(
+    return [_items(content, 0, items // 2), _items(content, items // 2, items)]
+
+
+def _items(content: PlanContent, start: int, end: int) -> PlanContent:
+    """The content with its items from `start` to `end` alone."""
+    primaries, foreigns = len(content.primary), len(content.foreign)
+    return replace(
         content,
-        primary=content.primary[:in_primary],
-        foreign=content.foreign[:in_foreign],
-        retries=content.retries[:in_retries],
+        primary=content.primary[start:end],
+        foreign=content.foreign[max(start - primaries, 0) : max(end - primaries, 0)],
+        retries=content.retries[max(start - primaries - foreigns, 0) : max(end - primaries - foreigns, 0)],
     )
-    second = replace(
-        content,
-        primary=content.primary[in_primary:],
-        foreign=content.foreign[in_foreign:],
-        retries=content.retries[in_retries:],
-    )
-    return [first, second]
 
 
 def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Path) -> list[ByteRange]:

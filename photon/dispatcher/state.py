@@ -24,7 +24,7 @@ from photon.dispatcher.plan import (
 )
 from photon.dispatcher.waiting import WaitingRow
 from photon.errors import FormatTooNew, UserError
-from photon.join.outcomes import Counts, OutcomeClass
+from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
@@ -94,18 +94,15 @@ class DispatcherState:
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
-            self._check_format()
+            version = int(self.meta("format") or STATE_FORMAT)
         except (OSError, sqlite3.Error) as error:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
+        if version > STATE_FORMAT:
+            raise FormatTooNew(self.path, version, STATE_FORMAT)
 
     def close(self) -> None:
         """Let go of the database."""
         self._db.close()
-
-    def _check_format(self) -> None:
-        version = int(self.meta("format") or STATE_FORMAT)
-        if version > STATE_FORMAT:
-            raise FormatTooNew(self.path, version, STATE_FORMAT)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -114,15 +111,10 @@ class DispatcherState:
             yield self._db
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            self._roll_back()
             raise StateUnavailable(f"cannot write the state {self.path}: {error}") from error
-        except BaseException:
-            self._roll_back()
-            raise
-
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     # -- identity
 
@@ -130,25 +122,24 @@ class DispatcherState:
         self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str, follows: bool
     ) -> None:
         """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one."""
+        values = {
+            "format": STATE_FORMAT,
+            "pipeline": pipeline,
+            "datacenter": datacenter,
+            "epoch": epoch,
+            "begun_us": now_us,
+            "map_id": map_id,
+            "completed": 0,
+            "follows_an_epoch": int(follows),
+        }
         with self._transaction() as db:
             for statement in SCHEMA.split(";\n"):
-                if statement.strip():
-                    db.execute(statement)
-            values = {
-                "format": STATE_FORMAT,
-                "pipeline": pipeline,
-                "datacenter": datacenter,
-                "epoch": epoch,
-                "begun_us": now_us,
-                "map_id": map_id,
-                "completed": 0,
-                "follows_an_epoch": int(follows),
-            }
-            db.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
+                db.execute(statement)
+            _put(db, "meta", [(key, str(value)) for key, value in values.items()])
 
     def meta(self, key: str) -> str | None:
         """A value of the meta table; None if it is not there, or the database is empty."""
-        if not self._count("sqlite_master WHERE name = 'meta'"):
+        if not self._has("sqlite_master WHERE name = ?", "meta"):
             return None
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
@@ -241,8 +232,14 @@ class DispatcherState:
 
     def due(self, now_us: int, most: int) -> list[WaitingRow]:
         """Open waiting records that are due, longest due first."""
-        query = "SELECT * FROM waiting WHERE status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?"
-        return [WaitingRow(*row) for row in self._db.execute(query, (now_us, most))]
+        return self._waiting("status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?", now_us, most)
+
+    def waiting_of(self, event_id: str) -> list[WaitingRow]:
+        """The waiting records of one event."""
+        return self._waiting("event_id = ?", event_id)
+
+    def _waiting(self, which: str, *values: object) -> list[WaitingRow]:
+        return [WaitingRow(*row) for row in self._db.execute(f"SELECT * FROM waiting WHERE {which}", values)]
 
     def count_due(self, now_us: int) -> int:
         """How many open waiting records are due."""
@@ -256,6 +253,9 @@ class DispatcherState:
     def _count(self, what: str, *values: object) -> int:
         return int(self._db.execute(f"SELECT count(*) FROM {what}", values).fetchone()[0])
 
+    def _has(self, what: str, value: object) -> bool:
+        return self._db.execute(f"SELECT 1 FROM {what} LIMIT 1", (value,)).fetchone() is not None
+
     def waiting_by_reason(self) -> dict[str, int]:
         """How many records wait, by reason (`held`: in work that is taken up again)."""
         query = (
@@ -263,11 +263,6 @@ class DispatcherState:
             " WHERE status != 'unjoinable' GROUP BY why"
         )
         return dict(self._db.execute(query))
-
-    def waiting_of(self, event_id: str) -> list[WaitingRow]:
-        """The waiting records of one event."""
-        found = self._db.execute("SELECT * FROM waiting WHERE event_id = ?", (event_id,))
-        return [WaitingRow(*row) for row in found]
 
     def waiting_events(self) -> Iterator[tuple[int, int, str, bool]]:
         """Of every waiting record: file number, offset, event id, whether it was given up."""
@@ -300,9 +295,8 @@ class DispatcherState:
     def _waited_for(self, new_hashes: np.ndarray) -> list[int]:
         """Which of the ids just read some record waits for."""
         if len(new_hashes) <= FEW_HASHES:
-            query = "SELECT 1 FROM waiting WHERE key_hash = ? LIMIT 1"
             hashes = new_hashes.view(np.int64).tolist()
-            return [key_hash for key_hash in hashes if self._db.execute(query, (key_hash,)).fetchone()]
+            return [key_hash for key_hash in hashes if self._has("waiting WHERE key_hash = ?", key_hash)]
         rows = self._db.execute("SELECT DISTINCT key_hash FROM waiting")
         wanted = np.fromiter((row[0] for row in rows), dtype=np.int64)
         return [int(h) for h in wanted[np.isin(wanted.view(np.uint64), new_hashes)]]
@@ -318,17 +312,10 @@ class DispatcherState:
         with self._transaction() as db:
             return _reopen(db, "1", [(now_us,)])
 
-    def requeued(self) -> tuple[int, PlanContent] | None:
-        """The oldest work to be taken up again, with its id."""
-        row = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT 1").fetchone()
-        return (row[0], content_from_json(row[1])) if row else None
-
-    def requeued_contents(self) -> list[PlanContent]:
-        """All work to be taken up again, the oldest first."""
-        return [
-            content_from_json(text)
-            for (text,) in self._db.execute("SELECT content FROM requeued ORDER BY id")
-        ]
+    def requeued(self, most: int = -1) -> list[tuple[int, PlanContent]]:
+        """The work to be taken up again, with its ids; the oldest first, at most so much."""
+        rows = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT ?", (most,))
+        return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
 
     def count_requeued(self) -> int:
         """How many pieces of work are to be taken up again."""
@@ -340,23 +327,15 @@ class DispatcherState:
 
     def inherited_among(self, events: Iterable[str]) -> set[str]:
         """Which events that earlier epochs have joined were already counted as joined."""
-        query = "SELECT 1 FROM inherited WHERE token = ?"  # named when it held tokens
-        return {event for event in events if self._db.execute(query, (event,)).fetchone()}
+        return {event for event in events if self._has("inherited WHERE token = ?", event)}
 
     # -- counts
 
     def counts(self) -> Counts:
         """The equation of this epoch so far."""
-        values = dict(self._db.execute("SELECT name, n FROM counts"))
-        own = {"foreign", "primary", "primary_dead_letters", "lost_bytes"}
-        classes: dict[OutcomeClass, int] = {k: n for k, n in values.items() if k not in own}
-        return Counts(
-            foreign=values.get("foreign", 0),
-            primary=values.get("primary", 0),
-            primary_dead_letters=values.get("primary_dead_letters", 0),
-            lost_bytes=values.get("lost_bytes", 0),
-            classes=classes,
-        )
+        classes = dict(self._db.execute("SELECT name, n FROM counts"))
+        others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
+        return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)
 
 
 def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:

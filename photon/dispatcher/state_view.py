@@ -53,21 +53,27 @@ class StateView:
     requeued: int = 0  # pieces of work to be taken up again
     has_open_plan: bool = False
 
-    @classmethod
-    def of(cls, state: DispatcherState | None, now_us: int) -> StateView:
-        """What the state says now."""
-        if state is None:
-            return cls()
-        return cls(
-            state.epoch,
-            state.completed,
-            state.counts(),
-            state.watermark_us,
-            state.files(),
-            state.count_due(now_us),
-            state.count_requeued(),
-            state.open_plan() is not None,
-        )
+
+def view_state(folder: Path, now_us: int) -> StateView:
+    """How far a datacenter is now. StateUnavailable, FormatTooNew."""
+    with open_view(folder) as state:
+        return view_of(state, now_us)
+
+
+def view_of(state: DispatcherState | None, now_us: int) -> StateView:
+    """How far an opened state is."""
+    if state is None:
+        return StateView()
+    return StateView(
+        epoch=state.epoch,
+        completed=state.completed,
+        counts=state.counts(),
+        watermark_us=state.watermark_us,
+        files=state.files(),
+        due=state.count_due(now_us),
+        requeued=state.count_requeued(),
+        has_open_plan=state.open_plan() is not None,
+    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def read_offsets(folder: Path) -> ReadOffsets:
             if state is None:
                 problem = f"{folder}: no state, so nothing of this datacenter's logs is verified"
                 return ReadOffsets(problem=problem)
-            requeued = tuple(r for content in state.requeued_contents() for r in content.foreign)
+            requeued = tuple(r for _, content in state.requeued() for r in content.foreign)
             return ReadOffsets(
                 state.epoch,
                 state.completed,

@@ -5,21 +5,17 @@ The split is a function of the plan and the number of workers, so that a re-run 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from photon.dispatcher.plan import Plan
 from photon.join.messages import BatchTasks, IndexUnit, JoinUnit, TaskContext
 from photon.join.outcomes import OutcomeClass
-from photon.join.spool import drop_unreferenced
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
-from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
@@ -33,45 +29,20 @@ class TaskSplitter:
     pipeline: Pipeline
     datacenter: str
     registry: RegistryAddress
-    table: OutputTable
     workers: int
     follows_an_epoch: bool
     crash_at: str | None = None
 
-    @property
-    def logs(self) -> Path:
-        """The datacenter's logs folder."""
-        return self.pipeline.datacenters[self.datacenter].logs
-
-    def join(
+    def tasks(
         self,
         plan: Plan,
         files: Mapping[int, TrackedFile],
+        row_schema: pa.Schema,
         unresponsive: frozenset[str],
         already_recorded: Mapping[Occurrence, OutcomeClass],
     ) -> BatchTasks:
         """The tasks that carry the plan out."""
-        context = self._context(plan, unresponsive, already_recorded, self.table.schema())
-        return BatchTasks(context, self._index_units(plan, files), self._join_units(plan, files))
-
-    def release(self, plan: Plan, files: Mapping[int, TrackedFile]) -> BatchTasks:
-        """The tasks that find what an abandoned plan has registered."""
-        context = self._context(plan, frozenset(), {}, pa.schema([]))
-        return BatchTasks(context, (), self._join_units(plan, files), release_only=True)
-
-    def drop_spools(self, referenced: Collection[str]) -> None:
-        """Remove spool files that no waiting record is in; a failure leaves them to the next batch."""
-        with contextlib.suppress(OSError):
-            drop_unreferenced(self.pipeline.datacenters[self.datacenter].state, referenced)
-
-    def _context(
-        self,
-        plan: Plan,
-        unresponsive: frozenset[str],
-        already_recorded: Mapping[Occurrence, OutcomeClass],
-        schema: pa.Schema,
-    ) -> TaskContext:
-        return TaskContext(
+        context = TaskContext(
             pipeline=self.pipeline,
             datacenter=self.datacenter,
             plan=plan.key,
@@ -80,11 +51,17 @@ class TaskSplitter:
             final=plan.content.final,
             unresponsive_datacenters=unresponsive,
             follows_an_epoch=self.follows_an_epoch,
-            row_schema=schema,
-            already_recorded=dict(already_recorded),
+            row_schema=row_schema,
+            already_recorded=already_recorded,
             quarantine=plan.content.quarantine,
             crash_at=self.crash_at,
         )
+        return BatchTasks(context, self._index_units(plan, files), self._join_units(plan, files))
+
+    def release_tasks(self, plan: Plan, files: Mapping[int, TrackedFile]) -> BatchTasks:
+        """The tasks that find what an abandoned plan has registered."""
+        tasks = self.tasks(plan, files, pa.schema([]), frozenset(), {})
+        return replace(tasks, index_units=(), release_only=True)
 
     def _index_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[IndexUnit, ...]:
         ranges = plan.content.primary

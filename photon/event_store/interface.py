@@ -1,4 +1,8 @@
-"""The EventStore's interface: primary events by id, with an approximate time."""
+"""The EventStore's interface: primary events by id, with an approximate time.
+
+No storage here: `cache` keeps recent events in memory, `log_file_map` and `logs` find the others
+(paper, section 3.3: CacheEventStore and LogsEventStore).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class PrimaryLookup:
+class Wanted:
     """A primary id that a foreign event names, and where in time to look for it.
 
-    `around_us` is the id's own time where the id carries one, else the foreign event's. `anywhere` looks
-    through the whole log: the last lookup before an event is unjoinable.
+    `around_us` is the id's own time where the id carries one, else the foreign event's.
+    `anywhere` makes it a lookup over the whole log: the last one before an event is unjoinable.
     """
 
     id: str
@@ -22,7 +26,7 @@ class PrimaryLookup:
 
 @dataclass(frozen=True, slots=True)
 class PrimaryEvent:
-    """One primary record: its bytes in the log, and where they are."""
+    """One primary record: its bytes as they stand in the log, and where."""
 
     id: str
     time_us: int
@@ -37,10 +41,10 @@ class EventStore(Protocol):
 
     @property
     def unanswered(self) -> set[str]:
-        """Ids that may be in a log file that can't be read now: nobody can say whether they are there."""
+        """Ids of which nobody can say now whether their event is there: a log file can't be read."""
         ...
 
-    def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
+    def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
         """The event of each id, in order; None where it is not (yet) in the logs read so far.
 
         Where the same id was logged twice, the first by (time, path, offset) counts.

@@ -5,11 +5,11 @@ Cheap enough for a sensor that looks every few seconds at thousands of files: op
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.state_view import StateView, open_view
+from photon.dispatcher.state_view import StateView, view_state
 from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, scan, signature_of
 from photon.logs.files import Side, TrackedFile
@@ -18,7 +18,7 @@ from photon.pipeline.file import Pipeline
 
 @dataclass(frozen=True)
 class LogSize:
-    """One log as it lies there; of compressed files, the compressed bytes."""
+    """One log on disk; compressed files count with their compressed bytes."""
 
     files: int
     bytes: int
@@ -32,16 +32,24 @@ class Growth:
     primary: LogSize
     foreign: LogSize
     signature: str  # of all log files: where it is the same, nothing has changed
-    due: int  # waiting records that are due now, and work to be taken up again
-    waiting: int
-    watermark_us: int | None
-    lag_seconds: float | None  # now minus the watermark
-    problems: tuple[str, ...]
+    state: StateView = field(default_factory=StateView)
+    lag_seconds: float | None = None  # now minus the watermark
+    problems: tuple[str, ...] = ()
 
     @property
     def files(self) -> int:
         """Log files of both kinds."""
         return self.primary.files + self.foreign.files
+
+    @property
+    def due(self) -> int:
+        """Waiting records that are due now, and work to be taken up again."""
+        return self.state.due + self.state.requeued + self.state.has_open_plan
+
+    @property
+    def waiting(self) -> int:
+        """Records that wait."""
+        return self.state.counts.of("pending")
 
 
 def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
@@ -49,28 +57,24 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
     place = pipeline.datacenters[datacenter]
     problems: list[str] = []
     try:
-        with open_view(place.state) as state:
-            view = StateView.of(state, now_us)
+        state = view_state(place.state, now_us)
     except (FormatTooNew, StateUnavailable) as error:
-        view = StateView()
+        state = StateView()
         problems.append(str(error))
     primary, foreign = scan(place.logs, pipeline.primary.files), scan(place.logs, pipeline.foreign.files)
     problems += [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
-    lag_us = None if view.watermark_us is None else now_us - view.watermark_us
     return Growth(
-        primary=_size(primary, view, "primary"),
-        foreign=_size(foreign, view, "foreign"),
+        primary=_size(primary, state, "primary"),
+        foreign=_size(foreign, state, "foreign"),
         signature=signature_of((primary, foreign)),
-        due=view.due + view.requeued + view.has_open_plan,
-        waiting=view.counts.of("pending"),
-        watermark_us=view.watermark_us,
-        lag_seconds=None if lag_us is None else lag_us / MICROSECONDS,
+        state=state,
+        lag_seconds=None if state.watermark_us is None else (now_us - state.watermark_us) / MICROSECONDS,
         problems=tuple(dict.fromkeys(problems)),
     )
 
 
-def _size(found: Scan, view: StateView, side: Side) -> LogSize:
-    known = [tracked for tracked in view.files.values() if tracked.file.side == side]
+def _size(found: Scan, state: StateView, side: Side) -> LogSize:
+    known = [tracked for tracked in state.files.values() if tracked.file.side == side]
     by_inode = {tracked.file.inode: tracked for tracked in known if tracked.state == "open"}
     return LogSize(
         files=len(found.files),

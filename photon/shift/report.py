@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchReport
-from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.state_view import open_view
-from photon.join.outcomes import Counts
 from photon.quantiles import Sample, merge, percentiles
 
 PERCENTS = (50, 90, 99)
@@ -103,20 +99,3 @@ class ShiftLog:
         self._reports = [*self._reports, made][-MOST_REMEMBERED:]
         self._since_us, self._batches, self._joined, self._latencies = now_us, 0, 0, []
         return made
-
-
-@dataclass(frozen=True)
-class Totals:
-    """How far a datacenter's state is."""
-
-    epoch: str
-    batch: int
-    counts: Counts
-
-
-def totals_of(state_folder: Path) -> Totals:
-    """Read beside the process that runs the datacenter; StateUnavailable where there is no state."""
-    with open_view(state_folder) as state:
-        if state is None:
-            raise StateUnavailable(f"{state_folder}: there is no state")
-        return Totals(state.epoch or "", state.completed, state.counts())

@@ -227,7 +227,6 @@ def _open_dispatcher(
                 pipeline,
                 datacenter,
                 address,
-                joined,
                 runner.workers,
                 state.follows_an_epoch,
                 for_tests.crash_task_at,

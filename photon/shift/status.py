@@ -7,7 +7,7 @@ from typing import Any
 
 from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.state_view import StateView, open_view
+from photon.dispatcher.state_view import open_view, view_of
 from photon.logs.files import Side
 from photon.pipeline.file import Pipeline
 from photon.shift.lease import lease_status_of
@@ -52,7 +52,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
     lease_status, now_us = lease_status_of(place.state), clock.now_us()
     lease = lease_status.lease if lease_status.held else None
     with open_view(place.state) as state:
-        view = StateView.of(state, now_us)
+        view = view_of(state, now_us)
         waiting = state.waiting_by_reason() if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:

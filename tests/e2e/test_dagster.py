@@ -14,10 +14,10 @@ from dagster import DagsterInstance, DagsterRunStatus
 
 from examples.demo.process_tree import ProcessTree, Program
 from photon.clock import SystemClock
+from photon.dispatcher.state_view import view_state
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import growth_of
 from photon.shift.lease import Lease, lease_status_of
-from photon.shift.report import totals_of
 from photon.testing.live_traffic import LiveTraffic
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import joined_rows, wait_for_rows
@@ -117,7 +117,7 @@ def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined
     assert runs(tmp_path, "east").pop(killed.run) is DagsterRunStatus.FAILURE
     assert set(runs(tmp_path, "west").values()) == {DagsterRunStatus.SUCCESS}
     places = pipeline.datacenters.items()
-    counts = {name: totals_of(place.state).counts.as_dict() for name, place in places}
+    counts = {name: view_state(place.state, 0).counts.as_dict() for name, place in places}
     assert traffic.expected_outcomes().disagreements(counts) == []
     assert all(found["joined"] for found in counts.values())
     ids = joined_rows(file)["_event_id"].to_pylist()

@@ -15,10 +15,10 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
 
 from photon.dispatcher.state import StateUnavailable
+from photon.dispatcher.state_view import view_state
 from photon.registry.open import close_registries
 from photon.shift.growth import growth_of
 from photon.shift.lease import lease_status_of
-from photon.shift.report import totals_of
 from tests.orchestration.location import Location
 
 pytestmark = [
@@ -66,7 +66,7 @@ def reports(instance: DagsterInstance) -> list[dict[str, Any]]:
 def joined(state: Path) -> int:
     """The rows of a datacenter, as its state counts them; none before there is one."""
     try:
-        return totals_of(state).counts.of("joined")
+        return view_state(state, 0).counts.of("joined")
     except (StateUnavailable, sqlite3.OperationalError):
         return 0
 

@@ -11,9 +11,10 @@ from PIL import Image
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs
 from assets.pictures import latency_plot
 from assets.reporting import equation, shift_metadata
+from photon.dispatcher.state_view import StateView
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.shift.growth import Growth, LogSize
-from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport, Totals
+from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 
 SECOND = 1_000_000
 # 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.
@@ -24,11 +25,8 @@ GROWTH = Growth(
     primary=LogSize(3, 1000, 100),
     foreign=LogSize(2, 500, 10),
     signature="s",
-    due=0,
-    waiting=39,
-    watermark_us=5,
+    state=StateView("e", 7, COUNTS, watermark_us=5),
     lag_seconds=1.25,
-    problems=(),
 )
 
 
@@ -40,14 +38,14 @@ def report(minute: int, latency: Latency | None = USUAL) -> ShiftReport:
 
 
 def test_a_report_has_every_term_of_the_equation_as_a_number() -> None:
-    metadata = shift_metadata([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    metadata = shift_metadata([report(1)], GROWTH, with_picture=False)
     terms = {name: metadata[name] for name in OUTCOME_CLASSES}
     assert sum(terms.values()) == metadata["foreign"] == 1000
     assert terms["joined"] == 960
 
 
 def test_a_report_says_how_fast_and_how_far_it_is() -> None:
-    metadata = shift_metadata([report(1)], Totals("e", 7, COUNTS), GROWTH, with_picture=False)
+    metadata = shift_metadata([report(1)], GROWTH, with_picture=False)
     expected = {
         "joined_per_second": 2.0,
         "read_bytes": 1390,
@@ -61,8 +59,8 @@ def test_a_report_says_how_fast_and_how_far_it_is() -> None:
 
 
 def test_what_was_not_measured_is_left_out() -> None:
-    growth = replace(GROWTH, watermark_us=None, lag_seconds=None)
-    metadata = shift_metadata([report(1, latency=None)], Totals("e", 7, COUNTS), growth, with_picture=True)
+    growth = replace(GROWTH, lag_seconds=None)
+    metadata = shift_metadata([report(1, latency=None)], growth, with_picture=True)
     assert not {"lag_seconds", "latency_p50_seconds", "latency"} & set(metadata)
 
 

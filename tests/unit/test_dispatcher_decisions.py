@@ -289,12 +289,10 @@ def cleared(event_id: str, offset: int) -> JoinedRecord:
     return JoinedRecord(EventKey(event_id), Occurrence(1, offset))
 
 
-@pytest.mark.parametrize("rows", [None, {EventKey("a"): {"then", "now"}}], ids=["first epoch", "this epoch"])
-def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate(
-    rows: dict[EventKey, set[str]] | None,
-) -> None:
+@pytest.mark.parametrize("epochs", [{"now"}, {"then", "now"}])
+def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate(epochs: set[str]) -> None:
     resolved = Resolved()
-    count_already_joined(resolved, [cleared("a", 5)], rows, "now", set())
+    count_already_joined(resolved, [cleared("a", 5)], {EventKey("a"): epochs}, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 

@@ -31,7 +31,7 @@ def test_a_datacenter_that_never_ran_has_everything_before_it(world: World) -> N
     assert growth.primary.files == 1
     assert growth.primary.unread_bytes == growth.primary.bytes > 0
     assert growth.foreign == LogSize(0, 0, 0)
-    assert (growth.watermark_us, growth.lag_seconds, growth.problems) == (None, None, ())
+    assert (growth.state.watermark_us, growth.lag_seconds, growth.problems) == (None, None, ())
 
 
 def test_what_is_joined_is_not_unread(world: World) -> None:
@@ -41,7 +41,7 @@ def test_what_is_joined_is_not_unread(world: World) -> None:
     growth = look(world, after_seconds=7)
     assert (growth.primary.unread_bytes, growth.foreign.unread_bytes) == (0, 0)
     assert (growth.due, growth.waiting) == (0, 0)
-    assert growth.watermark_us is not None
+    assert growth.state.watermark_us is not None
     assert growth.lag_seconds == pytest.approx(7, abs=2)
 
 

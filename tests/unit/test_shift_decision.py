@@ -19,6 +19,7 @@ from orchestration.shift_decision import (
     Snapshot,
     decide,
 )
+from photon.dispatcher.state_view import StateView
 from photon.pipeline.file import Shift
 from photon.shift.growth import Growth, LogSize
 from photon.shift.lease import Lease, LeaseStatus
@@ -34,11 +35,6 @@ LOGS = Growth(
     primary=LogSize(3, 1000, 100),
     foreign=LogSize(2, 500, 0),
     signature="as it is now",
-    due=0,
-    waiting=0,
-    watermark_us=None,
-    lag_seconds=None,
-    problems=(),
 )
 NO_LOGS = replace(LOGS, primary=LogSize(0, 0, 0), foreign=LogSize(0, 0, 0), problems=("logs: not there",))
 
@@ -105,11 +101,11 @@ def test_logs_as_the_last_shift_left_them_start_none() -> None:
 
 def test_due_records_start_a_shift_though_no_log_has_grown() -> None:
     idle = left(lease(released_us=NOW_US, idle_seen=LOGS.signature))
-    assert decision(idle, growth=replace(LOGS, due=3)).launch
+    assert decision(idle, growth=replace(LOGS, state=StateView(due=3))).launch
 
 
 def test_due_records_are_taken_up_though_their_logs_are_gone() -> None:
-    assert decision(left(), growth=replace(NO_LOGS, due=3)).launch
+    assert decision(left(), growth=replace(NO_LOGS, state=StateView(due=3))).launch
 
 
 def test_a_shift_that_left_before_all_was_done_is_followed() -> None:
