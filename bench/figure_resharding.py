@@ -16,9 +16,9 @@ from photon.registry.consensus.acceptor import Acceptor, NoReply
 from photon.registry.consensus.layout import shards_by_config
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, with_shards
+from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.interface import Claim, Won
-from photon.registry.operations.sizes import item_bytes
-from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.registry.operations.gc import raise_boundary, sweep
 from photon.tokens import Occurrence, PlanKey
 
 DAY_SECONDS = 86_400

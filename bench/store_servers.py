@@ -17,9 +17,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import boto3
+from botocore.config import Config
+
 from photon.pipeline.file import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.dynamodb.requests import LOCAL_REGION, dynamodb_client
-from photon.registry.dynamodb.server_process import (
+from photon.registry.dynamodb.acceptor import LOCAL_REGION
+from photon.registry.dynamodb.local_server import (
     ServerKind,
     answers,
     die_with_parent,
@@ -95,6 +98,24 @@ class StoreServer:
     def client(self) -> Any:
         """A boto3 client of it, for its tables."""
         return dynamodb_client(self.url, LOCAL_REGION, timedelta(seconds=10), 4)
+
+
+def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
+    """A client of boto3: one attempt a request, none longer than `timeout`; no credentials in `local`."""
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=timeout.total_seconds(),
+        read_timeout=timeout.total_seconds(),
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+    )
+    keys = (
+        {"aws_access_key_id": "photon", "aws_secret_access_key": "photon"} if region == LOCAL_REGION else {}
+    )
+    # A session of its own: boto3's default one is not safe to share between threads while it is made.
+    return boto3.session.Session().client(
+        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
+    )
 
 
 @contextmanager

@@ -344,7 +344,7 @@ def identity_settings(pipeline: Pipeline) -> dict[str, object]:
     return {"pipeline": pipeline.name, **pipeline.foreign.model_dump(mode="json", include=keys)}
 
 
-def settings_hash(pipeline: Pipeline, **more: object) -> str:
-    """A hash (sha256, hex) of `identity_settings`, and `more` that earlier versions had among them."""
-    text = json.dumps({**identity_settings(pipeline), **more}, sort_keys=True, ensure_ascii=True)
+def settings_hash(pipeline: Pipeline) -> str:
+    """A hash (sha256, hex) of `identity_settings`."""
+    text = json.dumps(identity_settings(pipeline), sort_keys=True, ensure_ascii=True)
     return sha256(text.encode()).hexdigest()

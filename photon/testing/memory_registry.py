@@ -37,13 +37,13 @@ from photon.registry.consensus.acceptor import (
 from photon.registry.consensus.layout import SHARD_HASH, ItemKey, is_cleared
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.operations.sizes import item_bytes
+from photon.registry.dynamodb.answers import item_bytes
 
 Fault = Literal["down", "lost_request", "lost_answer", "unprocessed", "full"]
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-# As `photon.registry.dynamodb.requests` reports it; also of the endpoints of simulation and exploration.
+# As `photon.registry.dynamodb.acceptor` reports it; also of the endpoints of simulation and exploration.
 TIMED_OUT = NoReply("timed out", "unreachable")
 UNPROCESSED = NoReply("unprocessed", "throttled")
 

@@ -13,8 +13,8 @@ from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.open import open_registry
+from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import find_registry
-from photon.registry.operations.sweep import Swept, raise_boundary, sweep
 from photon.verification.report_table import StoredReport, newest
 
 _DAY_US = 86_400 * MICROSECONDS
@@ -35,7 +35,7 @@ class Collected:
     boundary_before_us: int | None
     boundary_us: int | None
     because: str
-    endpoints: Mapping[str, Swept]
+    endpoints: Mapping[str, EndpointGc]
 
     @property
     def is_done(self) -> bool:
@@ -141,16 +141,15 @@ def collect(pipeline: Pipeline, clock: Clock) -> Collected:
     if allowed.boundary_us is not None:
         register = raise_boundary(registry, allowed.boundary_us)
     # With time_in_id every id carries its time, with a codec only those of its form.
-    with_fixed = not pipeline.foreign.time_in_id
-    swept = sweep(registry, register, clock, with_fixed=with_fixed)
-    return Collected(before_us, register.boundary_us, allowed.because, _by_endpoint(address, swept))
+    done = gc_pass(registry, register, clock, timeless_shards=not pipeline.foreign.time_in_id)
+    return Collected(before_us, register.boundary_us, allowed.because, _by_endpoint(address, done))
 
 
-def _by_endpoint(address: RegistryAddress, swept: Iterable[Swept]) -> dict[str, Swept]:
+def _by_endpoint(address: RegistryAddress, swept: Iterable[EndpointGc]) -> dict[str, EndpointGc]:
     return {str(address.endpoints[one.slot]): one for one in swept}
 
 
-def _swept(one: Swept) -> dict[str, Any]:
+def _swept(one: EndpointGc) -> dict[str, Any]:
     sizes = {"before": one.before, "deleted": one.deleted, "after": one.after}
     told = {
         f"{what}_{name}": None if size is None else getattr(size, what)

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
+from bench.store_servers import dynamodb_client
 from photon.clock import Clock, ManualClock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.dynamodb.requests import LOCAL_REGION, DynamoAcceptor, dynamodb_client, wire_client
+from photon.registry.dynamodb.acceptor import LOCAL_REGION, DynamoAcceptor, wire_client
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.testing.memory_registry import MemoryAcceptor
 

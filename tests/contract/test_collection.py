@@ -23,7 +23,7 @@ from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key,
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import decode_register, encode_register, with_boundary
 from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
-from photon.registry.operations.sweep import Swept, raise_boundary, sweep
+from photon.registry.operations.gc import Swept, raise_boundary, sweep
 from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
 from tests.contract.registry_checks import token
 from tests.simulation import collection_stories

@@ -13,7 +13,7 @@ import pytest
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
-from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,

@@ -31,8 +31,7 @@ from photon.registry.interface import (
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY, Directory
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
-from photon.registry.operations.refill import RepairSuperseded
-from photon.registry.operations.repair import repair_endpoint
+from photon.registry.operations.repair import RepairSuperseded, repair_endpoint
 from tests.contract.registry_checks import token
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -14,8 +14,8 @@ from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
 from photon.registry.operations import resharding
+from photon.registry.operations.gc import Swept
 from photon.registry.operations.resharding import Advice, Load, Resharded, ShardLimits
-from photon.registry.operations.sweep import Swept
 from photon.shift.run import prepare
 from photon.upkeep import gc
 from photon.upkeep.gc import Collected

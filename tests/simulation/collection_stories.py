@@ -9,7 +9,7 @@ from __future__ import annotations
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Delete
 from photon.registry.interface import Claim
-from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.registry.operations.gc import raise_boundary, sweep
 from tests.simulation.repair_site import Site
 from tests.simulation.repair_stories import EAST, ITEM, KEY, WEST, before, the_winner_must_be
 

@@ -15,7 +15,7 @@ from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, decode_register
 from photon.registry.endpoints.channel import Channel
 from photon.registry.endpoints.endpoints import MACHINE_CHANCE
-from photon.registry.operations.refill import Refilled, refill
+from photon.registry.operations.repair import Refilled, refill
 from photon.testing.memory_registry import MemoryAcceptor
 
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))

@@ -18,7 +18,7 @@ from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value, item_key
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, Won
-from photon.registry.operations.refill import RepairSuperseded
+from photon.registry.operations.repair import RepairSuperseded
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.simulation.repair_site import Site
 

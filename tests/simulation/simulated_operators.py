@@ -23,8 +23,8 @@ from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
-from photon.registry.operations.refill import RepairSuperseded, refill
-from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.repair import RepairSuperseded, refill
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_stores import Process, Store, Stores
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.registry.operations.gc import raise_boundary, sweep
 from photon.verification import tasks as verification_tasks
 from photon.verification.classes import Fact
 from photon.verification.tasks import TaskScope, classify_records

@@ -35,7 +35,7 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.requests import DynamoAcceptor, wire_client
+from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
 from photon.registry.interface import Claim, Joined, Won
 from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor, memory_registry
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.store_servers import dynamodb_client
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import (
@@ -27,8 +28,8 @@ from photon.pipeline.file import (
 from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import ReshardingRefused
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.local_server import local_server
-from photon.registry.dynamodb.requests import DynamoAcceptor, dynamodb_client
 from photon.registry.interface import Claim, Lost, RegistryMismatch, RegistryUnavailable, Unknown, Won
 from photon.registry.open import close_registries, open_register, open_registry
 from photon.registry.operations.directory import DIRECTORY

@@ -19,8 +19,15 @@ from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Datacenter, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry.dynamodb import local_server as module
-from photon.registry.dynamodb.local_server import LocalServer, Running, local_server, running_server
-from photon.registry.dynamodb.server_process import DATABASES, answers, free_port
+from photon.registry.dynamodb.local_server import (
+    DATABASES,
+    LocalServer,
+    Running,
+    answers,
+    free_port,
+    local_server,
+    running_server,
+)
 from photon.registry.interface import Claim, Lost, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry

@@ -7,7 +7,7 @@ import pytest
 from photon.registry.address import table_name
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
-from photon.registry.operations.membership import (
+from photon.registry.operations.init import (
     Answer,
     Found,
     NoMajority,

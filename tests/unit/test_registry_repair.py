@@ -16,8 +16,8 @@ from photon.registry.consensus.decisions import chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
-from photon.registry.operations.refill import PATIENCE_SECONDS, Refilled, RepairSuperseded
-from photon.registry.operations.sweep import raise_boundary, sweep
+from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.repair import PATIENCE_SECONDS, Refilled, RepairSuperseded
 from tests.simulation import repair_stories
 from tests.simulation.repair_site import Site
 

@@ -22,7 +22,7 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, stored_time
-from photon.registry.dynamodb.requests import TRANSACTION_TRIES, DynamoAcceptor
+from photon.registry.dynamodb.acceptor import TRANSACTION_TRIES, DynamoAcceptor
 from photon.registry.interface import Claim
 
 DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}

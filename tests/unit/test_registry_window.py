@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError,
 
 from photon.registry.consensus.acceptor import Done, NoReply
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")

@@ -21,11 +21,10 @@ from photon.clock import ManualClock
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.wire import UNREADABLE, WireClient
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
-from photon.registry.operations.init import what_it_says
-from photon.registry.operations.membership import Silent
+from photon.registry.operations.init import Silent, what_it_says
 
 CREDENTIALS = Credentials("key", "secret", "session")
 STATEMENTS = [{"Statement": "INSERT", "Parameters": [{"S": "Käse \ud800"}]}]

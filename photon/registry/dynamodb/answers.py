@@ -1,20 +1,18 @@
-"""What the answers of an endpoint say: of each item done, there already, refused, or nothing (no reply).
+"""What the answers of an endpoint say of each item: done, there already, refused, or no reply. Pure.
 
-Pure. Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 3.2.0. Requests belong in
-`photon.registry.dynamodb.requests`, what follows from replies in `photon.registry.consensus.decisions`.
+Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 3.2.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from photon.registry.consensus.acceptor import (
     ABSENT,
     FAST_BALLOT,
     Done,
     NoReply,
-    NoReplyKind,
     Page,
     Promised,
     ReadReply,
@@ -26,19 +24,16 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.layout import ItemKey
 
-# Where a whole request got no answer, that of each statement has a kind of `NoReply` as its code.
-_NO_ANSWER: dict[str, NoReplyKind] = {
-    "unclear": "unclear",
-    "throttled": "throttled",
-    "unreachable": "unreachable",
-}
+# The answer to one statement; NoReply where the request as a whole got none.
+Answer = Mapping[str, Any] | NoReply
+
 _UNPROCESSED = NoReply("the endpoint left the key unprocessed", "throttled")
 # What reading an answer raises that is not as the API says: a proxy's page, half an answer.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 CANCELLED = "TransactionCanceledException"
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"  # so a statement says it; a put says that its condition failed
-# DynamoDB Local 2.6.1, in a transaction: a ValidationError, told from others by this message alone.
+# DynamoDB Local 2.6.1 says so in a transaction: a ValidationError like many, but for this message.
 _DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
 _THROTTLED = (
     # Of a statement, or of a part of a transaction.
@@ -53,35 +48,34 @@ _THROTTLED = (
 _TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
 
 
-def error_code(answer: Mapping[str, Any]) -> str | None:
+def error_code(answer: Answer) -> str | None:
     """The error of an answer, if it is one."""
-    error = answer.get("Error")
+    error = None if isinstance(answer, NoReply) else answer.get("Error")
     return None if error is None else str(error.get("Code"))
 
 
-def is_done(answer: Mapping[str, Any]) -> bool:
+def is_done(answer: Answer) -> TypeGuard[Mapping[str, Any]]:
     """A write took effect if, and only if, its answer has no error (protocol B1)."""
-    return error_code(answer) is None
+    return not isinstance(answer, NoReply) and error_code(answer) is None
 
 
-def no_reply(answer: Mapping[str, Any]) -> NoReply:
-    """What an error means of which nothing else follows."""
+def no_reply(answer: Answer) -> NoReply:
+    """Map any other error to NoReply."""
+    if isinstance(answer, NoReply):
+        return answer
     error = answer.get("Error", {})
     code = str(error.get("Code", "unnamed error"))
-    message = str(error.get("Message", ""))
-    if code in _NO_ANSWER:
-        return NoReply(message, _NO_ANSWER[code])
     if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
-    return NoReply(f"{code}: {message}", "throttled" if code in _THROTTLED else "unclear")
+    return NoReply(f"{code}: {error.get('Message', '')}", "throttled" if code in _THROTTLED else "unclear")
 
 
-def unless_refused(answer: Mapping[str, Any]) -> NoReply | None:
-    """None where the condition of an update failed; anything else is no reply."""
+def unless_refused(answer: Answer) -> NoReply | None:
+    """None where the condition of an update failed, else no reply."""
     return None if error_code(answer) == _CONDITION_FAILED else no_reply(answer)
 
 
-def insert_reply(answer: Mapping[str, Any]) -> WriteReply:
+def insert_reply(answer: Answer) -> WriteReply:
     """What the answer to one insert says."""
     if is_done(answer):
         return Done()
@@ -89,9 +83,9 @@ def insert_reply(answer: Mapping[str, Any]) -> WriteReply:
 
 
 def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:
-    """What was there before a promise: only an item that is there is updated, so the answer has to have it.
+    """What was there before a promise. An update meets only items that are there, so the answer has one.
 
-    An endpoint that leaves it out would have a held id taken for a free one.
+    Without this check an endpoint that leaves it out would pass off a held id as free.
     """
     try:
         item = answer["Item"]
@@ -102,16 +96,11 @@ def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoRep
     return NoReply("a promise without the item that was there before it")
 
 
-def no_answer(reply: NoReply) -> Mapping[str, Any]:
-    """The answer to a statement of a request that got none."""
-    return {"Error": {"Code": reply.kind, "Message": reply.reason}}
-
-
 def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the reason of one statement in a cancelled transaction says; None if it is to be sent again.
+    """The answer to one statement of a cancelled transaction; None: send it again.
 
-    That is where it was not the cause, met another transaction, or has a reason that we can't read: sent as
-    a batch in the end, it gets an answer of its own.
+    Send again what was not the cause, met another transaction, or has a reason that we can't read. In the end
+    it goes in a batch and gets an answer of its own.
     """
     code, message = str(reason.get("Code")), str(reason.get("Message", ""))
     if code == "ValidationError" and message == _DUPLICATE_MESSAGE:
@@ -120,11 +109,11 @@ def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None
     return {"Error": {"Code": code, "Message": message}} if clear else None
 
 
-def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
-    """The answers to a transaction of so many writes; None for what is to be sent again.
+def transaction_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
+    """The answers to a transaction of so many writes; None for those to send again.
 
-    One that was done is told from the answer of a proxy or a half-broken server by what it consumed. Taken
-    for done, what was not would be held by two.
+    An answer says that it was done only if it says what it consumed: a proxy or a half-broken server does
+    not. If we took that for done, two could hold an id.
     """
     if is_done(response):
         if not any(isinstance(response.get(part), list) for part in ("ConsumedCapacity", "Responses")):
@@ -134,6 +123,24 @@ def transacted(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any
     if len(reasons) != count:
         return [response] * count
     return [answer_when_cancelled(reason) for reason in reasons]
+
+
+def batch_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
+    """The answers to a batch of so many statements."""
+    answers: list[Mapping[str, Any]] = response["Responses"]
+    if len(answers) != count:
+        raise ValueError(f"{len(answers)} answers to {count} statements")
+    for answer in answers:
+        answer.get("Error", answer).get("Code")  # raises where the answer can't be read
+    return answers
+
+
+def items_of(response: Mapping[str, Any], table: str, wanted: Sequence[ItemKey]) -> list[ReadReply]:
+    """What a read found for each key: absent only if the key was processed (protocol B8)."""
+    found = {key_of(item): stored_in(item) for item in response["Responses"].get(table, [])}
+    left = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+    unprocessed = {key_of(key) for key in left}
+    return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in wanted]
 
 
 def page_of(response: Mapping[str, Any]) -> Page:
@@ -151,24 +158,6 @@ def size_of(response: Mapping[str, Any]) -> StoreSize:
     return StoreSize(int(table["ItemCount"]), int(table["TableSizeBytes"]))
 
 
-def items_of(response: Mapping[str, Any], table: str, wanted: Sequence[ItemKey]) -> list[ReadReply]:
-    """What a read found for each key: absent is what was processed and is not there (protocol B8)."""
-    found = {key_of(item): stored_in(item) for item in response["Responses"].get(table, [])}
-    left = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-    unprocessed = {key_of(key) for key in left}
-    return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in wanted]
-
-
-def statements_of(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
-    """The answers to a batch of so many statements."""
-    answers: list[Mapping[str, Any]] = response["Responses"]
-    if len(answers) != count:
-        raise ValueError(f"{len(answers)} answers to {count} statements")
-    for answer in answers:
-        answer.get("Error", answer).get("Code")  # or it can't be read
-    return answers
-
-
 def key_of(item: Mapping[str, Any]) -> ItemKey:
     """Where an item lies."""
     return ItemKey(item["p"]["S"], item["s"]["S"])
@@ -182,3 +171,25 @@ def stored_in(item: Mapping[str, Any]) -> Stored:
         return None if attribute is None else str(attribute["S"])
 
     return Stored(text("t"), text("a") or FAST_BALLOT, text("b") or FAST_BALLOT)
+
+
+# -- sizes, by DynamoDB's own rule: names and values of an item's attributes in UTF-8
+
+
+def item_bytes(item: Scanned) -> int:
+    """The size of a stored item: its key, and what is stored beside it."""
+    return len("p") + _bytes(item.key.p) + len("s") + _bytes(item.key.s) + bytes_beside_key(item)
+
+
+def bytes_beside_key(item: Scanned) -> int:
+    """The size of an item without its key: value, ballots, and the stored time (`e`, even if it is empty)."""
+    stored = item.stored
+    attributes = [("e", item.time)]
+    if stored.value is not None:
+        attributes.append(("t", stored.value))
+    attributes += [(name, text) for name, text in (("a", stored.accepted), ("b", stored.promised)) if text]
+    return sum(len(name) + _bytes(text) for name, text in attributes)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())

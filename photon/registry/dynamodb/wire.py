@@ -1,8 +1,7 @@
 """The DynamoDB API as JSON goes over the wire: signed and sent by botocore, without boto3's models.
 
 boto3 walks through every value of a request and an answer by its model, in Python. Here parameters are the
-JSON that is sent, and the answer is the JSON that comes (docs/adr/0018). Methods are called, and fail, as
-boto3's do. What requests say belongs in `photon.registry.dynamodb.requests` and, for tables, `.directory`.
+JSON that is sent, and the answer is the JSON that comes (docs/adr/0018).
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import json
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import boto3
@@ -24,9 +24,27 @@ _API = "DynamoDB_20120810"
 _SERVICE = "dynamodb"
 _CONTENT_TYPE = "application/x-amz-json-1.0"
 _CHECKSUM = "x-amz-crc32"
-# Headers and body are sent one after the other: with Nagle's algorithm each request would wait 40 ms for an
-# acknowledgement in between. Nobody sets it where a session is made without boto3's client.
+# Headers and body go one after the other: with Nagle's algorithm each request would wait 40 ms in between for
+# an acknowledgement. boto3's client sets this; a bare session does not.
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+
+_OPERATIONS = {
+    name: "".join(word.title() for word in name.split("_"))
+    for name in (
+        "batch_execute_statement",
+        "batch_get_item",
+        "create_table",
+        "delete_table",
+        "describe_table",
+        "execute_transaction",
+        "get_item",
+        "list_tables",
+        "put_item",
+        "query",
+        "scan",
+        "transact_write_items",
+    )
+}
 
 UNREADABLE = "UnreadableAnswer"  # our own code, for an answer that is not what the API promises
 
@@ -34,8 +52,9 @@ UNREADABLE = "UnreadableAnswer"  # our own code, for an answer that is not what 
 class WireClient:
     """A client of one endpoint; thread-safe. One attempt a request, none longer than `timeout_seconds`.
 
-    Methods return the answer's JSON. They raise ClientError where the endpoint says so or its answer can't be
-    read, and other BotoCoreErrors where it does not answer. Without `credentials` those of boto3 are used.
+    Its methods are called as boto3's are, and return the answer's JSON. They raise ClientError where the
+    endpoint says so or its answer can't be read, and other BotoCoreErrors where it does not answer. Without
+    `credentials` those of boto3 are used.
     """
 
     def __init__(
@@ -54,63 +73,17 @@ class WireClient:
         # A session of its own: boto3's default one is not safe to share between threads while it is made.
         self._credentials = credentials or boto3.session.Session().get_credentials()
 
-    def batch_execute_statement(self, **request: Any) -> Mapping[str, Any]:
-        """Statements, each for itself: `{"Responses": [...]}`, in their order."""
-        return self._call("BatchExecuteStatement", request)
-
-    def execute_transaction(self, **request: Any) -> Mapping[str, Any]:
-        """Statements, all or none; ClientError has `CancellationReasons` in their order."""
-        return self._call("ExecuteTransaction", request)
-
-    def transact_write_items(self, **request: Any) -> Mapping[str, Any]:
-        """Puts under conditions, all or none; it fails as `execute_transaction` does."""
-        return self._call("TransactWriteItems", request)
-
-    def batch_get_item(self, **request: Any) -> Mapping[str, Any]:
-        """Items by their keys: `{"Responses": {table: [...]}, "UnprocessedKeys": {...}}`."""
-        return self._call("BatchGetItem", request)
-
-    def scan(self, **request: Any) -> Mapping[str, Any]:
-        """A page of all items: `{"Items": [...], "LastEvaluatedKey": ...}`."""
-        return self._call("Scan", request)
-
-    def query(self, **request: Any) -> Mapping[str, Any]:
-        """A page of the items with one partition key, as `scan`."""
-        return self._call("Query", request)
-
-    def batch_write_item(self, **request: Any) -> Mapping[str, Any]:
-        """Puts and deletes without a condition: `{"UnprocessedItems": {...}}`."""
-        return self._call("BatchWriteItem", request)
-
-    def get_item(self, **request: Any) -> Mapping[str, Any]:
-        """One item: `{"Item": {...}}`, or without `Item` if there is none."""
-        return self._call("GetItem", request)
-
-    def put_item(self, **request: Any) -> Mapping[str, Any]:
-        """Store an item, under a condition if there is one."""
-        return self._call("PutItem", request)
-
-    def create_table(self, **request: Any) -> Mapping[str, Any]:
-        """Begin to make a table."""
-        return self._call("CreateTable", request)
-
-    def delete_table(self, **request: Any) -> Mapping[str, Any]:
-        """Begin to remove a table."""
-        return self._call("DeleteTable", request)
-
-    def list_tables(self, **request: Any) -> Mapping[str, Any]:
-        """A page of the names of all tables: `{"TableNames": [...], "LastEvaluatedTableName": ...}`."""
-        return self._call("ListTables", request)
-
-    def describe_table(self, **request: Any) -> Mapping[str, Any]:
-        """What the endpoint says of a table: `{"Table": {"TableStatus": ..., "ItemCount": ..., ...}}`."""
-        return self._call("DescribeTable", request)
+    def __getattr__(self, name: str) -> Callable[..., Mapping[str, Any]]:
+        """A method for each operation, named as boto3 names it."""
+        if name not in _OPERATIONS:
+            raise AttributeError(name)
+        return partial(self._call, _OPERATIONS[name])
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _call(self, operation: str, **request: Any) -> Mapping[str, Any]:
         headers = {"Content-Type": _CONTENT_TYPE, "X-Amz-Target": f"{_API}.{operation}"}
         outgoing = AWSRequest("POST", self._url, headers, json.dumps(request))
         self._sign(outgoing)
@@ -123,7 +96,7 @@ class WireClient:
     def _sign(self, outgoing: AWSRequest) -> None:
         if self._credentials is None:
             raise NoCredentialsError
-        # Frozen: credentials that are renewed meanwhile would be half old and half new.
+        # Frozen: a renewal in between would leave them half old and half new.
         SigV4Auth(self._credentials.get_frozen_credentials(), _SERVICE, self._region).add_auth(outgoing)
 
 

@@ -1,36 +1,25 @@
-"""Make a pipeline's registry, and find it again."""
+"""Make a pipeline's registry, and find it again from what its endpoints answer."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from photon.clock import Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, settings_hash
-from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.address import EndpointAddress, RegistryAddress, table_name
 from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig, decode_register, with_horizon
-from photon.registry.dynamodb.requests import DynamoAcceptor
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import connection, open_register
 from photon.registry.operations.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory, EndpointSilent
-from photon.registry.operations.membership import (
-    Answer,
-    Found,
-    Judgement,
-    NoMajority,
-    NotMade,
-    OneStoreTwice,
-    Said,
-    Silent,
-    TooFewAnswer,
-    find,
-)
 
 log = logging.getLogger(__name__)
 
@@ -43,19 +32,19 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     """Make the pipeline's registry, or return the one that is there with the same settings.
 
     Making it needs every endpoint, once. RegistryMismatch if the one that is there was made with other
-    settings, or the endpoints do not belong together; RegistryUnavailable if one does not answer: what was
-    done so far does no harm, and init can be repeated.
+    settings, or the endpoints do not belong together. RegistryUnavailable if one does not answer; then init
+    can be repeated, for what it has done so far does no harm.
     """
     endpoints = endpoints_of(pipeline)
-    there = find(pipeline.name, _ask(pipeline, endpoints))
-    if isinstance(there, NotMade):
-        there = _make(pipeline, endpoints, clock)
-    elif isinstance(there, TooFewAnswer):
+    found = classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
+    if isinstance(found, NotMade):
+        found = _make(pipeline, endpoints, clock)
+    elif isinstance(found, TooFewAnswers):
         raise RegistryUnavailable(
-            f"{_silent(endpoints, there.silent)}; to make a registry every endpoint has to answer, once:"
-            f" bring it up, then repeat: photon registry init {pipeline.file}"
+            f"{_without_answer(endpoints, found.reasons)}; to make a registry every endpoint has to answer,"
+            f" once: bring it up, then repeat: photon registry init {pipeline.file}"
         )
-    return _checked(pipeline, endpoints, there)
+    return _checked(pipeline, endpoints, found)
 
 
 def find_registry(pipeline: Pipeline) -> RegistryAddress:
@@ -65,15 +54,15 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
     belong together, RegistryUnavailable if too few endpoints answer.
     """
     endpoints = endpoints_of(pipeline)
-    there = find(pipeline.name, _ask(pipeline, endpoints))
-    if isinstance(there, NotMade):
+    found = classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
+    if isinstance(found, NotMade):
         places = ", ".join(str(endpoint) for endpoint in endpoints)
         raise RegistryMissing(
             f"There is no registry for the pipeline {pipeline.name} at {places}."
             f" If it was never made, make it: photon registry init {pipeline.file}."
             " If it was, its endpoints have lost their data, or the pipeline file names other ones."
         )
-    return _checked(pipeline, endpoints, there)
+    return _checked(pipeline, endpoints, found)
 
 
 def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
@@ -85,13 +74,11 @@ def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
 
 
 def _checked(
-    pipeline: Pipeline,
-    endpoints: tuple[EndpointAddress, ...],
-    there: Judgement,
+    pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], found: Membership
 ) -> RegistryAddress:
     """The address of a registry that was found and belongs to the pipeline; anything else is an error."""
-    match there:
-        case OneStoreTwice((one, other)):
+    match found:
+        case SameStoreTwice((one, other)):
             raise RegistryMismatch(
                 f"{pipeline.file}: {endpoints[one]} and {endpoints[other]} are one and the same store;"
                 " give the registry stores of their own"
@@ -101,53 +88,51 @@ def _checked(
                 f"{pipeline.file}: {_listed(endpoints, problems)}; no majority of the registry's endpoints is"
                 " left: name those that it was made over, or bring back their data"
             )
-        case TooFewAnswer(silent):
+        case TooFewAnswers(reasons):
             raise RegistryUnavailable(
-                f"too few endpoints of the registry answer: {_silent(endpoints, silent)}"
+                f"too few endpoints of the registry answer: {_without_answer(endpoints, reasons)}"
             )
         case NotMade():
             raise RegistryUnavailable("the registry that was just made does not answer; repeat the init")
-    assert isinstance(there, Found)
-    for slot, problem in there.problems.items():
-        log.warning("registry of %s: %s %s%s", pipeline.name, endpoints[slot], problem, _remedy(pipeline))
-    address = RegistryAddress(
-        pipeline=pipeline.name,
-        endpoints=endpoints,
-        tables=there.tables,
-        settings=pipeline.registry,
-        settings_hash=settings_hash(pipeline),
-        time_in_id=pipeline.ids_carry_time,
-        members=there.members,
-    )
-    store = open_register(address)
-    register = store.read()
-    if register.settings_hash == _hash_with_shards(pipeline, register):
-        register = store.change(lambda now: replace(now, settings_hash=address.settings_hash))
-    mismatched = mismatch(address, register)
-    if mismatched is not None:
-        raise RegistryMismatch(f"{pipeline.file}: {mismatched}")
+    assert isinstance(found, RegistryFound)
+    for slot, problem in found.problems.items():
+        log.warning(
+            "registry of %s: %s %s (a store without its data: photon registry repair %s --endpoint URL)",
+            pipeline.name,
+            endpoints[slot],
+            problem,
+            pipeline.file,
+        )
+    address = _address(pipeline, endpoints, found.tables, found.members)
+    mismatch = _mismatch(address, open_register(address).read())
+    if mismatch is not None:
+        raise RegistryMismatch(f"{pipeline.file}: {mismatch}")
     return address
 
 
-def _hash_with_shards(pipeline: Pipeline, register: Register) -> str:
-    """The hash of earlier versions, in which the number of shards could not change."""
-    made_with = register.configs[0].shards if register.configs else pipeline.registry.shards
-    return settings_hash(pipeline, shards=made_with)
+def _address(
+    pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], tables: Sequence[str], members: Members
+) -> RegistryAddress:
+    return RegistryAddress(
+        pipeline=pipeline.name,
+        endpoints=endpoints,
+        tables=tuple(tables),
+        settings=pipeline.registry,
+        settings_hash=settings_hash(pipeline),
+        time_in_id=pipeline.ids_carry_time,
+        members=members,
+    )
 
 
-def _remedy(pipeline: Pipeline) -> str:
-    return f" (a store without its data: photon registry repair {pipeline.file} --endpoint URL)"
-
-
-def _listed(endpoints: Sequence[EndpointAddress], problems: dict[int, str]) -> str:
+def _listed(endpoints: Sequence[EndpointAddress], problems: Mapping[int, str]) -> str:
     return "; ".join(f"{endpoints[slot]} {problem}" for slot, problem in problems.items())
 
 
-def _silent(endpoints: Sequence[EndpointAddress], reasons: dict[int, str]) -> str:
-    return _listed(endpoints, {slot: f"does not answer ({why})" for slot, why in reasons.items()})
+def _without_answer(endpoints: Sequence[EndpointAddress], reasons: Mapping[int, str]) -> str:
+    return _listed(endpoints, {slot: f"does not answer ({reason})" for slot, reason in reasons.items()})
 
 
-def mismatch(address: RegistryAddress, register: Register) -> str | None:
+def _mismatch(address: RegistryAddress, register: Register) -> str | None:
     """Why this register does not belong to the pipeline of `address`, with the remedy; None if it does."""
     where = f"the registry {address.tables[0]} at {address.endpoints[0]}"
     if register.pipeline != address.pipeline:
@@ -169,25 +154,42 @@ def mismatch(address: RegistryAddress, register: Register) -> str | None:
 # -- asking
 
 
-def _ask(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[Said]:
-    """What each endpoint says; all are asked at once, each for at most `ADMIN_TIMEOUT` a request."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an endpoint said: the table that its directory names, and the register in that table, if any."""
+
+    table: str | None
+    register: Register | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """An endpoint that did not answer."""
+
+    reason: str
+
+
+EndpointReply = Answer | NoAnswer
+
+
+def _ask_all(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[EndpointReply]:
     with ThreadPoolExecutor(len(endpoints)) as pool:
-        return list(pool.map(lambda endpoint: what_it_says(pipeline.name, endpoint), endpoints))
+        return list(pool.map(lambda endpoint: ask_endpoint(pipeline.name, endpoint), endpoints))
 
 
-def what_it_says(pipeline: str, endpoint: EndpointAddress) -> Said:
-    """What an endpoint says of a pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
+def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:
+    """What an endpoint has of a pipeline; asked once, for at most `ADMIN_TIMEOUT` a request."""
     try:
         table = Directory(endpoint, SystemClock()).table_of(pipeline)
     except EndpointSilent as silent:
-        return Silent(silent.reason)
+        return NoAnswer(silent.reason)
     except RegistryUnavailable as error:  # a local one that does not start
-        return Silent(str(error))
+        return NoAnswer(str(error))
     if table is None:
         return Answer(None, None)
     (stored,) = DynamoAcceptor(table, connection(endpoint, ADMIN_TIMEOUT, 1)).read([REGISTER_KEY])
     if isinstance(stored, NoReply):
-        return Silent(stored.reason)
+        return NoAnswer(stored.reason)
     assert isinstance(stored, Stored)
     return Answer(table, None if stored.value is None else decode_register(stored.value))
 
@@ -195,37 +197,122 @@ def what_it_says(pipeline: str, endpoint: EndpointAddress) -> Said:
 # -- making
 
 
-def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> Judgement:
+def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> Membership:
     """The new registry, or that of another init which was faster: at each endpoint one of them wins."""
     tables = [Directory(endpoint, clock).ensure_table_of(pipeline.name) for endpoint in endpoints]
-    said = find(pipeline.name, [Answer(table, None) for table in tables])
-    if isinstance(said, OneStoreTwice):
-        return said
-    incarnations = tuple(table.removeprefix(f"photon-{pipeline.name}-") for table in tables)
-    members = Members(1, incarnations)
-    address = RegistryAddress(
-        pipeline.name,
-        endpoints,
-        tuple(tables),
-        # Others may be making it at the same moment, and outbid us for a while.
-        pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=TABLE_SECONDS)}),
-        settings_hash(pipeline),
-        pipeline.ids_carry_time,
-        members,
-    )
+    found = classify_endpoints(pipeline.name, [Answer(table, None) for table in tables])
+    if isinstance(found, SameStoreTwice):
+        return found
+    members = Members(1, tuple(table.removeprefix(table_name(pipeline.name, "")) for table in tables))
+    # Others may be making it at the same moment, and outbid us for a while.
+    patient = pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=TABLE_SECONDS)})
+    address = replace(_address(pipeline, endpoints, tables, members), settings=patient)
     open_register(address).create(_first_register(pipeline, members, clock.now_us()))
-    return find(pipeline.name, _ask(pipeline, endpoints))
+    return classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
 
 
 def _first_register(pipeline: Pipeline, members: Members, now_us: int) -> Register:
-    step_us = pipeline.registry.horizon_step // timedelta(microseconds=1)
-    timed = pipeline.ids_carry_time
+    has_times = pipeline.ids_carry_time
     register = Register(
         pipeline=pipeline.name,
         settings_hash=settings_hash(pipeline),
         shard_hash=SHARD_HASH,
         members=members,
-        configs=(ShardConfig(pipeline.registry.shards),) if timed else (),
-        horizon_us=now_us if timed else None,
+        configs=(ShardConfig(pipeline.registry.shards),) if has_times else (),
+        horizon_us=now_us if has_times else None,
     )
-    return with_horizon(register, now_us, step_us)
+    return with_horizon(register, now_us, pipeline.registry.horizon_step // timedelta(microseconds=1))
+
+
+# -- which endpoints make a registry together: pure
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryFound:
+    """A registry that a majority of endpoints belongs to, and what is wrong with the others, by slot."""
+
+    members: Members
+    tables: tuple[str, ...]
+    problems: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotMade:
+    """All endpoints answer, and none has a register: there is no registry yet, or an init did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewAnswers:
+    """Too few endpoints answer to know whether there is a registry; why, by slot."""
+
+    reasons: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NoMajority:
+    """There is a register, but no majority of the endpoints that it names."""
+
+    problems: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SameStoreTwice:
+    """Two endpoints are one and the same store (protocol B9)."""
+
+    slots: tuple[int, int]
+
+
+Membership = RegistryFound | NotMade | TooFewAnswers | NoMajority | SameStoreTwice
+
+
+def classify_endpoints(pipeline: str, replies: Sequence[EndpointReply]) -> Membership:
+    """The registry that these endpoints, in the order of the pipeline file, make together."""
+    n = len(replies)
+    tables = [reply.table if isinstance(reply, Answer) else None for reply in replies]
+    for slot, table in enumerate(tables):
+        if table is not None and table in tables[:slot]:
+            return SameStoreTwice((tables.index(table), slot))
+    registers = [r.register for r in replies if isinstance(r, Answer) and r.register is not None]
+    # The newest first. A majority of one membership and one of the next have an endpoint in common.
+    for register in sorted(registers, key=lambda r: r.members.version, reverse=True):
+        members = register.members
+        named = _tables(pipeline, members)
+        right = [s for s in range(n) if s not in members.down and s < len(named) and tables[s] == named[s]]
+        if len(named) == n and len(right) >= majority(n):
+            return RegistryFound(members, named, _problems(pipeline, members, replies))
+    reasons = {slot: reply.reason for slot, reply in enumerate(replies) if isinstance(reply, NoAnswer)}
+    if registers and n - len(reasons) >= majority(n):
+        return NoMajority(_problems(pipeline, registers[0].members, replies))
+    return TooFewAnswers(reasons) if reasons else NotMade()
+
+
+def _tables(pipeline: str, members: Members) -> tuple[str, ...]:
+    return tuple(table_name(pipeline, incarnation) for incarnation in members.incarnations)
+
+
+def _problems(pipeline: str, members: Members, replies: Sequence[EndpointReply]) -> dict[int, str]:
+    """What is wrong with each endpoint that does not count, with its remedy."""
+    named = _tables(pipeline, members)
+    problems: dict[int, str] = {}
+    for slot, reply in enumerate(replies):
+        match reply:
+            case NoAnswer(reason):
+                problems[slot] = f"does not answer ({reason}); bring it back"
+            case _ if slot >= len(named):
+                problems[slot] = f"is one too many: the registry was made over {len(named)}"
+            case _ if slot in (*members.down, *members.fresh):
+                problems[slot] = "is out of use until a repair of it has ended; run it again"
+            case Answer(table) if table == named[slot] and len(replies) < len(named):
+                problems[slot] = (
+                    f"is one of {len(named)} that the registry was made over, and the pipeline file names"
+                    f" {len(replies)}"
+                )
+            case Answer(table) if table == named[slot]:
+                continue
+            case Answer(None):
+                problems[slot] = "has lost its data, or is a new store; it is not used until it is repaired"
+            case Answer(str() as table) if table in named:
+                problems[slot] = f"is number {named.index(table) + 1}: put the endpoints in their old order"
+            case _:
+                problems[slot] = "has the data of another registry; it is not used until it is repaired"
+    return problems

@@ -1,7 +1,6 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0. What answers say belongs in
-`photon.registry.dynamodb.answers`, retries and deadlines in `photon.registry.consensus.proposer`.
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import boto3
-from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,17 +37,17 @@ from photon.registry.consensus.layout import ABOVE_CLEARED, ItemKey
 from photon.registry.dynamodb.answers import (
     CANCELLED,
     UNREADABLE,
+    Answer,
+    batch_answers,
     error_code,
     insert_reply,
     is_done,
     items_of,
-    no_answer,
     no_reply,
     page_of,
     promised_before,
     size_of,
-    statements_of,
-    transacted,
+    transaction_answers,
     unless_refused,
 )
 from photon.registry.dynamodb.wire import WireClient
@@ -61,45 +58,21 @@ STATEMENTS_PER_REQUEST = 25
 STATEMENTS_PER_TRANSACTION = 100
 KEYS_PER_READ = 100
 
-_CONSUMED = "TOTAL"  # by this an answer is known for one to a transaction
+_CONSUMED = "TOTAL"  # what makes an answer known for one to a transaction
 
-# Then each for itself: callers that cancel each other's transactions must get on.
+# Then each write goes for itself: callers that cancel each other's transactions must get on.
 TRANSACTION_TRIES = 3
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Row = tuple[str, ...]  # the parameters of one statement
-Write = tuple[str, Row]  # a statement and its parameters; what is sent is made of it as it goes out
-
+Write = tuple[str, Row]  # a statement and its parameters; the request is made of it as it goes out
 
 LOCAL_REGION = "local"
 _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
 
 
-def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int) -> Any:
-    """A client of boto3, for tests and tools: one attempt a request, none longer than `timeout`.
-
-    In the region `local` no credentials are needed.
-    """
-    config = Config(
-        retries={"total_max_attempts": 1},
-        connect_timeout=timeout.total_seconds(),
-        read_timeout=timeout.total_seconds(),
-        max_pool_connections=connections,
-        tcp_keepalive=True,
-    )
-    keys = (
-        {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY}
-        if region == LOCAL_REGION
-        else {}
-    )
-    # A session of its own: boto3's default one is not safe to share between threads while it is made.
-    return boto3.session.Session().client(
-        "dynamodb", endpoint_url=url, region_name=region, config=config, **keys
-    )
-
-
 def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> WireClient:
-    """The client of the registry: the same with less work a request, and no answer taken on trust."""
+    """A client of one endpoint. In the region `local` it needs no credentials."""
     credentials = Credentials(_LOCAL_KEY, _LOCAL_KEY) if region == LOCAL_REGION else None
     return WireClient(url, region, timeout.total_seconds(), connections, credentials)
 
@@ -107,9 +80,9 @@ def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> 
 class DynamoAcceptor:
     """The items of one table at one endpoint.
 
-    `connect` returns a client, and may start a local server first; it raises RegistryUnavailable if
-    it can't. It is called again after a connection failed. `transactions`: write in transactions, which pays
-    where each write costs a sync of its own (docs/adr/0013-inserts-in-transactions.md).
+    `connect` returns a client, and may start a local server first, or raise RegistryUnavailable. It is called
+    again after a connection failed. `transactions`: write in transactions, which pays where each write costs
+    a sync of its own (docs/adr/0013-inserts-in-transactions.md).
     """
 
     reads_per_request = KEYS_PER_READ
@@ -154,30 +127,29 @@ class DynamoAcceptor:
             ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
         new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
-        return self._insert_where_absent(insert, new, [p.key for p in batch], replies, Promised(ABSENT))
+        return self._insert_where_absent(insert, new, replies, Promised(ABSENT))
 
-    def _promised(
-        self, batch: Sequence[Prepare], answers: Sequence[Mapping[str, Any]]
-    ) -> list[PrepareReply | None]:
-        """Replies to promises made in a transaction, which tells nothing of before: a read afterwards does.
+    def _promised(self, batch: Sequence[Prepare], answers: Sequence[Answer]) -> list[PrepareReply | None]:
+        """Replies to promises made in a transaction. It does not say what was there; a read afterwards does.
 
-        As long as the promise stands nothing was accepted since: what is there was there before, or has been
-        cleared meanwhile, which may be known at any time. Where it does not stand, another one was faster.
+        As long as our promise is there, nothing was accepted since. So what we read was there before, or has
+        been cleared since then, which we may know at any time. Without our promise, another one was faster.
         """
-        replies = [None if is_done(answer) else unless_refused(answer) for answer in answers]
+        replies: list[PrepareReply | None] = [
+            None if is_done(answer) else unless_refused(answer) for answer in answers
+        ]
         made = [index for index, answer in enumerate(answers) if is_done(answer)]
         there = self.read([batch[index].key for index in made]) if made else []
-        settled: dict[int, PrepareReply] = {}
         for index, found in zip(made, there, strict=True):
             if isinstance(found, NoReply):
-                settled[index] = found
+                replies[index] = found
             else:
-                stands = found.promised == batch[index].ballot
-                settled[index] = Promised(found) if stands else Refused(found)
-        return [settled.get(index, reply) for index, reply in enumerate(replies)]
+                is_ours = found.promised == batch[index].ballot
+                replies[index] = Promised(found) if is_ours else Refused(found)
+        return replies
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
-        # What is cleared stays cleared: one who prepared before that would bring the token back (B6).
+        # What is cleared stays cleared: a proposer who prepared before that would bring the token back (B6).
         statement = (
             f'UPDATE "{self.table}" SET b = ? SET a = ? SET t = ?'
             " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?) AND (t IS MISSING OR t > ? OR t = ?)"
@@ -191,7 +163,7 @@ class DynamoAcceptor:
         ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
         new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
-        return self._insert_where_absent(insert, new, [x.key for x in batch], replies, Done())
+        return self._insert_where_absent(insert, new, replies, Done())
 
     def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
@@ -230,25 +202,19 @@ class DynamoAcceptor:
     # -- requests
 
     def _insert_where_absent(
-        self,
-        statement: str,
-        rows: Sequence[Row],
-        keys: Sequence[ItemKey],
-        replies: list[Any],
-        done: Promised | Done,
+        self, statement: str, rows: Sequence[Row], replies: list[Any], done: Promised | Done
     ) -> list[Any]:
-        """Settle the items whose update met no item or a higher ballot (replies of None).
+        """Complete the replies of None: their updates met no item, or a higher ballot.
 
-        An update says the same of both; a read tells them apart, and an insert decides.
+        An update says the same of both. A read tells them apart, and an insert decides.
         """
         refused = [index for index, reply in enumerate(replies) if reply is None]
         if not refused:
             return replies
-        now = dict(zip(refused, self.read([keys[index] for index in refused]), strict=True))
-        absent = [index for index in refused if now[index] == ABSENT]
-        for index in refused:
-            stored = now[index]
+        now = self.read([ItemKey(*rows[index][:2]) for index in refused])
+        for index, stored in zip(refused, now, strict=True):
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
+        absent = [index for index in refused if replies[index] == Refused(ABSENT)]
         answers = self._write([(statement, rows[index]) for index in absent])
         for index, answer in zip(absent, answers, strict=True):
             reply = insert_reply(answer)
@@ -259,14 +225,14 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _write(self, writes: Sequence[Write], as_puts: bool = False) -> list[Mapping[str, Any]]:
-        """The answer to each write; where a request got none, an error with our own code.
+    def _write(self, writes: Sequence[Write], as_puts: bool = False) -> list[Answer]:
+        """The answer to each write; the outcome of each is independent of the others.
 
-        A transaction is done as a whole or not at all. One that is cancelled is sent again without those that
-        it was cancelled for; after a few tries each write goes for itself. `as_puts`: in transactions
-        inserts go as puts, of which DynamoDB Local takes 1.2 times as many as of statements.
+        A transaction is done as a whole or not at all. One that is cancelled goes again without the writes
+        that it was cancelled for; after a few tries each write goes for itself. `as_puts`: send inserts as
+        puts in transactions; DynamoDB Local takes 1.2 times as many.
         """
-        answers: dict[int, Mapping[str, Any]] = {}
+        answers: dict[int, Answer] = {}
         left = list(range(len(writes)))
         for _ in range(TRANSACTION_TRIES if self._transactions else 0):
             if left:
@@ -275,11 +241,11 @@ class DynamoAcceptor:
                 left = [index for index in left if index not in answers]
         for start in range(0, len(left), STATEMENTS_PER_REQUEST):
             part = left[start : start + STATEMENTS_PER_REQUEST]
-            answers.update(zip(part, self._send([writes[index] for index in part]), strict=True))
+            answers.update(zip(part, self._batch([writes[index] for index in part]), strict=True))
         return [answers[index] for index in range(len(writes))]
 
-    def _transact(self, writes: Sequence[Write], as_puts: bool) -> Sequence[Mapping[str, Any] | None]:
-        """The answers of one transaction; None for each write that is to be sent again."""
+    def _transact(self, writes: Sequence[Write], as_puts: bool) -> Sequence[Answer | None]:
+        """The answers of one transaction; None for each write to send again."""
 
         def request(client: Any) -> Any:
             try:
@@ -294,19 +260,19 @@ class DynamoAcceptor:
                     raise
                 return error.response
 
-        answers = self._call(request, lambda response: transacted(response, len(writes)))
-        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
+        answers = self._call(request, lambda response: transaction_answers(response, len(writes)))
+        return [answers] * len(writes) if isinstance(answers, NoReply) else answers
 
-    def _send(self, writes: Sequence[Write]) -> Sequence[Mapping[str, Any]]:
+    def _batch(self, writes: Sequence[Write]) -> Sequence[Answer]:
         """The answers of one batch, in which each statement goes for itself."""
         answers = self._call(
             lambda client: client.batch_execute_statement(Statements=_statements(writes)),
-            lambda response: statements_of(response, len(writes)),
+            lambda response: batch_answers(response, len(writes)),
         )
-        return [no_answer(answers)] * len(writes) if isinstance(answers, NoReply) else answers
+        return [answers] * len(writes) if isinstance(answers, NoReply) else answers
 
-    def _call(self, request: Callable[[Any], Any], read: Callable[[Any], Answer]) -> Answer | NoReply:
-        """What the response says, or NoReply: whatever went wrong, the request may have been applied."""
+    def _call(self, request: Callable[[Any], Any], read: Callable[[Any], T]) -> T | NoReply:
+        """What the response says, or NoReply: in spite of any error the request may have been applied."""
         try:
             client = self._connected()
         except RegistryUnavailable as error:
