@@ -18,7 +18,7 @@ from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, with_shards
 from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.interface import Claim, Won
-from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.tokens import Occurrence, PlanKey
 
 DAY_SECONDS = 86_400
@@ -81,7 +81,7 @@ def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) 
 
 def _collect(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
     register = raise_boundary(registry, clock.now_us() - story.keep_days * DAY_US)
-    for one in sweep(registry, register, clock):
+    for one in gc_pass(registry, register, clock):
         assert not one.problem, one.problem
 
 

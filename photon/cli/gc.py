@@ -19,7 +19,7 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.upkeep.gc import Collected
+    from photon.upkeep.gc import GcResult
 
 
 @click.command()
@@ -37,10 +37,10 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
         from photon.clock import SystemClock
         from photon.pipeline.file import load_pipeline
         from photon.registry.open import close_registries
-        from photon.upkeep.gc import collect
+        from photon.upkeep.gc import run_gc
 
         try:
-            collected = collect(load_pipeline(pipeline_file), SystemClock())
+            collected = run_gc(load_pipeline(pipeline_file), SystemClock())
         finally:
             close_registries()
     if as_json:
@@ -50,7 +50,7 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
     sys.exit(DONE if collected.is_done else NOT_DONE)
 
 
-def _text(collected: Collected) -> str:
+def _text(collected: GcResult) -> str:
     told = collected.as_dict()
     boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
     lines = [f"boundary: {boundary} (before: {before}); {collected.because}"]

@@ -14,23 +14,23 @@ from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
 from photon.registry.operations import resharding
-from photon.registry.operations.gc import Swept
+from photon.registry.operations.gc import EndpointGc
 from photon.registry.operations.resharding import Advice, Load, Resharded, ShardLimits
 from photon.shift.run import prepare
 from photon.upkeep import gc
-from photon.upkeep.gc import Collected
+from photon.upkeep.gc import GcResult
 from resources.environment import location_settings
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
 DAY_US = 86_400_000_000
-COLLECTED = Collected(
+COLLECTED = GcResult(
     None,
     DAY_US,
     "ids are kept for 30 days",
     {
-        "http://a": Swept(0, StoreSize(7, 700), StoreSize(9, 900), StoreSize(2, 200)),
-        "http://b": Swept(1, StoreSize(3, 300), None, None, "connection refused"),
+        "http://a": EndpointGc(0, StoreSize(7, 700), StoreSize(9, 900), StoreSize(2, 200)),
+        "http://b": EndpointGc(1, StoreSize(3, 300), None, None, "connection refused"),
     },
 )
 LOAD = Load(ids=100, bytes=9_000, commits_per_second=2.5)
@@ -56,7 +56,7 @@ def test_a_collection_tells_the_boundary_and_sizes_before_and_after_at_each_endp
 
 
 def test_the_run_of_a_collection_collects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "collect", lambda pipeline, clock: COLLECTED)
+    monkeypatch.setattr(gc, "run_gc", lambda pipeline, clock: COLLECTED)
     assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
 
 

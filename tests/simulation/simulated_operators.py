@@ -23,7 +23,7 @@ from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
-from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import RepairSuperseded, refill
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_stores import Process, Store, Stores
@@ -85,7 +85,7 @@ class Operators:
         self._may_crash(COLLECTION_FAULT_POINTS)
         try:
             register = raise_boundary(registry, boundary_us)
-            sweep(registry, register, client, channel=lambda: client, page_items=PAGE_ITEMS)
+            gc_pass(registry, register, client, channel=lambda: client, page_items=PAGE_ITEMS)
         except RegistryUnavailable:
             return
 

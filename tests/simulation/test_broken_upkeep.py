@@ -15,13 +15,13 @@ import pytest
 
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import proposer, register_store, rounds
-from photon.registry.consensus.acceptor import Delete
+from photon.registry.consensus.acceptor import Delete, Stored
 from photon.registry.consensus.layout import item_key
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.endpoints.endpoints import ActiveEndpoints
 from photon.registry.interface import BeyondHorizon
-from photon.registry.operations import refill, sweep
-from tests.simulation import collection_stories, repair_stories, simulated_operators
+from photon.registry.operations import gc, repair
+from tests.simulation import gc_stories, repair_stories, simulated_operators
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
     TWO_HELD,
@@ -58,7 +58,7 @@ def test_a_repair_of_a_slot_that_is_in_use_meanwhile_gives_two_winners(
         incarnations = tuple(incarnation if s == slot else i for s, i in enumerate(old.incarnations))
         return replace(register, members=Members(old.version + 1, incarnations, old.down))
 
-    monkeypatch.setattr(refill, "with_slot_down", without_marking_down)
+    monkeypatch.setattr(repair, "with_slot_down", without_marking_down)
     caught_by_simulation("repair", because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories("repair", because=TWO_HELD)
 
@@ -103,7 +103,7 @@ def test_members_that_are_the_same_at_the_end_may_have_been_others_in_between(
 
 
 def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> None:
-    right = refill._Copying._pages
+    right = repair._Copying._pages
 
     def pages_of_one(self: Any, of_all: bool = False) -> Iterator[Sequence[Any]]:
         one = next(acceptor for acceptor in self._active.acceptors if acceptor is not None)
@@ -112,24 +112,24 @@ def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> 
             copying._active = replace(self._active, acceptors=(one,))
         return right(copying, of_all)
 
-    monkeypatch.setattr(refill._Copying, "_pages", pages_of_one)
+    monkeypatch.setattr(repair._Copying, "_pages", pages_of_one)
     caught_by_story(
         repair_stories.a_winner_of_whom_one_endpoint_that_is_left_knows, because=LATER_ONE_TOLD_OTHERWISE
     )
 
 
 def test_a_repair_that_copies_values_as_they_are_leaves_stores_that_differ(monkeypatch: Patch) -> None:
-    def as_it_is(self: Any, items: Sequence[Any], counters: Any, choose: Any) -> list[Any]:
-        return [refill._Settled(i, i.stored.promised, i.stored.value) for i in items]
+    def as_it_is(self: Any, items: Sequence[Any], counters: Any) -> list[Any]:
+        return [repair._Chosen(i, i.stored.promised, i.stored.value) for i in items]
 
-    monkeypatch.setattr(refill._Copying, "_settle_once", as_it_is)
+    monkeypatch.setattr(repair._Copying, "_identity_round", as_it_is)
     caught_by_simulation("repair", because="F13: after a repair stores differ")
 
 
 def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(monkeypatch: Patch) -> None:
-    right = refill._Copying._is_kept
+    right = repair._Copying._is_kept
     monkeypatch.setattr(
-        refill._Copying, "_is_kept", lambda self, item: item.stored.value is not None and right(self, item)
+        repair._Copying, "_is_kept", lambda self, item: item.stored.value is not None and right(self, item)
     )
     caught_by_story(
         repair_stories.a_promise_whose_accept_arrives_after_the_repair, because=LATER_ONE_TOLD_OTHERWISE
@@ -139,7 +139,7 @@ def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(m
 def test_a_repair_that_does_not_check_before_it_accepts_undoes_what_was_won(
     monkeypatch: Patch,
 ) -> None:  # B11
-    monkeypatch.setattr(refill._Copying, "_is_confirmed", lambda self: True)
+    monkeypatch.setattr(repair._Copying, "_is_confirmed", lambda self: True)
     caught_by_story(
         repair_stories.a_repair_that_goes_on_while_another_one_has_taken_its_place,
         because=LATER_ONE_TOLD_OTHERWISE,
@@ -151,26 +151,26 @@ def test_a_repair_that_does_not_check_before_it_accepts_undoes_what_was_won(
 
 def test_deleting_before_the_boundary_is_raised_forgets_winners(monkeypatch: Patch) -> None:  # C2
     def raise_it_later(registry: Any, boundary_us: int) -> Register:
-        return sweep.with_boundary(registry.register.read(), boundary_us)
+        return gc.with_boundary(registry.register.read(), boundary_us)
 
     monkeypatch.setattr(simulated_operators, "raise_boundary", raise_it_later)
-    monkeypatch.setattr(sweep._Sweep, "_bring_register", lambda self: None)
+    monkeypatch.setattr(gc._EndpointPass, "_ask_for_boundary", lambda self, keys: [Stored()])
     caught_by_simulation("collection", because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories("collection", because=TWO_HELD)
 
 
 def test_a_boundary_that_goes_back_lets_collected_ids_in(monkeypatch: Patch) -> None:  # C2
     monkeypatch.setattr(
-        sweep, "with_boundary", lambda register, boundary_us: replace(register, boundary_us=boundary_us)
+        gc, "with_boundary", lambda register, boundary_us: replace(register, boundary_us=boundary_us)
     )
     caught_by_simulation("collection", because="F9: a boundary went back")
     caught_by_the_checker_of_histories("collection", because=TWO_HELD)
 
 
 def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypatch: Patch) -> None:  # C2
-    monkeypatch.setattr(sweep, "Delete", lambda key, time: Delete(key))
+    monkeypatch.setattr(gc, "Delete", lambda key, time: Delete(key))
     caught_by_story(
-        collection_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted,
+        gc_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted,
         because=LATER_ONE_TOLD_OTHERWISE,
     )
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from photon.faults import FAULT_POINTS
-from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.verification import tasks as verification_tasks
 from photon.verification.classes import Fact
 from photon.verification.tasks import TaskScope, classify_records
@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> World:
 
 def collect(world: World) -> None:
     register = raise_boundary(world.registry, NOON_US - DAY_US)
-    sweep(world.registry, register, world.clock)
+    gc_pass(world.registry, register, world.clock)
 
 
 def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:

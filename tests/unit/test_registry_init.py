@@ -6,7 +6,6 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from photon.pipeline.file import (
     Pipeline,
     PrimaryLog,
     Registry,
-    settings_hash,
 )
 from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.consensus.layout import ItemKey
@@ -117,20 +115,6 @@ def test_other_settings_of_ids_are_refused_with_the_remedy(url: str, client: Any
     for attempt in (find_registry, lambda p: init_registry(p, SystemClock())):
         with pytest.raises(RegistryMismatch, match="Put those settings back"):
             attempt(pipeline(url, time_in_id=True))
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("time_in_id", [False, True])
-def test_a_registry_of_before_the_number_of_shards_could_change_is_found(
-    url: str, client: Any, time_in_id: bool
-) -> None:
-    settings = pipeline(url, time_in_id=time_in_id)
-    made = init_registry(settings, SystemClock())
-    earlier = settings_hash(settings, shards=settings.registry.shards)
-    open_register(made).change(lambda register: replace(register, settings_hash=earlier))
-    assert find_registry(settings) == made
-    more = settings.registry.model_copy(update={"shards": 99})
-    assert find_registry(settings.model_copy(update={"registry": more})).tables == made.tables
 
 
 @pytest.mark.server

@@ -9,105 +9,84 @@ from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
 from photon.registry.operations.init import (
     Answer,
-    Found,
+    EndpointReply,
+    Membership,
+    NoAnswer,
     NoMajority,
     NotMade,
-    OneStoreTwice,
-    Said,
-    Silent,
-    TooFewAnswer,
-    find,
+    RegistryFound,
+    SameStoreTwice,
+    TooFewAnswers,
+    classify_endpoints,
 )
 
-GONE = Silent("connection refused")
+GONE = NoAnswer("connection refused")
 NEW = Answer(None, None)
-
-
-def register(members: Members) -> Register:
-    return Register("p", "s", SHARD_HASH, members, ())
+WHY = {"gone": "does not answer (connection refused); bring it back"}
+WHY |= {"new": "has lost its data, or is a new store; it is not used until it is repaired"}
+WHY |= {"other": "has the data of another registry; it is not used until it is repaired"}
+WHY |= {"down": "is out of use until a repair of it has ended; run it again"}
 
 
 def says(incarnation: str, members: Members | None) -> Answer:
-    return Answer(table_name("p", incarnation), None if members is None else register(members))
+    register = None if members is None else Register("p", "s", SHARD_HASH, members, ())
+    return Answer(table_name("p", incarnation), register)
 
 
 FIRST = Members(1, ("a", "b", "c"))
+DURING = Members(2, ("a", "b", "new"), down=(2,))
+REPAIRED = Members(4, ("a", "b", "new"))
 A, B, C = (says(name, FIRST) for name in "abc")
 
 
-@pytest.mark.parametrize("said", [[A, B, C], [A, GONE, C], [NEW, B, C], [A, B, says("x", None)]])
-def test_a_majority_makes_the_registry_and_the_others_are_named(said: list[Said]) -> None:
-    found = find("p", said)
-    assert isinstance(found, Found)
-    assert found.members == FIRST
-    assert found.tables == tuple(table_name("p", name) for name in "abc")
-    assert set(found.problems) == {slot for slot, one in enumerate(said) if one not in (A, B, C)}
+def found(members: Members, **problems: str) -> RegistryFound:
+    """A registry, and the problem of each slot (`slot2="..."`)."""
+    tables = tuple(table_name("p", name) for name in members.incarnations)
+    return RegistryFound(members, tables, {int(slot[-1]): WHY[why] for slot, why in problems.items()})
 
 
-def test_an_endpoint_with_other_data_is_named_with_the_remedy() -> None:
-    found = find("p", [A, B, says("x", Members(1, ("x", "y", "z")))])
-    assert isinstance(found, Found)
-    assert "another registry; it is not used until it is repaired" in found.problems[2]
-
-
-def test_without_any_register_there_is_no_registry_yet() -> None:
-    assert find("p", [NEW, NEW, NEW]) == NotMade()
-    assert find("p", [says("a", None), NEW, NEW]) == NotMade()  # an init that did not end
-
-
-def test_as_long_as_somebody_is_silent_nobody_knows_that_there_is_no_registry() -> None:
-    assert find("p", [NEW, NEW, GONE]) == TooFewAnswer({2: "connection refused"})
-    assert find("p", [A, GONE, GONE]) == TooFewAnswer({1: "connection refused", 2: "connection refused"})
-
-
-def test_when_a_majority_lost_its_data_no_new_registry_is_made_beside_the_old_one() -> None:
-    assert isinstance(find("p", [A, NEW, NEW]), NoMajority)
-
-
-def test_endpoints_in_another_order_are_told_their_old_one() -> None:
-    found = find("p", [B, A, C])
-    assert isinstance(found, NoMajority)
-    assert found.problems == {
-        0: "is number 2: put the endpoints in their old order",
-        1: "is number 1: put the endpoints in their old order",
-    }
-
-
-def test_more_endpoints_than_the_registry_was_made_over_are_refused() -> None:
-    found = find("p", [A, B, C, NEW, NEW])
-    assert isinstance(found, NoMajority)
-    assert found.problems[3] == "is one too many: the registry was made over 3"
-
-
-@pytest.mark.parametrize("said", [[A], [A, B]])
-def test_fewer_endpoints_than_the_registry_was_made_over_are_told_how_many_there_are(
-    said: list[Said],
+@pytest.mark.parametrize(
+    ("replies", "membership"),
+    [
+        # A majority makes the registry, and the others are named with the remedy.
+        ([A, B, C], found(FIRST)),
+        ([A, GONE, C], found(FIRST, slot1="gone")),
+        ([NEW, B, C], found(FIRST, slot0="new")),
+        ([A, B, says("x", None)], found(FIRST, slot2="other")),
+        ([A, B, says("x", Members(1, ("x", "y", "z")))], found(FIRST, slot2="other")),
+        # Of several memberships the newest that has a majority counts.
+        ([says("a", DURING), says("b", DURING), C], found(DURING, slot2="down")),
+        ([A, says("b", REPAIRED), says("new", REPAIRED)], found(REPAIRED)),
+        # Without any register there is no registry, unless somebody who does not answer has one.
+        ([NEW, NEW, NEW], NotMade()),
+        ([says("a", None), NEW, NEW], NotMade()),  # an init that did not end
+        ([NEW, NEW, GONE], TooFewAnswers({2: "connection refused"})),
+        ([A, GONE, GONE], TooFewAnswers({1: "connection refused", 2: "connection refused"})),
+        ([A, B, A], SameStoreTwice((0, 2))),
+        # The only store is another one than the registry was made over.
+        ([says("x", Members(1, ("a",)))], NoMajority({0: WHY["other"]})),
+    ],
+)
+def test_what_the_endpoints_say_decides_whether_there_is_a_registry(
+    replies: list[EndpointReply], membership: Membership
 ) -> None:
-    found = find("p", said)
-    assert isinstance(found, NoMajority)
-    assert "is one of 3 that the registry was made over" in found.problems[0]
+    assert classify_endpoints("p", replies) == membership
 
 
-def test_a_store_that_is_met_twice_is_refused() -> None:
-    assert find("p", [A, B, A]) == OneStoreTwice((0, 2))
-
-
-def test_an_endpoint_whose_repair_has_not_ended_is_named() -> None:
-    during = Members(2, ("a", "b", "new"), down=(2,))
-    found = find("p", [says("a", during), says("b", during), C])
-    assert isinstance(found, Found)
-    assert found.members == during
-    assert found.problems == {2: "is out of use until a repair of it has ended; run it again"}
-
-
-def test_the_newest_members_with_a_majority_count() -> None:
-    repaired = Members(4, ("a", "b", "new"))
-    found = find("p", [A, says("b", repaired), says("new", repaired)])
-    assert isinstance(found, Found)
-    assert found.members == repaired
-    assert found.problems == {}
-
-
-def test_the_only_endpoint_of_a_registry_may_have_an_older_name_of_its_table() -> None:
-    found = find("p", [Answer("photon-p-0123", register(Members(1, ("4567",))))])
-    assert found == Found(Members(1, ("4567",)), ("photon-p-0123",), {})
+@pytest.mark.parametrize(
+    ("replies", "slot", "problem"),
+    [
+        ([A, NEW, NEW], 1, WHY["new"]),  # and no new registry is made beside the old one
+        ([B, A, C], 0, "is number 2: put the endpoints in their old order"),
+        ([B, A, C], 1, "is number 1: put the endpoints in their old order"),
+        ([A, B, C, NEW, NEW], 3, "is one too many: the registry was made over 3"),
+        ([A], 0, "is one of 3 that the registry was made over, and the pipeline file names 1"),
+        ([A, B], 0, "is one of 3 that the registry was made over, and the pipeline file names 2"),
+    ],
+)
+def test_where_no_majority_is_left_each_endpoint_says_why(
+    replies: list[EndpointReply], slot: int, problem: str
+) -> None:
+    membership = classify_endpoints("p", replies)
+    assert isinstance(membership, NoMajority)
+    assert membership.problems[slot] == problem

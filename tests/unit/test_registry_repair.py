@@ -16,7 +16,7 @@ from photon.registry.consensus.decisions import chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
-from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import PATIENCE_SECONDS, Refilled, RepairSuperseded
 from tests.simulation import repair_stories
 from tests.simulation.repair_site import Site
@@ -310,14 +310,14 @@ def test_a_repair_does_not_bring_back_what_was_collected() -> None:
     register = raise_boundary(site.client(), 10)
     slept = site.stores[0, "old0"]
     slept.fail("down")  # so that it still has what the other one has not
-    swept = sweep(site.client(), register, site.clock)
-    assert [one.deleted.items for one in swept] == [0, 0, 30]
+    done = gc_pass(site.client(), register, site.clock)
+    assert [one.deleted.items for one in done] == [0, 0, 30]
     slept.mend()
     assert site.repair(1).copied == 30
     assert [len(site.copies(key)[1]) for key in old] == [0] * 30  # type: ignore[arg-type]
     assert [len(site.copies(key)[2]) for key in old] == [0] * 30  # type: ignore[arg-type]
     assert commit(site, old, WEST) == [TooOld()] * 30
-    sweep(site.client(), register, site.clock)
+    gc_pass(site.client(), register, site.clock)
     assert values_of(site, old) == []
     assert all(isinstance(outcome, Lost) for outcome in commit(site, young, WEST))
 
@@ -329,7 +329,7 @@ def test_what_a_repair_was_just_copying_goes_with_the_next_pass_and_is_never_won
     site.wipe(1)
 
     def collect() -> None:
-        sweep(site.client(), raise_boundary(site.client(), 10), site.clock)
+        gc_pass(site.client(), raise_boundary(site.client(), 10), site.clock)
 
     # The repair has read the register and a page of ids; then a whole collection passes.
     first = site.stores[0, "old0"]

@@ -412,8 +412,8 @@ class _Copying:
             Accept(k, c.ballot, c.value, c.item.time) for k, c in chosen.items() if c.value is not None
         ]
         answers = self._endpoints.ask(lambda a, batch: a.accept(batch), accepts, self._writes)
-        for accept, replies in zip(accepts, answers, strict=True):
-            if sum(isinstance(reply, Done) for reply in replies) < q:
+        for accept, accepted in zip(accepts, answers, strict=True):
+            if sum(isinstance(reply, Done) for reply in accepted) < q:
                 del chosen[accept.key]
         return [chosen.get(item.key, NoReply("no majority")) for item in items]
 

@@ -8,7 +8,7 @@ import pytest
 
 from photon.clock import MICROSECONDS, in_utc
 from photon.registry.consensus.register import EpochRecord, EpochState
-from photon.upkeep.gc import Limit, limit, that_count
+from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Finding, Unverified, VerifiedEarlier
 from photon.verification.report_table import StoredReport
@@ -34,14 +34,18 @@ def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
 
 
 def test_ids_are_kept_so_many_days() -> None:
-    found = limit(NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US, epoch="w1")}, EPOCHS)
-    assert found == Limit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
+    found = boundary_limit(
+        NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US, epoch="w1")}, EPOCHS
+    )
+    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
 def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -> None:
     west = verified(NOW_US - 70 * DAY_US, epoch="w1")
     reports = {"east": verified(NOW_US - 50 * DAY_US), "west": west}
-    assert limit(NOW_US, 30, reports, EPOCHS) == Limit(NOW_US - 70 * DAY_US, "west is verified up to there")
+    assert boundary_limit(NOW_US, 30, reports, EPOCHS) == BoundaryLimit(
+        NOW_US - 70 * DAY_US, "west is verified up to there"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -
 def test_nothing_is_collected_while_that_is_not_known(
     keep_days: int | None, west: StoredReport | None, because: str
 ) -> None:
-    found = limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west}, EPOCHS)
+    found = boundary_limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west}, EPOCHS)
     assert found.boundary_us is None
     assert because in found.because
 
@@ -66,7 +70,7 @@ def test_a_foreign_log_that_could_not_be_verified_holds_the_boundary(side: str, 
     gone = Unverified("clicks/a.jsonl", side, bytes=10, reason="the file is not there")
     report = DatacenterReport(verified_until_us=NOW_US, epoch="e1", unverified=(gone,))
     assert not report.violations, "which is why it has to be looked at"
-    found = limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
+    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
     assert (found.boundary_us is None) == is_held
     assert ("clicks/a.jsonl" in found.because) == is_held
 
@@ -75,15 +79,15 @@ def test_a_log_that_is_gone_and_was_verified_before_does_not_hold_it() -> None:
     report = DatacenterReport(
         verified_until_us=NOW_US, epoch="e1", verified_earlier=VerifiedEarlier(1, 10, "clicks/a.jsonl")
     )
-    found = limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
-    assert found == Limit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
+    found = boundary_limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
+    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
 
 
 def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
     report = verified(NOW_US)
     earlier = {key: report.report[key] for key in report.report if key not in ("verified_until_us", "epoch")}
     early = StoredReport(NOW_US, "a run", 1.0, earlier)
-    assert limit(NOW_US, 30, {"east": early}, EPOCHS).boundary_us is None
+    assert boundary_limit(NOW_US, 30, {"east": early}, EPOCHS).boundary_us is None
 
 
 @pytest.mark.parametrize(
@@ -96,14 +100,14 @@ def test_a_report_of_another_epoch_than_the_one_that_lives_vouches_for_nothing(
 ) -> None:
     epochs = {"e0": epoch("east", "revoked"), **EPOCHS}
     reports = {"east": verified(NOW_US, epoch=foreign_epoch), "west": verified(NOW_US, epoch="w1")}
-    found = limit(NOW_US, 30, reports, epochs)
+    found = boundary_limit(NOW_US, 30, reports, epochs)
     assert found.boundary_us is None
     assert "the last verification of east was not of the epoch" in found.because
 
 
 def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:
     epochs = [epoch("east", "revoked"), epoch("east"), epoch("west", "retired")]
-    assert that_count(["east", "west", "new"], epochs) == ["east", "new"]
+    assert datacenters_to_verify(["east", "west", "new"], epochs) == ["east", "new"]
 
 
 @pytest.mark.parametrize("state", ["live", "revoked"])
@@ -111,8 +115,8 @@ def test_a_datacenter_that_the_pipeline_file_does_not_name_counts_until_it_is_lo
     state: EpochState,
 ) -> None:
     epochs = {"e1": epoch("east"), "w1": epoch("west", state)}
-    assert that_count(["east"], epochs.values()) == ["east", "west"]
-    found = limit(NOW_US, 30, {"east": verified(NOW_US)}, epochs)
+    assert datacenters_to_verify(["east"], epochs.values()) == ["east", "west"]
+    found = boundary_limit(NOW_US, 30, {"east": verified(NOW_US)}, epochs)
     assert found.boundary_us is None
     assert "west is not in the pipeline file" in found.because
 

@@ -23,10 +23,10 @@ from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key,
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import decode_register, encode_register, with_boundary
 from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
-from photon.registry.operations.gc import Swept, raise_boundary, sweep
+from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
 from tests.contract.registry_checks import token
-from tests.simulation import collection_stories
+from tests.simulation import gc_stories
 
 EAST, WEST = token("east", 1), token("west", 2)
 PAGE_ITEMS = 7
@@ -82,11 +82,11 @@ def commit(registry: QuorumRegistry, keys: list[EventKey], by: str = EAST) -> li
     return [*registry.commit([Claim(key, by) for key in keys])]
 
 
-def collect(backend: Backend, days: float) -> list[Swept]:
+def collect(backend: Backend, days: float) -> list[EndpointGc]:
     """Collect what was before so many days from the start."""
     registry = backend.client()
     register = raise_boundary(registry, START_US + round(days * DAY_US))
-    return sweep(registry, register, backend.clock, page_items=PAGE_ITEMS)
+    return gc_pass(registry, register, backend.clock, page_items=PAGE_ITEMS)
 
 
 def stored(backend: Backend, key: EventKey) -> list[object]:
@@ -98,8 +98,8 @@ def stored(backend: Backend, key: EventKey) -> list[object]:
 def check_that_old_ids_go_and_young_ones_stay(backend: Backend, make: Making) -> None:
     old, young = some(make, -2), some(make, -0.5)
     commit(backend.client(), old + young)
-    swept = collect(backend, days=-1)
-    assert [(one.deleted.items, one.problem) for one in swept] == [(30, "")] * len(backend.acceptors)
+    done = collect(backend, days=-1)
+    assert [(one.deleted.items, one.problem) for one in done] == [(30, "")] * len(backend.acceptors)
     assert all(found == ABSENT for key in old for found in stored(backend, key))
     assert backend.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
 
@@ -204,7 +204,7 @@ def test_an_item_that_was_made_anew_meanwhile_is_not_deleted(untimed: Backend) -
 
 
 def test_an_id_that_is_registered_anew_before_it_is_deleted_stays_registered() -> None:
-    collection_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted()
+    gc_stories.an_id_without_a_time_that_is_registered_anew_before_it_is_deleted()
 
 
 # -- endpoints apart from each other
@@ -216,7 +216,7 @@ def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend)
     registry, faults = three.faulty_client()
     faults.each[2].fail("down")  # type: ignore[attr-defined]
     register = raise_boundary(registry, START_US - DAY_US)
-    first = sweep(registry, register, three.clock, page_items=PAGE_ITEMS)
+    first = gc_pass(registry, register, three.clock, page_items=PAGE_ITEMS)
     assert [one.deleted.items for one in first] == [30, 30, 0]
     assert "connection refused" in first[2].problem
     assert [one.deleted.items for one in collect(three, days=-1)] == [0, 0, 30]
@@ -286,7 +286,7 @@ def test_requests_that_fail_now_and_then_are_made_again(timed: Backend, fault: s
     registry, faults = timed.faulty_client()
     register = raise_boundary(registry, START_US - DAY_US)
     faults.fail(fault, 3)
-    assert [one.problem for one in sweep(registry, register, timed.clock, page_items=PAGE_ITEMS)] == [
+    assert [one.problem for one in gc_pass(registry, register, timed.clock, page_items=PAGE_ITEMS)] == [
         ""
     ] * len(timed.acceptors)
     assert all(found == ABSENT for key in old for found in stored(timed, key))

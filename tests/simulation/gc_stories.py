@@ -1,6 +1,6 @@
 """What may come between a collection's page and its deletes, step by step.
 
-Told of the product as it is in `tests/contract/test_collection.py`, and of a broken one, which it catches, in
+Told of the product as it is in `tests/contract/test_gc.py`, and of a broken one, which it catches, in
 `tests/simulation/test_broken_upkeep.py`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Delete
 from photon.registry.interface import Claim
-from photon.registry.operations.gc import raise_boundary, sweep
+from photon.registry.operations.gc import gc_pass, raise_boundary
 from tests.simulation.repair_site import Site
 from tests.simulation.repair_stories import EAST, ITEM, KEY, WEST, before, the_winner_must_be
 
@@ -26,5 +26,5 @@ def an_id_without_a_time_that_is_registered_anew_before_it_is_deleted() -> None:
         site.client().commit([Claim(EventKey(KEY.id, at_us=YOUNG_US), WEST)])
 
     before(store, "delete", register_anew)
-    sweep(registry, raise_boundary(registry, BOUNDARY_US), site.clock)
+    gc_pass(registry, raise_boundary(registry, BOUNDARY_US), site.clock)
     the_winner_must_be(site, WEST)
