@@ -17,7 +17,7 @@ from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:
     from photon.registry.operations.resharding import Advice, Resharded
-    from photon.upkeep.gc import Collected
+    from photon.upkeep.gc import GcResult
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,16 @@ def _clear(run: UpkeepRun) -> MaterializeResult[None]:
 
 
 def _collect(run: UpkeepRun) -> MaterializeResult[None]:
-    from photon.upkeep.gc import collect
+    from photon.upkeep.gc import run_gc
 
-    collected = collect(run.pipeline, run.clock)
+    collected = run_gc(run.pipeline, run.clock)
     for name, one in collected.endpoints.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}; the next run takes what is left there")
     return MaterializeResult(metadata=gc_metadata(collected, run.seconds()))
 
 
-def gc_metadata(collected: "Collected", seconds: float) -> Metadata:
+def gc_metadata(collected: "GcResult", seconds: float) -> Metadata:
     """The boundary, and sizes by endpoint; -1 is an unknown size, since a column has one type."""
     endpoints, as_dict = collected.endpoints.values(), collected.as_dict()
     rows = [
