@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from photon.event_store.cache import CacheEventStore
 from photon.event_store.indexing import index_ranges
-from photon.event_store.interface import Wanted
+from photon.event_store.interface import PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
-from photon.event_store.logs import CombinedEventStore, EventStorePlace, LogsEventStore, open_event_store
+from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
+from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.source import hash_bytes
@@ -112,12 +112,12 @@ def measure_indexing(place: EventStorePlace, logs: list[LogFile], events: int) -
 
         each = timed(f"read and parse {events:,} events", events, parsed)
         timed("index them, in one transaction a range", events, partial(index_each, each, store))
-        cache, megabyte = store.cache, 2**20
+        cache, megabyte = store.cache.events, 2**20
         print(f"  cache: {len(cache):,} events in {cache.used_bytes // megabyte} MiB")
     print(f"  map: {place.map_path.stat().st_size / events:.1f} bytes an event")
 
 
-def index_each(parsed: list[tuple[LogFile, ByteRange, ParsedRange]], store: CombinedEventStore) -> None:
+def index_each(parsed: list[tuple[LogFile, ByteRange, ParsedRange]], store: LogsEventStore) -> None:
     """Index range by range, as batches do."""
     for each in parsed:
         index_ranges([each], store.log_map, store.cache)
@@ -126,8 +126,8 @@ def index_each(parsed: list[tuple[LogFile, ByteRange, ParsedRange]], store: Comb
 def measure_lookups(place: EventStorePlace, events: int) -> None:
     """Look up ids that are there, near the end and everywhere, and ids that are not."""
     random.seed(1)
-    wanted = [Wanted(event_id(each), time_us(each)) for each in random.sample(range(events), LOOKUPS)]
-    recent = [Wanted(event_id(each), time_us(each)) for each in range(events - LOOKUPS, events)]
+    wanted = [PrimaryLookup(event_id(each), time_us(each)) for each in random.sample(range(events), LOOKUPS)]
+    recent = [PrimaryLookup(event_id(each), time_us(each)) for each in range(events - LOOKUPS, events)]
     measure_found(place, "of all the history", wanted)
     measure_found(place, "of the last 10 s", recent)
     nowhere = [replace(each, id=each.id + "x") for each in wanted]
@@ -137,14 +137,14 @@ def measure_lookups(place: EventStorePlace, events: int) -> None:
         timed(f"look up {LOOKUPS:,} of them anywhere", LOOKUPS, partial(store.lookup, anywhere))
 
 
-def measure_found(place: EventStorePlace, which: str, ids: list[Wanted]) -> None:
+def measure_found(place: EventStorePlace, which: str, ids: list[PrimaryLookup]) -> None:
     """Look up ids from the logs, then from a cache that has them all."""
     with LogFileMap(place.map_path, place.settings) as log_map:
         cold = LogsEventStore(log_map, place)
         found = timed(f"look up {len(ids):,} ids {which}, from the logs", len(ids), partial(cold.lookup, ids))
         assert None not in found
         print(f"  read {cold.bytes_read / 2**20:,.0f} MiB")
-        hot = CombinedEventStore(CacheEventStore(10**9), cold)
+        hot = LogsEventStore(log_map, place, CacheEventStore(10**9))
         hot.cache.put(event for event in found if event is not None)
         timed(f"look up {len(ids):,} ids {which}, from the cache", len(ids), partial(hot.lookup, ids))
         timed("look up 8 of them, from the cache", 8, partial(hot.lookup, ids[:8]))
@@ -158,7 +158,7 @@ def measure_growth(place: EventStorePlace, logs: list[LogFile]) -> None:
             parsed = list(small_ranges(logs[0], batch, place))
             index = partial(index_ranges, parsed, store.log_map, store.cache)
             timed(f"index batch {batch} of 2,000 files with one event each", 2_000, index)
-            wanted = [Wanted(f"{number}-{batch}", START_US + batch) for number in range(8)]
+            wanted = [PrimaryLookup(f"{number}-{batch}", START_US + batch) for number in range(8)]
             timed("look up 8 of these ids, from the cache", 8, partial(store.lookup, wanted))
 
 

@@ -1,6 +1,6 @@
-"""Entries of the log file map: how a file is cut into them, and which times they cover.
+"""Entries of the log file map: how a file is cut into them, which times they cover, and the search in them.
 
-Pure decisions on arrays. Storing and finding entries is `log_file_map`.
+Pure decisions on arrays.
 
 Times are in *ticks* of 4 s here, clamped to 32 bits (the years 1697 to 2242), as the map's R*Tree holds
 them. That only decides which entries are looked at; the exact time is read from the record.
@@ -8,7 +8,7 @@ them. That only decides which entries are looked at; the exact time is read from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ LEAST_ENTRY_BYTES = 4096
 
 Ints = npt.NDArray[np.int64]
 Span = tuple[int, int]  # first and last tick, both included
+TimeWindow = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
 
 
 @dataclass(frozen=True)
@@ -190,3 +191,43 @@ def _extended(current: Entry | None, piece: Piece, first: int, last: int) -> Ent
     return Entry(
         current.start_bytes, end, read_start, read_end, merge_spans((*current.spans, *spans)), hashes
     )
+
+
+def window_ticks(windows: Sequence[TimeWindow]) -> tuple[Ints, Ints]:
+    """First and last tick of each window."""
+    all_time = np.iinfo(np.int64)
+    bounds = [
+        (max(all_time.min, window[0]), min(window[1], all_time.max))
+        if window
+        else (all_time.min, all_time.max)
+        for window in windows
+    ]
+    ticks = to_ticks(np.array(bounds, np.int64).reshape(-1, 2))
+    return ticks[:, 0], ticks[:, 1]
+
+
+def find_hashes(
+    hashes: Hashes,
+    windows: Sequence[TimeWindow],
+    spans: Mapping[int, Sequence[Span]],
+    filters: Iterable[tuple[int, Hashes]],
+) -> Iterator[tuple[int, int, int]]:
+    """Where each hash is in filters of entries that its window touches: (entry, hash's index, how often).
+
+    `spans` has the spans of each entry in `filters`.
+    """
+    order = np.argsort(hashes)  # sorted needles walk a filter in order, kind to the processor's cache
+    needles = hashes[order]
+    firsts, lasts = (ticks[order] for ticks in window_ticks(windows))
+    for entry, held in filters:
+        touched = np.zeros(len(needles), bool)
+        for first, last in spans[entry]:
+            touched |= (firsts <= last) & (lasts >= first)
+        rows = np.flatnonzero(touched)
+        if not len(rows) or not len(held):
+            continue
+        places = np.searchsorted(held, needles[rows])
+        hits = held[np.minimum(places, len(held) - 1)] == needles[rows]
+        for row, place in zip(rows[hits].tolist(), places[hits].tolist(), strict=True):
+            after = int(np.searchsorted(held, needles[row], side="right"))
+            yield entry, int(order[row]), after - place

@@ -1,7 +1,6 @@
-"""The 64-bit hash of event ids: what the log file map stores, and what wakes waiting foreign events.
+"""The 64-bit hash of event ids, which the log file map stores and by which waiting foreign events wake.
 
-One pure function, vectorised. It is part of a stored format: a change of what it returns needs a new
-version of the log file map. Nothing depends on it being free of collisions.
+It is part of a stored format: other results need a new version of the log file map. Collisions do no harm.
 """
 
 from __future__ import annotations

@@ -1,37 +1,20 @@
-"""Indexing of primary events: from parsed ranges to the log file map and the cache.
-
-What a task does with a primary range between reading and reporting. Parsing belongs to `photon.logs`.
-"""
+"""Index primary events: from parsed ranges to the log file map and the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.cache import CacheEventStore
 from photon.event_store.entries import Piece, to_ticks
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.log_file_map import LogFileMap
+from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
-
-
-class Parsed(Protocol):
-    """What `photon.logs.parse.read_events` returns of a primary range."""
-
-    @property
-    def events(self) -> pa.Table:
-        """Columns `_file, _offset, _raw, _id, _time_us`, in the order of the file."""
-        ...
-
-    @property
-    def dead_letters(self) -> pa.Table:
-        """Lines that are no events."""
-        ...
+from photon.logs.parse import ParsedRange
 
 
 @dataclass(frozen=True)
@@ -45,7 +28,7 @@ class Indexed:
 
 
 def index_ranges(
-    ranges: Iterable[tuple[LogFile, ByteRange, Parsed]], log_map: LogFileMap, cache: CacheEventStore
+    ranges: Iterable[tuple[LogFile, ByteRange, ParsedRange]], log_map: LogFileMap, cache: CacheEventStore
 ) -> Indexed:
     """Put the events of `ranges` into the map, in one transaction, and into the cache.
 
@@ -57,7 +40,10 @@ def index_ranges(
     dead_letters: list[pa.Table] = []
     for file, byte_range, parsed in ranges:
         byte_ranges.append(byte_range)
-        columns.append(indexed_columns(parsed.events))
+        # Without the events' bytes, which only the cache keeps.
+        lengths = pc.binary_length(parsed.events["_raw"]).cast(pa.int64())
+        kept = parsed.events.select(["_file", "_offset", "_time_us", "_id"])
+        columns.append(kept.append_column("_length", lengths))
         if parsed.dead_letters.num_rows:
             dead_letters.append(parsed.dead_letters)
         cache.put_table(parsed.events, file.header)
@@ -66,29 +52,24 @@ def index_ranges(
     events = pa.concat_tables(columns)
     pieces = index_pieces(events, byte_ranges, [table.num_rows for table in columns])
     log_map.add(pieces)
+    latest = events.group_by("_file").aggregate([("_time_us", "max")])
     return Indexed(
         events=events.num_rows,
-        max_time_us=latest_by_file(events),
+        max_time_us=dict(zip(latest["_file"].to_pylist(), latest["_time_us_max"].to_pylist(), strict=True)),
         new_hashes=np.unique(np.concatenate([piece.hashes for piece in pieces])),
         dead_letters=tuple(dead_letters),
     )
 
 
-def indexed_columns(events: pa.Table) -> pa.Table:
-    """What indexing needs of events, without their bytes: `_file, _offset, _time_us, _id, _length`."""
-    lengths = pc.binary_length(events.column("_raw")).cast(pa.int64())
-    return events.select(["_file", "_offset", "_time_us", "_id"]).append_column("_length", lengths)
-
-
 def index_pieces(events: pa.Table, byte_ranges: list[ByteRange], rows: list[int]) -> list[Piece]:
-    """What the map keeps of each range: `events` holds them one after the other, `rows` how many of each.
+    """The pieces of all ranges: `events` holds their events one after the other, `rows` how many of each.
 
     All at once, for with 2,000 files there are as many ranges with an event or two each.
     """
-    offsets = events.column("_offset").to_numpy()
-    line_ends = offsets + events.column("_length").to_numpy()
-    ticks = to_ticks(events.column("_time_us").to_numpy())
-    hashes = hash_ids(events.column("_id").combine_chunks())
+    offsets = events["_offset"].to_numpy()
+    line_ends = offsets + events["_length"].to_numpy()
+    ticks = to_ticks(events["_time_us"].to_numpy())
+    hashes = hash_ids(events["_id"].combine_chunks())
     pieces, first = [], 0
     for where, count in zip(byte_ranges, rows, strict=True):
         part = slice(first, first + count)
@@ -96,11 +77,3 @@ def index_pieces(events: pa.Table, byte_ranges: list[ByteRange], rows: list[int]
         pieces.append(Piece(where.file_number, where.start_bytes, where.end_bytes, *columns))
         first += count
     return pieces
-
-
-def latest_by_file(events: pa.Table) -> dict[int, int]:
-    """The latest time among the events of each file that has some."""
-    latest = events.group_by("_file").aggregate([("_time_us", "max")])
-    return dict(
-        zip(latest.column("_file").to_pylist(), latest.column("_time_us_max").to_pylist(), strict=True)
-    )

@@ -1,8 +1,4 @@
-"""The EventStore's interface: primary events by id, with an approximate time.
-
-No storage here: `cache` keeps recent events in memory, `log_file_map` and `logs` find the others
-(paper, section 3.3: CacheEventStore and LogsEventStore).
-"""
+"""The EventStore's interface: primary events by id, with an approximate time."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PrimaryLookup:
     """A primary id that a foreign event names, and where in time to look for it.
 
-    `around_us` is the id's own time where the id carries one, else the foreign event's.
-    `anywhere` makes it a lookup over the whole log: the last one before an event is unjoinable.
+    `around_us` is the id's own time where the id carries one, else the foreign event's. `anywhere` looks
+    through the whole log: the last lookup before an event is unjoinable.
     """
 
     id: str
@@ -26,7 +22,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class PrimaryEvent:
-    """One primary record: its bytes as they stand in the log, and where."""
+    """One primary record: its bytes in the log, and where they are."""
 
     id: str
     time_us: int
@@ -41,10 +37,10 @@ class EventStore(Protocol):
 
     @property
     def unanswered(self) -> set[str]:
-        """Ids of which nobody can say now whether their event is there: a log file can't be read."""
+        """Ids that may be in a log file that can't be read now: nobody can say whether they are there."""
         ...
 
-    def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
+    def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
         """The event of each id, in order; None where it is not (yet) in the logs read so far.
 
         Where the same id was logged twice, the first by (time, path, offset) counts.

@@ -1,7 +1,6 @@
 """LogFileMap: which stretches of which log files may hold a primary id (paper, section 3.3).
 
-Storage in SQLite on the datacenter's own disk, shared by its processes. How files are cut into
-entries is `entries`; reading what an entry points to is `logs`.
+Stored in SQLite on the datacenter's own disk, and shared by its processes.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -25,11 +24,15 @@ from photon.event_store.entries import (
     EntryLimits,
     Piece,
     Span,
+    TimeWindow,
     fill,
+    find_hashes,
+    merge_spans,
     uncovered,
+    window_ticks,
 )
-from photon.event_store.filters import TimeWindow, find_hashes, merged_windows, process_filters
 from photon.event_store.hashing import Hashes
+from photon.event_store.memory import process_memory
 from photon.logs.files import LogFile
 from photon.pipeline.file import EventStoreSettings
 
@@ -64,14 +67,6 @@ class Block:
     end_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A block whose filter holds the id's hash, and how often."""
-
-    block: Block
-    occurrences: int
-
-
 def map_path(state: Path, epoch: str) -> Path:
     """The map's file of an epoch: file numbers mean nothing beyond it."""
     return state / f"event_store-{epoch}.sqlite"
@@ -94,7 +89,8 @@ class LogFileMap:
             self._connection.close()
             raise
         self.map_id: str = self._connection.execute("SELECT map_id FROM meta").fetchone()[0]
-        self._filters = process_filters(self.map_id, settings.filter_memory_bytes)
+        self._filters = process_memory(self.map_id).filters
+        self._filters.arrays.capacity_bytes = settings.filter_memory_bytes
 
     def __enter__(self) -> Self:
         return self
@@ -107,13 +103,13 @@ class LogFileMap:
         self._connection.close()
 
     def put_files(self, files: Iterable[LogFile]) -> None:
-        """Remember files by their numbers; one that is known takes its new path."""
+        """Remember files by their numbers; a known file takes its new path."""
         rows = [astuple(file) for file in files]
         with self._writing() as connection:
             connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def files(self, numbers: Iterable[int]) -> dict[int, LogFile]:
-        """Those of the files that are known, by number."""
+        """The files that are known among these, by number."""
         sql = "SELECT * FROM files WHERE number IN (SELECT value FROM json_each(?))"
         rows = self._connection.execute(sql, (json.dumps(list(numbers)),))
         return {row[0]: _file_of(row) for row in rows}
@@ -128,10 +124,6 @@ class LogFileMap:
             connection.execute("DELETE FROM entries WHERE file = ?", (number,))
             connection.execute("DELETE FROM files WHERE number = ?", (number,))
 
-    def covered_to(self) -> dict[int, int]:
-        """By file number, the offset up to which its last entry covers it."""
-        return dict(self._connection.execute("SELECT file, max(end) FROM entries GROUP BY file"))
-
     def add(self, pieces: Iterable[Piece]) -> None:
         """Index events, in one durable transaction. What is covered already changes nothing."""
         with self._writing() as connection:
@@ -140,24 +132,24 @@ class LogFileMap:
                 for start, end in self._uncovered(piece):
                     self._add(piece.between(start, end))
 
-    def blocks_holding(self, hashes: Hashes, windows: Sequence[TimeWindow]) -> list[tuple[Candidate, ...]]:
-        """For each hash, the entries that may hold it and have records within its window.
+    def blocks_holding(self, hashes: Hashes, windows: Sequence[TimeWindow]) -> list[dict[Block, int]]:
+        """For each hash, the blocks that may hold it within its window, and how often.
 
         All entries committed before the call are seen. The cost depends on how many entries the windows
         touch (all of them for None), not on how many there are.
         """
-        candidates: list[list[Candidate]] = [[] for _ in hashes]
+        candidates: list[dict[Block, int]] = [{} for _ in hashes]
         if not len(hashes):
-            return []
+            return candidates
         # One reader of a process at a time, so that filters in memory never fall behind what was seen.
-        with self._filters.lock, self._reading():
+        with self._filters.lock, self._transaction("BEGIN"):
             self._forget_changed_filters()
             spans = self._spans_touched(windows)
             found = list(find_hashes(hashes, windows, spans, self._hashes_of(spans)))
             blocks = self._blocks({entry for entry, _, _ in found})
         for entry, index, occurrences in found:
-            candidates[index].append(Candidate(blocks[entry], occurrences))
-        return [tuple(each) for each in candidates]
+            candidates[index][blocks[entry]] = occurrences
+        return candidates
 
     # Opening
 
@@ -183,22 +175,15 @@ class LogFileMap:
         self._connection.execute("INSERT INTO meta VALUES (?, 0)", (secrets.token_hex(8),))
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         # IMMEDIATE: what is read to decide what is written must not change in between.
-        with self._transaction("BEGIN IMMEDIATE"):
-            yield self._connection
+        return self._transaction("BEGIN IMMEDIATE")
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._transaction("BEGIN"):
-            yield
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         self._connection.execute(begin)
         try:
-            yield
+            yield self._connection
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
@@ -257,15 +242,16 @@ class LogFileMap:
         change = self._connection.execute("SELECT change FROM meta").fetchone()[0]
         if change != self._filters.seen_change:
             sql = "SELECT entry FROM entries WHERE changed > ?"
-            rows = self._connection.execute(sql, (self._filters.seen_change,))
-            self._filters.forget(row[0] for row in rows)
+            for (entry,) in self._connection.execute(sql, (self._filters.seen_change,)):
+                self._filters.arrays.forget(entry)
             self._filters.seen_change = change
 
     def _spans_touched(self, windows: Sequence[TimeWindow]) -> dict[int, list[Span]]:
         """The spans that any of the windows touches, by entry."""
         touched: dict[int, set[Span]] = {}
+        firsts, lasts = window_ticks(windows)
         sql = "SELECT id, first, last FROM spans WHERE last >= ? AND first <= ?"
-        for ticks in merged_windows(windows):
+        for ticks in merge_spans(zip(firsts.tolist(), lasts.tolist(), strict=True), len(windows)):
             for id_, first, last in self._connection.execute(sql, ticks):
                 touched.setdefault(id_ // MAX_SPANS, set()).add((first, last))
         return {entry: sorted(spans) for entry, spans in touched.items()}
@@ -274,7 +260,7 @@ class LogFileMap:
         """The sorted hashes of each entry, from memory or from the disk."""
         absent = []
         for entry in entries:
-            hashes = self._filters.get(entry)
+            hashes = self._filters.arrays.get(entry)
             if hashes is None:
                 absent.append(entry)
             else:
@@ -283,7 +269,9 @@ class LogFileMap:
         for at in range(0, len(absent), FILTERS_A_READ):
             chunk = json.dumps(absent[at : at + FILTERS_A_READ])
             for entry, blob in self._connection.execute(sql, (chunk,)):
-                yield entry, self._filters.put(entry, np.frombuffer(blob, "<u8"))
+                hashes = np.frombuffer(blob, "<u8")
+                self._filters.arrays.put(entry, hashes)
+                yield entry, hashes
 
     def _blocks(self, entries: Iterable[int]) -> dict[int, Block]:
         sql = """SELECT entry, file, read_start, read_end FROM entries

@@ -1,15 +1,11 @@
-"""LogsEventStore and CombinedEventStore: the map decides, the cache or the logs serve.
-
-Which entries are to be looked at is `log_file_map`; parsing is `photon.logs`.
-"""
+"""LogsEventStore: find primary events by the log file map, in the cache or in the logs."""
 
 from __future__ import annotations
 
-import threading
 import zlib
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -19,24 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.clock import microseconds
-from photon.event_store.cache import CacheEventStore
-from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
-from photon.event_store.filters import TimeWindow
+from photon.event_store.entries import ENTRY_LIMITS, EntryLimits, TimeWindow
 from photon.event_store.hashing import hash_ids
-from photon.event_store.interface import PrimaryEvent, Wanted
-from photon.event_store.log_file_map import Block, Candidate, LogFileMap, map_path
+from photon.event_store.interface import PrimaryEvent, PrimaryLookup
+from photon.event_store.log_file_map import Block, LogFileMap, map_path
+from photon.event_store.memory import CacheEventStore, process_memory
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at
 from photon.pipeline.file import EventStoreSettings, Limits, Pipeline, PrimaryLog
 
-# What a file that vanished, was replaced, is forbidden or is a broken archive raises.
+# A file that vanished, was replaced, is forbidden or is a broken archive raises one of these.
 UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
 
 # Searching 256 KiB for an id takes some 50 us, parsing them some 20 ms: with more ids parsing costs less.
 MOST_IDS_SEARCHED = 200
-
-Remembered = Callable[[str], PrimaryEvent | None]
 
 
 @dataclass(frozen=True)
@@ -68,39 +61,41 @@ class EventStorePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
-    """One id with the times between which its event must be."""
+class WindowLookup:
+    """An id with the times between which its event must be."""
 
     id: str
     window: TimeWindow
 
     def accepts(self, event: PrimaryEvent) -> bool:
-        """Whether `event`, which has the id, is one that is sought."""
+        """Whether the event, which has the id, is within the window."""
         return self.window is None or self.window[0] <= event.time_us <= self.window[1]
 
 
-def sought(wanted: Wanted, lookup_window_us: int) -> Sought:
-    """Where to look for what is wanted: exact to the microsecond, so that every datacenter finds the same."""
-    if wanted.anywhere or wanted.around_us is None:
-        return Sought(wanted.id, None)
-    return Sought(wanted.id, (wanted.around_us - lookup_window_us, wanted.around_us + lookup_window_us))
+def with_window(lookup: PrimaryLookup, lookup_window_us: int) -> WindowLookup:
+    """The lookup with its window, exact to the microsecond: so every datacenter finds the same event."""
+    if lookup.anywhere or lookup.around_us is None:
+        return WindowLookup(lookup.id, None)
+    return WindowLookup(lookup.id, (lookup.around_us - lookup_window_us, lookup.around_us + lookup_window_us))
 
 
-def served_from_memory(each: Sought, candidates: Sequence[Candidate], event: PrimaryEvent | None) -> bool:
+def is_only_candidate(
+    lookup: WindowLookup, candidates: Mapping[Block, int], event: PrimaryEvent | None
+) -> bool:
     """Whether a remembered event is the only one that it can be: one candidate, and this is it."""
-    if event is None or len(candidates) != 1 or candidates[0].occurrences != 1:
+    if event is None or list(candidates.values()) != [1]:
         return False
-    block = candidates[0].block
+    (block,) = candidates
     inside = block.start_bytes <= event.offset_bytes < block.end_bytes
-    return inside and event.file_number == block.file_number and each.accepts(event)
+    return inside and event.file_number == block.file_number and lookup.accepts(event)
 
 
 def first_event(
-    each: Sought, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
+    lookup: WindowLookup, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
 ) -> PrimaryEvent | None:
     """Of several copies the first by (time, path, offset) counts."""
     return min(
-        filter(each.accepts, events),
+        filter(lookup.accepts, events),
         key=lambda e: (e.time_us, files[e.file_number].path, e.offset_bytes, e.file_number),
         default=None,
     )
@@ -120,42 +115,49 @@ def lines_showing(data: bytes, ids: Iterable[str]) -> list[tuple[int, int]]:
 
 
 class LogsEventStore:
-    """Primary events from the logs alone, by bounded reads of what the map points to.
+    """The EventStore of a datacenter. The map says where an event may be; the cache or the logs have it.
 
-    `bytes_read` counts what was read; `unreadable` the lookups that a log file that can't be read now left
-    unanswered: those are None, for with one copy unread nobody knows which is the first. `unanswered`
-    has their ids: they are not to be given up for it.
+    `bytes_read` counts what was read of the logs. `unanswered` has the ids of lookups that found nothing
+    because a log file can't be read now: with one copy unread, nobody knows which copy is the first.
     """
 
-    def __init__(self, log_map: LogFileMap, place: EventStorePlace) -> None:
+    def __init__(
+        self, log_map: LogFileMap, place: EventStorePlace, cache: CacheEventStore | None = None
+    ) -> None:
         self.log_map = log_map
+        self.cache = CacheEventStore(0) if cache is None else cache
         self.bytes_read = 0
-        self.unreadable = 0
         self.unanswered: set[str] = set()
         self._place = place
 
-    def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
-        """See `EventStore.lookup`."""
-        return self.lookup_beside(wanted, lambda _: None)
+    def __enter__(self) -> Self:
+        return self
 
-    def lookup_beside(self, wanted: Sequence[Wanted], remembered: Remembered) -> list[PrimaryEvent | None]:
-        """`lookup`, reading only what `remembered` does not hold."""
-        all_sought = [sought(each, self._place.lookup_window_us) for each in wanted]
-        distinct = list(dict.fromkeys(all_sought))
+    def __exit__(self, *_: object) -> None:
+        """Close the map. The cache stays with the process."""
+        self.log_map.close()
+
+    def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
+        """See `EventStore.lookup`."""
+        all_lookups = [with_window(each, self._place.lookup_window_us) for each in lookups]
+        distinct = list(dict.fromkeys(all_lookups))
         hashes = hash_ids([each.id for each in distinct])
         candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])
-        found: dict[Sought, PrimaryEvent | None] = {}
-        to_read: dict[Sought, dict[Block, int]] = {}
-        for each, its_candidates in zip(distinct, candidates, strict=True):
-            event = remembered(each.id) if its_candidates else None
-            if served_from_memory(each, its_candidates, event):
+        found: dict[WindowLookup, PrimaryEvent] = {}
+        to_read: dict[WindowLookup, Mapping[Block, int]] = {}
+        for each, blocks in zip(distinct, candidates, strict=True):
+            event = self.cache.get(each.id) if blocks else None
+            if event is not None and is_only_candidate(each, blocks, event):
                 found[each] = event
-            elif its_candidates:
-                to_read[each] = {found_in.block: found_in.occurrences for found_in in its_candidates}
-        found.update(self._from_logs(to_read))
-        return [found.get(each) for each in all_sought]
+            elif blocks:
+                to_read[each] = blocks
+        found |= self._from_logs(to_read)
+        self.cache.put(found.values())
+        return [found.get(each) for each in all_lookups]
 
-    def _from_logs(self, to_read: Mapping[Sought, Mapping[Block, int]]) -> dict[Sought, PrimaryEvent | None]:
+    def _from_logs(
+        self, to_read: Mapping[WindowLookup, Mapping[Block, int]]
+    ) -> dict[WindowLookup, PrimaryEvent]:
         ids_by_block: dict[Block, dict[str, int]] = defaultdict(dict)
         for each, blocks in to_read.items():
             for block, occurrences in blocks.items():
@@ -169,14 +171,16 @@ class LogsEventStore:
                     events[event.id].append(event)
             except UNREADABLE:
                 unread.add(block)
-        answered = {each: unread.isdisjoint(blocks) for each, blocks in to_read.items()}
-        unanswered = {each.id for each, known in answered.items() if not known}
-        self.unreadable += len(unanswered)
-        self.unanswered |= unanswered
-        return {each: first_event(each, events[each.id], files) for each in to_read if answered[each]}
+        found: dict[WindowLookup, PrimaryEvent] = {}
+        for each, blocks in to_read.items():
+            if not unread.isdisjoint(blocks):
+                self.unanswered.add(each.id)
+            elif (first := first_event(each, events[each.id], files)) is not None:
+                found[each] = first
+        return found
 
     def _scan(self, file: LogFile | None, block: Block, occurrences: Mapping[str, int]) -> list[PrimaryEvent]:
-        """The events of ids in one block; one of `UNREADABLE` if it can't be read.
+        """The events of ids in one block. Raises one of `UNREADABLE` if it can't be read.
 
         First only lines that show an id's text are parsed. Where that does not bring as many events of each
         id as the map counted (ids may be written with escapes, or made of columns), all of the block is.
@@ -210,69 +214,12 @@ class LogsEventStore:
         return found
 
 
-class CombinedEventStore:
-    """The EventStore of the joiner: what the map says, served from the cache where it can be."""
-
-    def __init__(self, cache: CacheEventStore, logs: LogsEventStore) -> None:
-        self.cache = cache
-        self.logs = logs
-
-    @property
-    def log_map(self) -> LogFileMap:
-        """The map, for index tasks."""
-        return self.logs.log_map
-
-    @property
-    def unreadable(self) -> int:
-        """How many lookups a log file that can't be read left unanswered."""
-        return self.logs.unreadable
-
-    @property
-    def unanswered(self) -> set[str]:
-        """The ids of those lookups."""
-        return self.logs.unanswered
-
-    @property
-    def bytes_read(self) -> int:
-        """How many bytes of logs were read."""
-        return self.logs.bytes_read
-
-    def lookup(self, wanted: Sequence[Wanted]) -> list[PrimaryEvent | None]:
-        """See `EventStore.lookup`."""
-        found = self.logs.lookup_beside(wanted, self.cache.get)
-        self.cache.put(event for event in found if event is not None)
-        return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the map; the cache stays with the process."""
-        self.log_map.close()
-
-
-# Of the map used last: tasks of one process serve one datacenter, and a new epoch's map replaces the old one.
-_process_cache: tuple[str, CacheEventStore] | None = None
-_process_lock = threading.Lock()
-
-
-def process_cache(map_id: str, capacity_bytes: int) -> CacheEventStore:
-    """The cache of this process for the map `map_id`: file numbers mean something else in another map."""
-    global _process_cache
-    with _process_lock:
-        if _process_cache is None or _process_cache[0] != map_id:
-            _process_cache = (map_id, CacheEventStore(capacity_bytes))
-        return _process_cache[1]
-
-
-def open_event_store(place: EventStorePlace) -> CombinedEventStore:
+def open_event_store(place: EventStorePlace) -> LogsEventStore:
     """The event store at `place`; the map is made if it is missing. One per process and thread; close it.
 
     Its cache lives as long as the process. FormatTooNew, sqlite3.OperationalError as `LogFileMap`.
     """
     log_map = LogFileMap(place.map_path, place.settings, place.entry_limits)
-    cache = process_cache(log_map.map_id, place.settings.cache_memory_bytes // place.workers)
-    return CombinedEventStore(cache, LogsEventStore(log_map, place))
+    cache = process_memory(log_map.map_id).cache
+    cache.events.capacity_bytes = place.settings.cache_memory_bytes // place.workers
+    return LogsEventStore(log_map, place, cache)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from photon.adapters import Adapter
 from photon.clock import Clock, microseconds
-from photon.event_store.interface import EventStore, PrimaryEvent, Wanted
+from photon.event_store.interface import EventStore, PrimaryEvent, PrimaryLookup
 from photon.faults import fault_point
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.join.messages import TaskContext
@@ -222,13 +222,13 @@ class Joiner:
 
     def _look_up_primaries(self, events: Sequence[Event], anywhere: bool) -> dict[int, PrimaryEvent]:
         """The primary events that the EventStore has, by the leader of their foreign event."""
-        wanted = []
+        lookups = []
         for event in events:
             key = self.records.keys[event.leader] or ""
             log = self.context.pipeline.primary
             around_us = primary_time_us(key, self.records.times_us[event.leader], log)
-            wanted.append(Wanted(key, around_us, anywhere))
-        answers = self.store.lookup(wanted) if wanted else []
+            lookups.append(PrimaryLookup(key, around_us, anywhere))
+        answers = self.store.lookup(lookups) if lookups else []
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 
     def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:

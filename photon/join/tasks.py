@@ -17,7 +17,7 @@ import pyarrow as pa
 from photon import faults
 from photon.clock import Clock, SystemClock
 from photon.event_store.indexing import index_ranges
-from photon.event_store.logs import CombinedEventStore, EventStorePlace, open_event_store
+from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import load_adapter
 from photon.join.joiner import Joiner, OutcomeUnknown
@@ -256,7 +256,7 @@ def _files_of(unit: JoinUnit) -> dict[int, LogFile]:
     return {file.number: file for file in (*unit.files, *(file for file, _ in unit.ranges))}
 
 
-def _event_store(context: TaskContext) -> CombinedEventStore:
+def _event_store(context: TaskContext) -> LogsEventStore:
     plan = context.plan
     return open_event_store(
         EventStorePlace.of(context.pipeline, context.datacenter, plan.epoch, context.workers)
@@ -266,7 +266,7 @@ def _event_store(context: TaskContext) -> CombinedEventStore:
 def _joiner(
     records: Records,
     context: TaskContext,
-    store: CombinedEventStore,
+    store: LogsEventStore,
     registry: IdRegistry | None,
     clock: Clock,
 ) -> Joiner:

@@ -1,9 +1,4 @@
-"""What verification decides: the class of every foreign record, and what is wrong (design, sections 2 and 5).
-
-Pure. Facts about a record come from the raw logs, from the tables of all datacenters and, for what still
-waits, from the dispatchers; who gathers them with Spark is `jobs.verification`, what its tasks do
-`photon.verification.tasks`. The report that comes of it is `photon.verification.report`.
-"""
+"""Decide the class of every foreign record from evidence in raw logs, tables and the registry. Pure."""
 
 from __future__ import annotations
 
@@ -18,172 +13,167 @@ from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome
 from photon.tokens import Token
 
 
-class Fact(IntFlag):
-    """What is known of one foreign record before its primary and the registry are looked at."""
+class Evidence(IntFlag):
+    """What logs, tables and dispatchers say of one foreign record."""
 
     BAD_LINE = 1  # the line is no event
-    SKIPPED = 2  # it has no key, or the adapter passes over it
-    DEAD_LETTER = 4  # this datacenter's table of dead letters has it
-    JOINED = 8  # it is the record of a row of this datacenter
+    SKIPPED = 2  # it has no key, or the adapter skips it
+    DEAD_LETTER = 4  # it is in this datacenter's table of dead letters
+    JOINED = 8  # a row of this datacenter was made of it
     ROW_HERE = 16  # this datacenter has a row of its event
     ROW_ELSEWHERE = 32  # another datacenter has a row of its event
-    PENDING = 64  # the dispatcher still has to deal with it
-    UNJOINED = 128  # this datacenter's table of unjoined events has it
+    PENDING = 64  # the dispatcher has not finished with it
+    UNJOINED = 128  # it is in this datacenter's table of unjoined events
     GIVEN_UP = 256  # given up when the inputs were declared complete
-    TOO_OLD = 512  # this datacenter's table of what came too late has it
+    TOO_OLD = 512  # it is in this datacenter's table of events that came too late
 
 
-FACT_COMBINATIONS = 2 * int(max(Fact))
-
-
-def class_of(facts: Fact) -> OutcomeClass | None:
+def class_of(evidence: Evidence) -> OutcomeClass | None:
     """The class of a record; None: its primary and the registry decide (`classify`).
 
-    A row counts before what was recorded earlier, and what waits may have been given up once. Below the
-    boundary the join could not know of other rows, nor look any further: what it recorded then is the class.
+    A row comes before what was recorded earlier, and a pending record may have been given up once. Below the
+    boundary a join neither sees other rows nor looks any further: if it recorded TOO_OLD, that is the class.
     """
-    late: OutcomeClass | None = "too_old" if facts & Fact.TOO_OLD else None
-    order: tuple[tuple[Fact, OutcomeClass], ...] = (
-        (Fact.BAD_LINE, "dead_letters"),
-        (Fact.JOINED, "joined"),
-        (Fact.DEAD_LETTER, "dead_letters"),
-        (Fact.SKIPPED, "skipped"),
-        (Fact.ROW_HERE, late or "duplicates"),
-        (Fact.ROW_ELSEWHERE, late or "joined_elsewhere"),
-        (Fact.PENDING, "pending"),
-        (Fact.UNJOINED | Fact.GIVEN_UP, late or "unjoinable"),
+    late: OutcomeClass | None = "too_old" if evidence & Evidence.TOO_OLD else None
+    first_that_applies: tuple[tuple[Evidence, OutcomeClass], ...] = (
+        (Evidence.BAD_LINE, "dead_letters"),
+        (Evidence.JOINED, "joined"),
+        (Evidence.DEAD_LETTER, "dead_letters"),
+        (Evidence.SKIPPED, "skipped"),
+        (Evidence.ROW_HERE, late or "duplicates"),
+        (Evidence.ROW_ELSEWHERE, late or "joined_elsewhere"),
+        (Evidence.PENDING, "pending"),
+        (Evidence.UNJOINED | Evidence.GIVEN_UP, late or "unjoinable"),
     )
-    return next((outcome for fact, outcome in order if facts & fact), None)
+    return next((outcome for some, outcome in first_that_applies if evidence & some), None)
 
 
 def class_table() -> list[OutcomeClass | None]:
-    """`class_of` for every combination of facts, so that a query engine can apply it."""
-    return [class_of(Fact(bits)) for bits in range(FACT_COMBINATIONS)]
+    """`class_of` for every combination of evidence, by its bits, so that a query engine can apply it."""
+    return [class_of(Evidence(bits)) for bits in range(2 * max(Evidence))]
 
 
-def open_facts() -> list[int]:
-    """The combinations of facts that leave the class open: none, or a record of being too old alone.
+def undecided_evidence() -> list[int]:
+    """The evidence that leaves the class open: none at all, or TOO_OLD alone.
 
-    Of that one the registry is asked, so that it can't hide what is missing.
+    A record of being too old could hide what is missing, so the registry is asked.
     """
     return [bits for bits, outcome in enumerate(class_table()) if outcome is None]
 
 
-# What a join made afresh from the raw logs comes to.
-Fresh = Literal["joins", "drops", "fails", "no primary"]
-
-
 @dataclass(frozen=True, slots=True)
-class FreshJoin:
-    """What comes of one foreign record and its primary now; `reason` where the adapter fails."""
+class RejoinResult:
+    """What comes of one foreign record and its primary if they are joined again now."""
 
-    outcome: Fresh
-    reason: str = ""
+    outcome: Literal["joins", "drops", "fails", "no primary"]
+    reason: str = ""  # why the adapter fails
 
 
 @dataclass(frozen=True, slots=True)
 class EpochStatus:
-    """An epoch, and the last batch of it in the table that is verified."""
+    """An epoch in the registry, and its last batch in the table that is verified."""
 
     datacenter: str
     state: EpochState
     table_version: int
 
 
-Standing = Literal[
+RegistryStatus = Literal[
     "free", "too old", "beyond horizon", "in flight", "held without a row", "cleared without a row"
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """How an id without a row stands in the registry, and who holds it, in words."""
+class RegistryEntry:
+    """What the registry has of an id without a row, and who holds it, in words."""
 
-    standing: Standing
-    by: str = ""
+    status: RegistryStatus
+    holder: str = ""
 
 
-def registered(
+def registry_entry(
     outcome: LookupOutcome, epochs: Mapping[str, EpochStatus], joined_since: bool = False
-) -> Registered:
-    """What the registry's answer means for an id that no table had when the tables were looked at.
+) -> RegistryEntry:
+    """Interpret the registry's answer for an id that no table had when the tables were read.
 
-    A batch beyond the table's version may have been committed since; one that is not beyond it has no row
-    and never will. A lost epoch is fenced, so all of its batches are over. An id that was cleared names no
-    batch: `joined_since` says whether its owner's table has a row of it by now.
+    A cleared id names no batch. `joined_since`: its owner's table has a row of it by now.
     """
     match outcome:
         case Free():
-            return Registered("free")
+            return RegistryEntry("free")
         case TooOld():
-            return Registered("too old")
+            return RegistryEntry("too old")
         case BeyondHorizon():
-            return Registered("beyond horizon")
-        case Joined(holder) if holder.token is None and joined_since:
-            return Registered("in flight", f"datacenter {holder.datacenter}, cleared")
+            return RegistryEntry("beyond horizon")
         case Joined(holder) if holder.token is None:
-            return Registered("cleared without a row", f"datacenter {holder.datacenter}, cleared")
+            status: RegistryStatus = "in flight" if joined_since else "cleared without a row"
+            return RegistryEntry(status, f"datacenter {holder.datacenter}, cleared")
         case Joined(holder):
             return _held(Token.parse(holder.token or ""), epochs)
 
 
-def _held(token: Token, epochs: Mapping[str, EpochStatus]) -> Registered:
+def _held(token: Token, epochs: Mapping[str, EpochStatus]) -> RegistryEntry:
+    """A later batch than the table's may have been committed since; an earlier one never brings a row.
+
+    An epoch that is not live is fenced, so that all of its batches are over.
+    """
     plan, epoch = token.plan, epochs.get(token.plan.epoch)
     state = epoch.state if epoch is not None else "unknown"
-    by = f"datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch {plan.epoch}, token {token}"
+    holder = (
+        f"datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch {plan.epoch}, token {token}"
+    )
     if epoch is not None and epoch.state == "live" and plan.batch > epoch.table_version:
-        return Registered("in flight", by)
-    return Registered("held without a row", by)
+        return RegistryEntry("in flight", holder)
+    return RegistryEntry("held without a row", holder)
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A violation: the event should be joined, and is nowhere. Why, in words.
-
-    One whose id is cleared can't be made good by reading it again, for the id can't be released.
-    """
+class MissingEvent:
+    """A violation: the event should be joined and is in no table. A cleared id can't be joined again."""
 
     why: str
     kind: Literal["missing", "missing_and_cleared"] = "missing"
 
 
-def classify(fresh: FreshJoin, registry: Registered, waits_somewhere: bool) -> OutcomeClass | Missing:
-    """The class of an open record: its datacenter knows nothing of it, or only that it is too old.
+def classify(
+    rejoin: RejoinResult, entry: RegistryEntry, waits_somewhere: bool
+) -> OutcomeClass | MissingEvent:
+    """The class of a record that `class_of` leaves open.
 
-    `waits_somewhere`: another datacenter's dispatcher still has to deal with the event.
+    `waits_somewhere`: another datacenter's dispatcher has not finished with the event.
     """
-    if fresh.outcome == "drops":
-        return "too_old" if registry.standing == "too old" else "filtered"
-    match registry.standing:
+    if rejoin.outcome == "drops":
+        return "too_old" if entry.status == "too old" else "filtered"
+    match entry.status:
         case "too old":
             return "too_old"
         case "in flight":
             return "pending"
-        case "held without a row":
-            return "pending" if waits_somewhere else Missing(f"registered without a row: {registry.by}")
-        case "cleared without a row":
-            why = f"joined, and its row is gone: {registry.by}"
-            return "pending" if waits_somewhere else Missing(why, "missing_and_cleared")
-        case "free" | "beyond horizon" if fresh.outcome == "no primary":
+        case "free" | "beyond horizon" if rejoin.outcome == "no primary":
             return "unjoinable"
         case "beyond horizon":
-            return Missing(
+            return MissingEvent(
                 "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
             )
     if waits_somewhere:
         return "pending"
-    reason = f"; the adapter now fails on it: {fresh.reason}" if fresh.outcome == "fails" else ""
-    return Missing(f"its primary is in the logs and nobody has registered it{reason}")
+    match entry.status:
+        case "held without a row":
+            return MissingEvent(f"registered without a row: {entry.holder}")
+        case "cleared without a row":
+            return MissingEvent(f"joined, and its row is gone: {entry.holder}", "missing_and_cleared")
+    reason = f"; the adapter now fails on it: {rejoin.reason}" if rejoin.outcome == "fails" else ""
+    return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
 
 
 def verified_until_us(
     latest_us: Mapping[int, int], unread: Container[int], pending_us: int | None
 ) -> int | None:
-    """The time up to which the events of a window are verified (docs/adr/0020); None: no event was read.
+    """The event time up to which all events read have a final class; None: no event was read (docs/adr/0020).
 
-    `latest_us`: the latest event time read from each foreign file, by number. `unread`: files that go on
-    behind the window; what follows there may be as old as the latest event before it. `pending_us`: the
-    earliest event that still waits, for it may be registered and not joined.
+    `latest_us`: the latest event time read from each foreign file, by number. `unread`: files with more to
+    read, where an event may be as old as the latest one before it. `pending_us`: the earliest pending event,
+    which may be registered and not joined.
     """
     if not latest_us:
         return None

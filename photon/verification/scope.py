@@ -1,6 +1,6 @@
-"""What one verification looks at, fixed before it begins: windows, versions of tables, epochs.
+"""What one verification looks at, fixed before it begins: read offsets, versions of tables, epochs.
 
-Reads states, tables' logs and the registry's register; no log file and no row.
+Reads states, Delta logs and the registry's register; no log file and no row.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ GLOB_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
 
 
 @dataclass(frozen=True)
-class TableAt:
-    """One Delta table at one version, with the Parquet files that are all of it.
-
-    `files` is None where only a Delta reader knows the rows, or the files are too many to be named.
-    """
+class TableSnapshot:
+    """One Delta table at one version, with the Parquet files that are all of it."""
 
     folder: Path
-    version: int
     schema: pa.Schema
-    files: tuple[str, ...] | None = None
+    version: int | None = None  # None: there is no such table
+    files: tuple[str, ...] | None = ()  # None: only a Delta reader knows the rows, or there are too many
 
 
 @dataclass(frozen=True)
@@ -53,63 +50,66 @@ class Scope:
     pipeline: Pipeline
     selected: Sequence[str]
     address: RegistryAddress
-    windows: Mapping[str, ReadOffsets]
-    tables: Mapping[tuple[str, TableName], TableAt]  # without those that do not exist
+    read_offsets: Mapping[str, ReadOffsets]  # by datacenter
+    tables: Mapping[tuple[str, TableName], TableSnapshot]  # by datacenter and name
     epochs: Mapping[str, EpochStatus]
-    verified: Mapping[str, Mapping[int, int]]  # up to which byte foreign files were before, by number
+    verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
 
     @property
     def retired(self) -> list[str]:
         """Epochs whose rows do not count (protocol E2)."""
-        return [epoch for epoch, standing in self.epochs.items() if standing.state == "retired"]
+        return [name for name, epoch in self.epochs.items() if epoch.state == "retired"]
 
     @property
     def has_earlier_epochs(self) -> bool:
-        """Whether any table may have rows of an epoch whose file numbers mean nothing any more."""
-        current = {window.epoch for window in self.windows.values()}
+        """Whether any table may have rows of an epoch that numbered files differently."""
+        current = {one.epoch for one in self.read_offsets.values()}
         return any(epoch not in current for epoch in self.epochs)
 
     @property
     def to_classify(self) -> list[str]:
         """The datacenters whose foreign logs are read.
 
-        Where ids carry their time, a row's time is that of its record, so all of them are.
+        All of them where ids carry their time, for a row's time is that of its record.
         """
-        return list(self.windows) if self.pipeline.foreign.time_in_id else list(self.selected)
+        return list(self.read_offsets) if self.pipeline.foreign.time_in_id else list(self.selected)
 
     def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
-        """What is read again of one log."""
+        """The parts of one log that are read again."""
         piece_bytes = self.pipeline.verification.piece_bytes
-        files = self.windows[datacenter].of(side)
-        passed = {tracked.file.number for tracked in self.gone_for_good(datacenter)}
-        wanted = [tracked for tracked in files if tracked.file.number not in passed]
-        return [stretch for tracked in wanted for stretch in stretches_of(tracked, piece_bytes)]
+        skipped = {tracked.file.number for tracked in self.gone_and_verified(datacenter)}
+        return [
+            stretch
+            for tracked in self.read_offsets[datacenter].of(side)
+            if tracked.file.number not in skipped
+            for stretch in stretches_of(tracked, piece_bytes)
+        ]
 
-    def gone_for_good(self, datacenter: str) -> list[TrackedFile]:
-        """Foreign files that the dispatcher misses and that were verified: nobody looks for them again.
+    def gone_and_verified(self, datacenter: str) -> list[TrackedFile]:
+        """Foreign files that are gone and were fully verified, so that they are not looked for again.
 
-        Where logs are deleted after a while, they become many more than there are.
+        Where logs are deleted after a while, they become many more than those that are there.
         """
         return [
             tracked
-            for tracked in self.windows[datacenter].of("foreign")
+            for tracked in self.read_offsets[datacenter].of("foreign")
             if tracked.state != "open" and is_fully_verified(tracked, self.verified[datacenter])
         ]
 
     def unread(self, datacenter: str) -> set[int]:
-        """The foreign files, by number, that go on behind the window."""
+        """The numbers of the foreign files that have more than was read."""
         logs = self.pipeline.datacenters[datacenter].logs
         return {
             tracked.file.number
-            for tracked in self.windows[datacenter].of("foreign")
+            for tracked in self.read_offsets[datacenter].of("foreign")
             if tracked.state == "open" and tracked.offset_bytes < _size_bytes(tracked, logs)
         }
 
     def notes(self, datacenter: str) -> list[str]:
-        """What stands in the way of verifying a datacenter, in words."""
-        notes = [self.windows[datacenter].problem] if self.windows[datacenter].problem else []
-        known = any(epoch.datacenter == datacenter for epoch in self.epochs.values())
-        if known and (datacenter, "joined_events") not in self.tables:
+        """Why a datacenter can't be fully verified, in words."""
+        notes = [self.read_offsets[datacenter].problem] if self.read_offsets[datacenter].problem else []
+        has_joined = any(epoch.datacenter == datacenter for epoch in self.epochs.values())
+        if has_joined and self.tables[datacenter, "joined_events"].version is None:
             lake = self.pipeline.datacenters[datacenter].lake
             notes.append(
                 f"{lake}: no table of joined events, although this datacenter has joined: restore it"
@@ -118,33 +118,33 @@ class Scope:
 
 
 def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
-    """The scope as things stand. Windows first: what they say is done is then in the tables.
+    """The scope as of now. Reads the states first: what they say is done is then in the tables.
 
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable.
     """
-    windows = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
+    offsets = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
     address = find_registry(pipeline)
-    tables: dict[tuple[str, TableName], TableAt] = {}
-    handles = {}
+    tables: dict[tuple[str, TableName], TableSnapshot] = {}
+    handles: dict[str, DeltaTable] = {}
     for datacenter, place in pipeline.datacenters.items():
-        for name in TABLE_COLUMNS:
+        for name, schema in TABLE_COLUMNS.items():
             table = OutputTable(place.lake, name)
+            tables[datacenter, name] = TableSnapshot(table.folder, schema)
             if table.exists():
-                handle = handles[datacenter, name] = table.load()
-                tables[datacenter, name] = _at_its_version(table.folder, handle)
-    epochs = open_register(address).read().epochs
+                handle = table.load()
+                tables[datacenter, name] = _snapshot(table.folder, handle)
+                if name == "joined_events":
+                    handles[datacenter] = handle
 
-    def standing(epoch: str, record: EpochRecord) -> EpochStatus:
-        handle = handles.get((record.datacenter, "joined_events"))
+    def status(epoch: str, record: EpochRecord) -> EpochStatus:
+        handle = handles.get(record.datacenter)
         app = app_id(record.datacenter, epoch)
         version = (handle.transaction_version(app) or 0) if handle is not None else 0
         return EpochStatus(record.datacenter, record.state, version)
 
-    standings = {epoch: standing(epoch, record) for epoch, record in epochs.items()}
-    verified = {
-        name: read_verified_offsets(pipeline, name, window.epoch or "") for name, window in windows.items()
-    }
-    return Scope(pipeline, tuple(selected), address, windows, tables, standings, verified)
+    epochs = {epoch: status(epoch, record) for epoch, record in open_register(address).read().epochs.items()}
+    verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
+    return Scope(pipeline, tuple(selected), address, offsets, tables, epochs, verified)
 
 
 def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
@@ -157,19 +157,18 @@ def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
         return tracked.size_bytes
 
 
-def _at_its_version(folder: Path, handle: DeltaTable) -> TableAt:
+def _snapshot(folder: Path, handle: DeltaTable) -> TableSnapshot:
     schema = pa.schema(handle.schema().to_arrow())
     # Reader version 1: neither deletion vectors nor mapped column names.
-    plain = handle.protocol().min_reader_version == 1 and not GLOB_CHARACTERS.search(str(folder))
+    if handle.protocol().min_reader_version != 1 or GLOB_CHARACTERS.search(str(folder)):
+        return TableSnapshot(folder, schema, handle.version(), files=None)
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
-    paths = pa.table(handle.get_add_actions())["path"].to_pylist() if plain else None
-    files = None if paths is None else tuple(str(folder / path) for path in paths)
-    lost = [file for file in files or () if not os.path.exists(file)]
+    paths = pa.table(handle.get_add_actions())["path"].to_pylist()
+    files = tuple(str(folder / path) for path in paths)
+    lost = [file for file in files if not os.path.exists(file)]
     if lost:
         raise LakeUnavailable(
             f"{folder}: {len(lost)} data files that version {handle.version()} of the table names are gone, "
             f"such as {lost[0]}; put them back from a copy of the lake"
         )
-    if files is not None and len(files) > MOST_FILES_NAMED:
-        files = None
-    return TableAt(folder, handle.version(), schema, files)
+    return TableSnapshot(folder, schema, handle.version(), files if len(files) <= MOST_FILES_NAMED else None)

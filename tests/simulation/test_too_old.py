@@ -12,8 +12,8 @@ import pytest
 from photon.faults import FAULT_POINTS
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.verification import tasks as verification_tasks
-from photon.verification.classes import Fact
-from photon.verification.tasks import TaskScope, classify_records
+from photon.verification.classes import Evidence
+from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
 from photon.verification.trace import trace
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -184,9 +184,9 @@ class Drops(Adapter):
 """
 
 
-@pytest.mark.parametrize(("facts", "outcome"), [(Fact.TOO_OLD, "too_old"), (Fact(0), "filtered")])
+@pytest.mark.parametrize(("evidence", "outcome"), [(Evidence.TOO_OLD, "too_old"), (Evidence(0), "filtered")])
 def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: Fact, outcome: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, outcome: str
 ) -> None:
     (tmp_path / "drops.py").write_text(DROPS)
     world = World(tmp_path, more="adapter: drops:Drops")
@@ -201,12 +201,13 @@ def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_
         "event_id": "late",
         "time_us": old_us,
         "event_us": old_us,
-        "facts": int(facts),
+        "evidence": int(evidence),
         "raw": json.dumps({"click": "late", "query": "q0", "at": old_us}).encode(),
         "primary_file": 2,
         "primary_raw": json.dumps({"query": "q0", "at": old_us, "text": "of q0"}).encode(),
         "waits": False,
-        "open": True,
+        "undecided": True,
     }
-    (already_recorded,) = classify_records([pa.RecordBatch.from_pylist([record])], scope)
-    assert already_recorded["outcome"].to_pylist() == [outcome]
+    assert set(record) == {*TO_CLASSIFY}
+    (decided,) = classify_records([pa.RecordBatch.from_pylist([record])], scope)
+    assert decided["outcome"].to_pylist() == [outcome]

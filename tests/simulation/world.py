@@ -19,7 +19,7 @@ from photon.clock import ManualClock
 from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.state import DispatcherState
-from photon.event_store import logs as event_store
+from photon.event_store import memory
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
@@ -138,7 +138,7 @@ class World:
 
     def forget(self) -> None:
         """Lose what a process has in memory: it dies with the process."""
-        event_store._process_cache = None
+        memory._process_memory = None
 
     # -- what came of it
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from photon.event_store.cache import CacheEventStore
 from photon.event_store.entries import EntryLimits
 from photon.event_store.indexing import Indexed, index_ranges
-from photon.event_store.interface import PrimaryEvent, Wanted
+from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
-from photon.event_store.logs import CombinedEventStore, EventStorePlace, LogsEventStore, sought
+from photon.event_store.logs import EventStorePlace, LogsEventStore, with_window
+from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import read_at
@@ -95,21 +96,25 @@ class World:
             data = read_at(self.place.logs_folder, file, each.start_bytes, each.end_bytes)
             yield file, each, read_events(data, file, each, LOG, self.place.limits)
 
-    def store(self) -> CombinedEventStore:
+    def store(self) -> LogsEventStore:
         """The event store over the map and the cache."""
-        return CombinedEventStore(self.cache, self.cold_store())
+        return LogsEventStore(self.log_map, self.place, self.cache)
 
     def cold_store(self) -> LogsEventStore:
         """The logs alone."""
         return LogsEventStore(self.log_map, self.place)
 
-    def truth(self, wanted: Wanted) -> PrimaryEvent | None:
+    def covered_to(self) -> dict[int, int]:
+        """By file number, the offset up to which the map covers it."""
+        return covered_to(self.place.map_path)
+
+    def truth(self, lookup: PrimaryLookup) -> PrimaryEvent | None:
         """The answer by looking at every line that was indexed."""
-        window = sought(wanted, self.place.lookup_window_us).window
+        window = with_window(lookup, self.place.lookup_window_us).window
         found = [
             line
             for line in self.lines
-            if line.id == wanted.id
+            if line.id == lookup.id
             and line.offset_bytes < self.indexed_to.get(line.file_number, 0)
             and (window is None or window[0] <= line.time_us <= window[1])
         ]
@@ -128,3 +133,12 @@ class World:
 def small_entries(entry_bytes: int = 512) -> EntryLimits:
     """Entries small enough that a few lines fill one."""
     return EntryLimits(entry_bytes)
+
+
+def covered_to(map_path: Path) -> dict[int, int]:
+    """By file number, the offset up to which its last entry in the map covers it."""
+    connection = sqlite3.connect(map_path)
+    try:
+        return dict(connection.execute("SELECT file, max(end) FROM entries GROUP BY file"))
+    finally:
+        connection.close()

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pyarrow as pa
 
-from photon.event_store.cache import EVENT_OVERHEAD_BYTES, CacheEventStore
 from photon.event_store.interface import PrimaryEvent
+from photon.event_store.memory import EVENT_OVERHEAD_BYTES, CacheEventStore
 from photon.logs.parse import PRIMARY_EVENTS
 
 
@@ -19,7 +19,7 @@ def event(event_id: str, raw: bytes = b"raw", time_us: int = 1) -> PrimaryEvent:
 def room_for(events: int) -> int:
     cache = CacheEventStore(10**6)
     cache.put([event("a")])
-    return cache.used_bytes * events
+    return cache.events.used_bytes * events
 
 
 def test_an_event_comes_back_as_it_was_put() -> None:
@@ -47,9 +47,9 @@ def test_an_event_larger_than_the_whole_cache_pushes_nothing_out() -> None:
 def test_putting_an_event_again_takes_its_room_once() -> None:
     cache = CacheEventStore(10_000)
     cache.put([event("a")])
-    used_bytes = cache.used_bytes
+    used_bytes = cache.events.used_bytes
     cache.put([event("a", time_us=2)])
-    assert cache.used_bytes == used_bytes
+    assert cache.events.used_bytes == used_bytes
     assert cache.get("a") == event("a", time_us=2)
 
 
@@ -69,5 +69,5 @@ def test_the_bytes_it_counts_are_no_less_than_those_it_takes() -> None:
         taken_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken_bytes <= cache.used_bytes <= 2 * taken_bytes
-    assert cache.used_bytes > 50_000 * EVENT_OVERHEAD_BYTES
+    assert taken_bytes <= cache.events.used_bytes <= 2 * taken_bytes
+    assert cache.events.used_bytes > 50_000 * EVENT_OVERHEAD_BYTES

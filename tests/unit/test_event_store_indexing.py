@@ -55,7 +55,7 @@ def test_a_range_without_events_has_no_latest_time(world: World) -> None:
         file.write(b"not json\n")
     indexed = world.index()
     assert (indexed.events, indexed.max_time_us, len(indexed.new_hashes)) == (0, {}, 0)
-    assert world.log_map.covered_to() == {1: (world.place.logs_folder / "1.log").stat().st_size}
+    assert world.covered_to() == {1: (world.place.logs_folder / "1.log").stat().st_size}
 
 
 def test_no_ranges_make_an_empty_report(world: World) -> None:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from photon.event_store.interface import PrimaryEvent, Wanted
+from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.logs import lines_showing, open_event_store
 from photon.logs.files import ByteRange
@@ -29,8 +29,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def around(event_id: str, time_us: int = NOW_US) -> Wanted:
-    return Wanted(event_id, time_us)
+def around(event_id: str, time_us: int = NOW_US) -> PrimaryLookup:
+    return PrimaryLookup(event_id, time_us)
 
 
 def test_an_event_is_found_by_its_id_in_the_cache_and_in_the_logs(world: World) -> None:
@@ -49,7 +49,8 @@ def test_an_id_that_is_nowhere_costs_no_reading(world: World) -> None:
     world.index()
     store = world.cold_store()
     assert (
-        store.lookup([around("nowhere"), Wanted("nowhere", None), Wanted("no", NOW_US, True)]) == [None] * 3
+        store.lookup([around("nowhere"), PrimaryLookup("nowhere", None), PrimaryLookup("no", NOW_US, True)])
+        == [None] * 3
     )
     assert store.bytes_read == 0
 
@@ -61,8 +62,8 @@ def test_an_event_outside_the_window_is_found_only_by_looking_anywhere(world: Wo
     store = world.store()
     assert store.lookup([around("a", far_us)]) == [None]
     assert store.lookup([around("a", far_us - 1)]) != [None]
-    assert store.lookup([Wanted("a", far_us, anywhere=True)]) != [None]
-    assert store.lookup([Wanted("a", None)]) != [None]
+    assert store.lookup([PrimaryLookup("a", far_us, anywhere=True)]) != [None]
+    assert store.lookup([PrimaryLookup("a", None)]) != [None]
 
 
 def test_of_two_copies_the_earlier_counts_though_the_cache_holds_the_later(world: World) -> None:
@@ -121,7 +122,7 @@ def test_a_file_that_vanished_leaves_its_own_ids_unanswered_and_no_others(world:
     store = world.cold_store()
     found = store.lookup([around("a"), around("b")])
     assert [event and event.id for event in found] == [None, "b"]
-    assert store.unreadable == 1
+    assert store.unanswered == {"a"}
 
 
 def test_with_one_copy_unreadable_the_other_is_not_taken_for_the_first(world: World) -> None:
@@ -131,7 +132,7 @@ def test_with_one_copy_unreadable_the_other_is_not_taken_for_the_first(world: Wo
     (world.place.logs_folder / "1.log").unlink()
     store = world.cold_store()
     assert store.lookup([around("a")]) == [None]
-    assert store.unreadable == 1
+    assert store.unanswered == {"a"}
 
 
 def test_a_removed_file_is_not_looked_at_any_more(world: World) -> None:
@@ -141,7 +142,7 @@ def test_a_removed_file_is_not_looked_at_any_more(world: World) -> None:
     world.log_map.remove_file(1)
     store = world.cold_store()
     assert store.lookup([around("a")])[0].file_number == 2
-    assert store.unreadable == 0
+    assert store.unanswered == set()
 
 
 def test_a_rotated_file_is_read_under_its_new_name(world: World) -> None:
@@ -243,7 +244,7 @@ def test_what_a_lookup_reads_does_not_grow_with_the_history(tmp_path: Path, wild
         wanted = [around(f"{middle}/{i}", NOW_US + middle * 60 * SECOND_US) for i in range(20)]
         assert store.lookup(wanted) == [world.truth(each) for each in wanted]
         read_bytes[minutes] = store.bytes_read
-        filters_consulted[minutes] = len(world.log_map._filters._arrays)
+        filters_consulted[minutes] = len(world.log_map._filters.arrays)
         world.close()
     assert read_bytes[2_000] <= read_bytes[20] + 3 * 8_192
     assert filters_consulted[2_000] <= filters_consulted[20] + 6
@@ -252,7 +253,9 @@ def test_what_a_lookup_reads_does_not_grow_with_the_history(tmp_path: Path, wild
 TIMES = st.integers(0, 3_000).map(lambda s: NOW_US + s * SECOND_US) | st.sampled_from(WILD_TIMES_US)
 IDS = st.sampled_from("abcdefgh")
 EVENTS = st.lists(st.tuples(IDS, TIMES), min_size=1, max_size=30)
-WANTED = st.lists(st.builds(Wanted, IDS | st.just("nowhere"), st.none() | TIMES, st.booleans()), max_size=20)
+WANTED = st.lists(
+    st.builds(PrimaryLookup, IDS | st.just("nowhere"), st.none() | TIMES, st.booleans()), max_size=20
+)
 
 
 class GrowingLogs(RuleBasedStateMachine):

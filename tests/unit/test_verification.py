@@ -1,215 +1,223 @@
+"""What verification decides: the class of a record, and what the registry's answer means."""
+
+from __future__ import annotations
+
 import pytest
 
-from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, TooOld
+from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
 from photon.tokens import Occurrence, PlanKey
 from photon.verification.classes import (
     EpochStatus,
-    Fact,
-    FreshJoin,
-    Missing,
-    Registered,
+    Evidence,
+    MissingEvent,
+    RegistryEntry,
+    RegistryStatus,
+    RejoinResult,
     class_of,
     class_table,
     classify,
-    open_facts,
-    registered,
+    registry_entry,
+    undecided_evidence,
 )
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
-JOINS, DROPS, NO_PRIMARY = FreshJoin("joins"), FreshJoin("drops"), FreshJoin("no primary")
-FREE = Registered("free")
-EPOCHS = {
-    "e1": EpochStatus("east", "live", table_version=5),
-    "lost": EpochStatus("west", "revoked", table_version=2**53),
-}
+BAD_LINE, SKIPPED, DEAD_LETTER = Evidence.BAD_LINE, Evidence.SKIPPED, Evidence.DEAD_LETTER
+JOINED, ROW_HERE, ROW_ELSEWHERE = Evidence.JOINED, Evidence.ROW_HERE, Evidence.ROW_ELSEWHERE
+PENDING, UNJOINED, GIVEN_UP, TOO_OLD = (
+    Evidence.PENDING,
+    Evidence.UNJOINED,
+    Evidence.GIVEN_UP,
+    Evidence.TOO_OLD,
+)
+
+# -- classes from evidence
+
+
+@pytest.mark.parametrize(
+    ("evidence", "outcome"),
+    [
+        # one alone
+        (BAD_LINE, "dead_letters"),
+        (DEAD_LETTER, "dead_letters"),
+        (SKIPPED, "skipped"),
+        (JOINED, "joined"),
+        (ROW_HERE, "duplicates"),
+        (ROW_ELSEWHERE, "joined_elsewhere"),
+        (PENDING, "pending"),
+        (UNJOINED, "unjoinable"),
+        (GIVEN_UP, "unjoinable"),
+        (TOO_OLD, None),  # recorded, but is it so? The registry is asked
+        (Evidence(0), None),
+        # a row of both datacenters is joined in each
+        (JOINED | ROW_HERE | ROW_ELSEWHERE, "joined"),
+        # another record of an event with a row here is a duplicate even if there is one elsewhere
+        (ROW_HERE | ROW_ELSEWHERE, "duplicates"),
+        # a record that still waits though its event got a row elsewhere
+        (PENDING | ROW_ELSEWHERE, "joined_elsewhere"),
+        # an event given up once and looked for again
+        (UNJOINED | PENDING, "pending"),
+        # a dead letter of a joined event is no duplicate
+        (DEAD_LETTER | ROW_HERE, "dead_letters"),
+        # what the join answered as too old stays so, whatever became of its event
+        (TOO_OLD | ROW_HERE, "too_old"),
+        (TOO_OLD | ROW_ELSEWHERE, "too_old"),
+        (TOO_OLD | UNJOINED, "too_old"),
+        (TOO_OLD | GIVEN_UP, "too_old"),
+        # but not a record with a row or a dead letter of its own, or one that is looked for again
+        (TOO_OLD | JOINED, "joined"),
+        (TOO_OLD | DEAD_LETTER, "dead_letters"),
+        (TOO_OLD | PENDING, "pending"),
+    ],
+    ids=str,
+)
+def test_evidence_decides_on_the_class(evidence: Evidence, outcome: str | None) -> None:
+    assert class_of(evidence) == outcome
+
+
+def test_no_other_evidence_hides_a_row_that_was_made_of_a_record() -> None:
+    for bits, outcome in enumerate(class_table()):
+        if bits & JOINED:
+            assert outcome == ("dead_letters" if bits & BAD_LINE else "joined"), Evidence(bits)
+
+
+def test_only_a_record_that_is_in_no_table_but_that_of_what_is_too_old_is_undecided() -> None:
+    assert undecided_evidence() == [0, TOO_OLD]
+    assert len(class_table()) == 2 * max(Evidence)
+
+
+# -- what the registry's answer means
 
 
 def held_by(datacenter: str, epoch: str, batch: int) -> Joined:
     return Joined(Holder(datacenter, PlanKey(datacenter, epoch, batch, "p").token(Occurrence(1, 0))))
 
 
-# -- classes from facts
+EPOCHS = {
+    "e1": EpochStatus("east", "live", table_version=5),
+    "lost": EpochStatus("west", "revoked", table_version=2**53),
+}
+CLEARED = Joined(Holder("east", None))
 
 
 @pytest.mark.parametrize(
-    ("facts", "outcome"),
+    ("answer", "status", "holder"),
     [
-        (Fact.BAD_LINE, "dead_letters"),
-        (Fact.DEAD_LETTER, "dead_letters"),
-        (Fact.SKIPPED, "skipped"),
-        (Fact.JOINED | Fact.ROW_HERE, "joined"),
-        (Fact.ROW_HERE, "duplicates"),
-        (Fact.ROW_ELSEWHERE, "joined_elsewhere"),
-        (Fact.PENDING, "pending"),
-        (Fact.UNJOINED, "unjoinable"),
-        (Fact.GIVEN_UP, "unjoinable"),
-        (Fact.TOO_OLD, None),  # recorded, but is it so? The registry is asked
-        (Fact(0), None),
+        (Free(), "free", ""),
+        (TooOld(), "too old", ""),
+        (BeyondHorizon(), "beyond horizon", ""),
+        # a batch beyond the table's version may be committed since; one that the table has brings no row
+        (held_by("east", "e1", 6), "in flight", "datacenter east, batch 6 of its live epoch e1"),
+        (held_by("east", "e1", 5), "held without a row", "datacenter east, batch 5 of its live epoch e1"),
+        # no batch of a lost epoch is in flight
+        (held_by("west", "lost", 10**9), "held without a row", "of its revoked epoch lost"),
+        (held_by("west", "who", 1), "held without a row", "of its unknown epoch who"),
+        (CLEARED, "cleared without a row", "datacenter east, cleared"),
     ],
 )
-def test_a_fact_alone_decides_on_its_class(facts, outcome):
-    assert class_of(facts) == outcome
+def test_an_answer_for_an_id_without_a_row_is_interpreted_with_its_holder(
+    answer: LookupOutcome, status: RegistryStatus, holder: str
+) -> None:
+    found = registry_entry(answer, EPOCHS)
+    assert found.status == status
+    assert holder in found.holder
+    assert bool(holder) == bool(found.holder)
 
 
-def test_a_row_of_both_datacenters_is_joined_in_each():
-    assert class_of(Fact.JOINED | Fact.ROW_HERE | Fact.ROW_ELSEWHERE) == "joined"
-
-
-def test_another_record_of_an_event_with_a_row_here_is_a_duplicate_even_if_there_is_one_elsewhere():
-    assert class_of(Fact.ROW_HERE | Fact.ROW_ELSEWHERE) == "duplicates"
-
-
-def test_a_record_that_still_waits_though_its_event_got_a_row_elsewhere_is_joined_elsewhere():
-    assert class_of(Fact.PENDING | Fact.ROW_ELSEWHERE) == "joined_elsewhere"
-
-
-def test_an_event_given_up_once_and_looked_for_again_is_pending():
-    assert class_of(Fact.UNJOINED | Fact.PENDING) == "pending"
-
-
-def test_a_dead_letter_of_a_joined_event_is_no_duplicate():
-    assert class_of(Fact.DEAD_LETTER | Fact.ROW_HERE) == "dead_letters"
-
-
-@pytest.mark.parametrize("known", [Fact.ROW_HERE, Fact.ROW_ELSEWHERE, Fact.UNJOINED, Fact.GIVEN_UP])
-def test_a_record_that_the_join_answered_as_too_old_stays_so_whatever_became_of_its_event(known):
-    assert class_of(Fact.TOO_OLD | known) == "too_old"
-
-
-@pytest.mark.parametrize(("known", "outcome"), [(Fact.JOINED, "joined"), (Fact.DEAD_LETTER, "dead_letters")])
-def test_a_record_with_a_row_or_a_dead_letter_of_its_own_is_not_too_old(known, outcome):
-    assert class_of(Fact.TOO_OLD | known) == outcome
-
-
-def test_only_a_record_that_is_in_no_other_table_than_that_of_what_is_too_old_is_left_open():
-    table = class_table()
-    assert [bits for bits, outcome in enumerate(table) if outcome is None] == [0, Fact.TOO_OLD]
-    assert open_facts() == [0, Fact.TOO_OLD]
-    assert len(table) == 2 * max(Fact)
-
-
-# -- what the registry's answer means
-
-
-def test_a_batch_beyond_the_tables_version_is_in_flight():
-    assert registered(held_by("east", "e1", 6), EPOCHS).standing == "in flight"
-
-
-def test_a_batch_that_the_table_has_will_never_bring_a_row():
-    assert registered(held_by("east", "e1", 5), EPOCHS).standing == "held without a row"
-
-
-def test_no_batch_of_a_lost_epoch_is_in_flight():
-    found = registered(held_by("west", "lost", 10**9), EPOCHS)
-    assert found.standing == "held without a row"
-    assert "revoked epoch lost" in found.by
-
-
-def test_a_holder_of_an_epoch_that_the_registry_does_not_know_is_named():
-    found = registered(held_by("west", "who", 1), EPOCHS)
-    assert found.standing == "held without a row"
-    assert "unknown epoch who" in found.by
-
-
-def test_a_cleared_id_without_a_row_has_lost_its_row():
-    found = registered(Joined(Holder("east", None)), EPOCHS)
-    assert found.standing == "cleared without a row"
-    assert classify(JOINS, found, waits_somewhere=False) == Missing(
-        "joined, and its row is gone: datacenter east, cleared", "missing_and_cleared"
-    )
-
-
-def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight():
-    assert registered(Joined(Holder("east", None)), EPOCHS, joined_since=True).standing == "in flight"
-
-
-@pytest.mark.parametrize(
-    ("answer", "standing"),
-    [(Free(), "free"), (TooOld(), "too old"), (BeyondHorizon(), "beyond horizon")],
-)
-def test_other_answers_are_what_they_say(answer, standing):
-    assert registered(answer, EPOCHS).standing == standing
+def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight() -> None:
+    assert registry_entry(CLEARED, EPOCHS, joined_since=True).status == "in flight"
 
 
 # -- records that no table has
 
-
-def test_an_event_with_a_primary_that_nobody_registered_is_missing():
-    verdict = classify(JOINS, FREE, waits_somewhere=False)
-    assert isinstance(verdict, Missing)
-    assert "nobody has registered it" in verdict.why
-
-
-def test_a_missing_event_names_who_registered_it():
-    verdict = classify(JOINS, registered(held_by("east", "e1", 5), EPOCHS), waits_somewhere=False)
-    assert isinstance(verdict, Missing)
-    assert "datacenter east, batch 5 of its live epoch e1" in verdict.why
+JOINS, DROPS, NO_PRIMARY = RejoinResult("joins"), RejoinResult("drops"), RejoinResult("no primary")
+FAILS = RejoinResult("fails", "ValueError: no")
+WITHOUT_ROW = "registered without a row: west"
+ROW_GONE = "joined, and its row is gone: west"
+NOBODY = "its primary is in the logs and nobody has registered it"
+BEYOND = "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
 
 
-def test_an_event_registered_without_a_row_is_missing_even_without_a_primary_here():
-    assert isinstance(classify(NO_PRIMARY, Registered("held without a row", "x"), False), Missing)
+@pytest.mark.parametrize(
+    ("rejoin", "status", "alone", "waits_somewhere"),
+    [
+        # a violation is given by its words; `alone`: nobody waits for it
+        (JOINS, "free", NOBODY, "pending"),
+        (JOINS, "too old", "too_old", "too_old"),
+        (JOINS, "beyond horizon", BEYOND, BEYOND),
+        (JOINS, "in flight", "pending", "pending"),
+        (JOINS, "held without a row", WITHOUT_ROW, "pending"),
+        (JOINS, "cleared without a row", ROW_GONE, "pending"),
+        (DROPS, "free", "filtered", "filtered"),
+        (DROPS, "too old", "too_old", "too_old"),  # asked first, for it was recorded as that
+        (DROPS, "beyond horizon", "filtered", "filtered"),
+        (DROPS, "in flight", "filtered", "filtered"),
+        (DROPS, "held without a row", "filtered", "filtered"),
+        (DROPS, "cleared without a row", "filtered", "filtered"),
+        (FAILS, "free", f"{NOBODY}; the adapter now fails on it: ValueError: no", "pending"),
+        (FAILS, "too old", "too_old", "too_old"),
+        (FAILS, "beyond horizon", BEYOND, BEYOND),
+        (FAILS, "in flight", "pending", "pending"),
+        (FAILS, "held without a row", WITHOUT_ROW, "pending"),
+        (FAILS, "cleared without a row", ROW_GONE, "pending"),
+        (NO_PRIMARY, "free", "unjoinable", "unjoinable"),
+        (NO_PRIMARY, "too old", "too_old", "too_old"),
+        (NO_PRIMARY, "beyond horizon", "unjoinable", "unjoinable"),
+        (NO_PRIMARY, "in flight", "pending", "pending"),
+        (NO_PRIMARY, "held without a row", WITHOUT_ROW, "pending"),  # the primary was there once
+        (NO_PRIMARY, "cleared without a row", ROW_GONE, "pending"),
+    ],
+)
+def test_a_record_that_no_table_has_is_classified_by_a_join_and_the_registry(
+    rejoin: RejoinResult, status: RegistryStatus, alone: str, waits_somewhere: str
+) -> None:
+    holder = "west" if status.endswith("without a row") else ""
+
+    def outcome(waits: bool) -> str:
+        found = classify(rejoin, RegistryEntry(status, holder), waits)
+        if not isinstance(found, MissingEvent):
+            return found
+        assert (found.kind == "missing_and_cleared") == (status == "cleared without a row")
+        return found.why
+
+    assert (outcome(waits=False), outcome(waits=True)) == (alone, waits_somewhere)
 
 
-def test_a_pair_that_the_adapter_drops_is_filtered_whatever_else():
-    assert classify(DROPS, FREE, waits_somewhere=True) == "filtered"
-
-
-def test_a_pair_that_the_adapter_would_drop_is_too_old_where_that_was_asked_first():
-    assert classify(DROPS, Registered("too old"), waits_somewhere=False) == "too_old"
-
-
-def test_an_event_recorded_as_too_old_of_which_the_registry_says_otherwise_is_missing():
-    assert isinstance(classify(JOINS, FREE, waits_somewhere=False), Missing)
-
-
-def test_without_a_primary_anywhere_an_event_is_unjoinable():
-    assert classify(NO_PRIMARY, FREE, waits_somewhere=False) == "unjoinable"
-
-
-def test_an_event_below_the_registrys_boundary_is_too_old():
-    assert classify(JOINS, Registered("too old"), waits_somewhere=False) == "too_old"
-
-
-def test_an_event_of_a_batch_that_is_not_committed_yet_is_pending():
-    assert classify(JOINS, Registered("in flight"), waits_somewhere=False) == "pending"
-
-
-def test_an_event_that_waits_in_another_datacenter_is_not_missing():
-    assert classify(JOINS, FREE, waits_somewhere=True) == "pending"
-    assert classify(JOINS, Registered("held without a row"), waits_somewhere=True) == "pending"
-
-
-def test_an_event_on_which_the_adapter_now_fails_is_missing_with_the_reason():
-    verdict = classify(FreshJoin("fails", "ValueError: no"), FREE, waits_somewhere=False)
-    assert isinstance(verdict, Missing)
-    assert verdict.why.endswith("ValueError: no")
-
-
-def test_an_event_beyond_the_horizon_that_does_not_wait_is_missing():
-    assert isinstance(classify(JOINS, Registered("beyond horizon"), waits_somewhere=False), Missing)
+@pytest.mark.parametrize(
+    ("evidence", "answer", "outcome"),
+    [(TOO_OLD, TooOld(), "too_old"), (TOO_OLD, Free(), None)],
+    ids=["the registry agrees", "the registry says otherwise"],
+)
+def test_a_record_of_being_too_old_hides_no_missing_event(
+    evidence: Evidence, answer: LookupOutcome, outcome: str | None
+) -> None:
+    assert class_of(evidence) is None, "so that the registry is asked"
+    found = classify(JOINS, registry_entry(answer, EPOCHS), waits_somewhere=False)
+    assert (None if isinstance(found, MissingEvent) else found) == outcome
 
 
 # -- the report
 
 
-def test_the_equation_adds_up_with_what_is_missing():
+def test_the_equation_adds_up_with_what_is_missing() -> None:
     report = DatacenterReport(classes={"joined": 5, "skipped": 2, "missing": 1})
     equation = report.equation()
     assert equation.pop("foreign") == sum(equation.values()) == 8
 
 
-def test_one_violation_in_one_datacenter_breaks_the_promise():
-    bad = DatacenterReport(findings=(Finding("duplicate_rows", 1),))
-    assert not VerificationReport({"east": DatacenterReport(), "west": bad}, rows=2).ok
-
-
-def test_an_unjoinable_event_whose_primary_came_is_a_finding_and_breaks_no_promise():
-    late = DatacenterReport(findings=(Finding("unjoinable_but_joinable", 3),))
-    report = VerificationReport({"east": late}, rows=0)
-    assert report.ok
-    assert report.as_dict()["east"]["findings"][0]["count"] == 3
-
-
-def test_an_unjoinable_event_whose_primary_was_read_before_breaks_the_promise():
-    found = DatacenterReport(findings=(Finding("unjoinable_but_joinable_when_complete", 1),))
-    assert not VerificationReport({"east": found}, rows=0).ok
+@pytest.mark.parametrize(
+    ("kind", "is_ok"),
+    [
+        ("duplicate_rows", False),
+        ("unjoinable_but_joinable", True),  # its primary came after all
+        ("unjoinable_but_joinable_when_complete", False),  # its primary had been read before
+    ],
+)
+def test_one_violation_in_one_datacenter_breaks_the_promise_and_a_mere_finding_does_not(
+    kind: str, is_ok: bool
+) -> None:
+    found = DatacenterReport(findings=(Finding(kind, 3),))  # type: ignore[arg-type]
+    report = VerificationReport({"east": DatacenterReport(), "west": found}, rows=2)
+    assert report.ok == is_ok
+    west = report.as_dict()["west"]
+    assert [one["count"] for one in west["findings"]] == ([3] if is_ok else [])
+    assert [one["count"] for one in west["violations"]] == ([] if is_ok else [3])

@@ -117,7 +117,7 @@ def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misse
     scope = Scope(pipeline, ["east"], address, {"east": window}, tables={}, epochs={}, verified=verified)
     looked_for = {stretch.tracked.file.number for stretch in scope.stretches("east", "foreign")}
     assert looked_for == {1, 3}
-    assert scope.gone_for_good("east") == [missed]
+    assert scope.gone_and_verified("east") == [missed]
 
 
 # -- what is remembered
