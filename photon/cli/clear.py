@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from photon.cli.output import (
-    chosen,
-    expected_errors,
-    json_option,
-    log_to_stderr,
-    pipeline_argument,
-    print_json,
-)
+from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_json
 
 
 @click.command()
@@ -27,22 +20,16 @@ def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json
     Who owns an id stays known. An endpoint that is down keeps its tokens: --all gets them afterwards. May be
     stopped and run again at any moment.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from dataclasses import asdict
 
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries, open_registry
+        from photon.registry.open import open_registry
         from photon.registry.operations.init import find_registry
         from photon.upkeep.clear import clear_output
 
-        pipeline = load_pipeline(pipeline_file)
         names = chosen(pipeline, datacenter)
-        try:
-            registry = open_registry(find_registry(pipeline))
-            done = {name: clear_output(pipeline, name, registry, everything) for name in names}
-        finally:
-            close_registries()
+        registry = open_registry(find_registry(pipeline))
+        done = {name: clear_output(pipeline, name, registry, everything) for name in names}
     if as_json:
         print_json({name: asdict(one) for name, one in done.items()})
         return

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import (
-    DONE,
-    expected_errors,
-    json_option,
-    log_to_stderr,
-    pipeline_argument,
-    print_json,
-)
+from photon.cli.output import DONE, json_option, opened, pipeline_argument, print_json
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
@@ -32,17 +25,11 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
     Dagster's). Joins may run meanwhile; may be killed and run again. Exit status 3 if an endpoint did not
     answer: the next pass takes what is left there.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
         from photon.upkeep.gc import run_gc
 
-        try:
-            collected = run_gc(load_pipeline(pipeline_file), SystemClock())
-        finally:
-            close_registries()
+        collected = run_gc(pipeline, SystemClock())
     if as_json:
         print_json(collected.as_dict())
     else:

@@ -87,6 +87,20 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 
 @contextmanager
+def opened(pipeline_file: Path) -> Iterator[Pipeline]:
+    """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
+    log_to_stderr()
+    with expected_errors():
+        from photon.pipeline.file import load_pipeline
+        from photon.registry.open import close_registries
+
+        try:
+            yield load_pipeline(pipeline_file)
+        finally:
+            close_registries()
+
+
+@contextmanager
 def expected_errors() -> Iterator[None]:
     """Turn the errors that a user can mend into one message and an exit status."""
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+from photon.cli.output import json_option, opened, pipeline_argument, print_json
 
 if TYPE_CHECKING:
     from photon.registry.operations.report import RegistryState
@@ -26,13 +26,11 @@ def init(pipeline_file: Path, as_json: bool) -> None:
 
     Only this command makes tables. It may be repeated, also by several at once.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.pipeline.file import load_pipeline
         from photon.registry.operations.init import init_registry
 
-        address = init_registry(load_pipeline(pipeline_file), SystemClock())
+        address = init_registry(pipeline, SystemClock())
     if as_json:
         print_json({"tables": list(address.tables), "endpoints": [str(e) for e in address.endpoints]})
     else:
@@ -50,15 +48,13 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
 
     From a majority of the others, while joins go on. May be run again after a failure.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from dataclasses import asdict
 
         from photon.clock import SystemClock
-        from photon.pipeline.file import load_pipeline
         from photon.registry.operations.repair import repair_endpoint
 
-        done = repair_endpoint(load_pipeline(pipeline_file), url, SystemClock())
+        done = repair_endpoint(pipeline, url, SystemClock())
     if as_json:
         print_json(asdict(done))
     else:
@@ -73,17 +69,11 @@ def state(pipeline_file: Path, as_json: bool) -> None:
 
     Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
         from photon.registry.operations.report import look_at_registry
 
-        try:
-            found = look_at_registry(load_pipeline(pipeline_file), SystemClock())
-        finally:
-            close_registries()
+        found = look_at_registry(pipeline, SystemClock())
     if as_json:
         print_json(found.as_dict())
     else:

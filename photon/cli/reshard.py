@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+from photon.cli.output import json_option, opened, pipeline_argument, print_json
 from photon.pipeline.file import MOST_SHARDS
 
 
@@ -21,17 +21,11 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
     Nobody waits and nothing is moved: earlier events stay in the shards that they have. Asked again before
     the horizon has passed, the last number counts.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from photon.clock import in_utc
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
         from photon.registry.operations.resharding import reshard as have_shards
 
-        try:
-            done = have_shards(load_pipeline(pipeline_file), shards)
-        finally:
-            close_registries()
+        done = have_shards(pipeline, shards)
     begins = None if done.begins_us is None else in_utc(done.begins_us)
     if as_json:
         print_json({**asdict(done), "begins": begins})

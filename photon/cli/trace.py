@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import (
-    expected_errors,
-    json_option,
-    log_to_stderr,
-    pipeline_argument,
-    print_json,
-    showing_progress,
-)
+from photon.cli.output import json_option, opened, pipeline_argument, print_json, showing_progress
 
 if TYPE_CHECKING:
     from photon.verification.trace_report import DatacenterTrace, Trace
@@ -36,19 +29,11 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
     """
     if not event_id:
         raise click.UsageError("EVENT_ID is empty; expected the id of a foreign event")
-    log_to_stderr()
-    with expected_errors():
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
+    with opened(pipeline_file) as pipeline, showing_progress(LINE_EVERY_SECONDS) as say:
         from photon.verification.trace import trace as trace_event
 
-        pipeline = load_pipeline(pipeline_file)
-        try:
-            with showing_progress(LINE_EVERY_SECONDS) as say:
-                say("asking")
-                found = trace_event(pipeline, event_id, not no_logs, say)
-        finally:
-            close_registries()
+        say("asking")
+        found = trace_event(pipeline, event_id, not no_logs, say)
     if as_json:
         print_json(found.as_dict())
     else:

@@ -13,9 +13,8 @@ from photon.cli.output import (
     DONE,
     VIOLATION,
     chosen,
-    expected_errors,
     json_option,
-    log_to_stderr,
+    opened,
     pipeline_argument,
     print_json,
     showing_progress,
@@ -41,24 +40,17 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
     Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. Exit status 1 if a
     promise is broken: an event is missing, has two rows, or a row says what its logs do not.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
         from photon.clock import MICROSECONDS, SystemClock
-        from photon.pipeline.file import load_pipeline
-        from photon.registry.open import close_registries
         from photon.verification.report_table import append
 
         clock = SystemClock()
         began_us = clock.now_us()
-        pipeline = load_pipeline(pipeline_file)
         names = chosen(pipeline, datacenter)
         module, _, function = PROGRAM.partition(":")
-        try:
-            with showing_progress() as say:
-                say("reading what there is to verify")
-                report = getattr(importlib.import_module(module), function)(pipeline, names, say)
-        finally:
-            close_registries()
+        with showing_progress() as say:
+            say("reading what there is to verify")
+            report = getattr(importlib.import_module(module), function)(pipeline, names, say)
         if record:
             at_us = clock.now_us()
             append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
