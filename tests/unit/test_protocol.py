@@ -72,17 +72,16 @@ def cited_in(source: Path) -> set[str]:
 
 
 @cache
-def functions_of(file: str) -> frozenset[str]:
-    """The names that pytest may find in a file; none if there is no such file."""
+def functions_of(file: str) -> dict[str, bool]:
+    """By the names that pytest may find in a file: whether `make test` leaves it to `make test-long`."""
     path = ROOT / file
-    nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
-    names: set[str] = set()
-    for node in nodes:
+    found: dict[str, bool] = {}
+    for node in ast.walk(ast.parse(path.read_text())) if path.is_file() else ():
         if isinstance(node, ast.FunctionDef):
-            names.add(node.name)
+            found[node.name] = any(ast.unparse(mark) == "pytest.mark.long" for mark in node.decorator_list)
         elif isinstance(node, ast.Assign):  # a state machine of hypothesis: TestX = X.TestCase
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return frozenset(names)
+            found.update(dict.fromkeys((ast.unparse(target) for target in node.targets), False))
+    return found
 
 
 @pytest.mark.parametrize("section", "ABCDEF")
@@ -115,6 +114,11 @@ def test_a_rule_names_a_test_or_says_that_it_is_not_kept_yet(rule: Rule) -> None
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_test_that_a_rule_names_exists(rule: Rule) -> None:
     assert [f"{file}: {name}" for file, name in rule.tests if name not in functions_of(file)] == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_kept], ids=lambda rule: rule.code)
+def test_make_test_runs_a_test_of_every_rule_that_is_kept(rule: Rule) -> None:
+    assert [name for file, name in rule.tests if not functions_of(file).get(name, True)] != []
 
 
 def test_a_page_is_read_as_it_is_meant() -> None:
