@@ -21,7 +21,6 @@ from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
-from photon.registry.consensus.clear_round import ClearRound
 from photon.registry.consensus.layout import datacenter_of, item_key
 from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.consensus.rounds import Contender, Rounds, holders_of
@@ -232,7 +231,7 @@ class _Exploration:
             reading = holders_of([ITEM])
             verdict = None if rounds.read(reading) is None else reading.found[ITEM] or "free"
         elif verb == "clear":
-            verdict = None if ClearRound(rounds).attempt([contender])[1] else CLEARED
+            verdict = None if rounds.clear([contender])[1] else CLEARED
         else:
             if contender.needs_ballot:
                 propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release

@@ -13,8 +13,7 @@ from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, decode_register
-from photon.registry.endpoints.channel import Channel
-from photon.registry.endpoints.endpoints import MACHINE_CHANCE
+from photon.registry.endpoints.endpoints import MACHINE_CHANCE, Channel
 from photon.registry.operations.repair import Refilled, refill
 from photon.testing.memory_registry import MemoryAcceptor
 

@@ -13,13 +13,14 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus import clear_round, decisions, proposer, register_store, rounds
+from photon.registry.consensus import decisions, proposer, register_store, rounds
 from photon.registry.consensus.acceptor import (
     ABSENT,
     FAST_BALLOT,
     Done,
     NoReplyKind,
     Promised,
+    Refused,
     Stored,
     Unchanged,
 )
@@ -115,7 +116,7 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
     right = rounds.Rounds._prepare
 
     def read_then_prepare(self: Any, contenders: Any, ballots: Any) -> list[list[Any]]:
-        there = self.read_items([contender.item for contender in contenders])
+        there = self.endpoints.read([contender.item for contender in contenders])
         return [
             [
                 Promised(b) if isinstance(a, Promised) and isinstance(b, Stored) else a
@@ -142,7 +143,7 @@ def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
     """An endpoint that takes an equal ballot for a repetition of the request."""
     now = self.items.get(prepare.key, ABSENT)
     if now.promised > prepare.ballot:
-        return rounds.Refused(now)
+        return Refused(now)
     self.items[prepare.key] = replace(now, promised=prepare.ballot)
     return Promised(now)
 
@@ -222,12 +223,12 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
 
 
 def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: Patch) -> None:  # B8
-    right = rounds.Rounds.read_items
+    right = Endpoints.read
 
     def absent_if_unprocessed(self: Any, items: Any) -> list[list[Any]]:
         return [[r if isinstance(r, Stored) else ABSENT for r in replies] for replies in right(self, items)]
 
-    monkeypatch.setattr(rounds.Rounds, "read_items", absent_if_unprocessed)
+    monkeypatch.setattr(Endpoints, "read", absent_if_unprocessed)
     acceptor = MemoryAcceptor(ManualClock())
     registry = memory_registry(acceptor, clock=ManualClock())
     keys = [EventKey(f"id-{number}") for number in range(10)]
@@ -250,7 +251,7 @@ def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: P
 
 
 def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
-    monkeypatch.setattr(clear_round._Copies, "are_known_to_few", lambda self, n: False)
+    monkeypatch.setattr(rounds._Copies, "are_known_to_few", lambda self, n: False)
     caught_by_exploration(
         "clearing while endpoints are down in turn", because="won again after it was cleared"
     )
@@ -259,14 +260,14 @@ def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monke
 def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_in_again(
     monkeypatch: Patch,
 ) -> None:  # B6
-    right = clear_round._copies_of
+    right = rounds._copies_of
 
     def all_are_cleared(contender: Any, replies: Sequence[Any]) -> Any:
         copies = right(contender, replies)
         holding = {i for i, r in enumerate(replies) if isinstance(r, Stored) and r.value in copies.held}
         return replace(copies, cleared_at=copies.cleared_at | holding)
 
-    monkeypatch.setattr(clear_round, "_copies_of", all_are_cleared)
+    monkeypatch.setattr(rounds, "_copies_of", all_are_cleared)
     caught_by_exploration(
         "clearing while an endpoint is silent amid it", because="won again after it was cleared"
     )
@@ -276,14 +277,14 @@ def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_
 def test_a_clearing_that_takes_an_endpoint_that_answers_for_one_that_is_down_leaves_tokens(
     kind: NoReplyKind, monkeypatch: Patch
 ) -> None:  # B6
-    right = clear_round.ClearRound._is_to_be_repeated
+    right = rounds.Rounds._is_to_be_repeated
 
     def as_if_down(self: Any, replies: Sequence[Any]) -> bool:
         silences = [replace(r, kind="unreachable") for r in replies if getattr(r, "kind", "") == kind]
         answers = [r for r in replies if getattr(r, "kind", "") != kind]
         return right(self, [*answers, *silences])
 
-    monkeypatch.setattr(clear_round.ClearRound, "_is_to_be_repeated", as_if_down)
+    monkeypatch.setattr(rounds.Rounds, "_is_to_be_repeated", as_if_down)
     caught_by_simulation(because="B6")
 
 
@@ -336,7 +337,7 @@ def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch
     def overwrite(self: MemoryAcceptor, accept: Any) -> Any:
         now = self.items.get(accept.key, ABSENT)
         if now.promised > accept.ballot:
-            return rounds.Refused(now)
+            return Refused(now)
         self.items[accept.key] = Stored(accept.value, accept.ballot, accept.ballot)
         return Done()
 

@@ -16,8 +16,7 @@ from photon.registry.consensus.acceptor import Insert, NoReply, ReadReply, Write
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.endpoints.breaker import Breaker
-from photon.registry.endpoints.channel import Threads
-from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.endpoints.endpoints import Endpoints, Threads
 from photon.registry.interface import Claim, Unknown, Won
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 

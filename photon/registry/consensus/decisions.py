@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from photon.registry.consensus.acceptor import FAST_BALLOT, Done, Stored
+from photon.registry.consensus.acceptor import FAST_BALLOT, Done, NoReply, Promised, Refused, Stored
 from photon.registry.consensus.layout import (
     Cleared,
     Held,
@@ -64,6 +64,32 @@ def next_counter(stored: Iterable[Stored]) -> int:
     """A counter above every ballot in these replies."""
     ballots = (b for s in stored for b in (s.promised, s.accepted) if b != FAST_BALLOT)
     return max((int(b[1:].partition("-")[0]) for b in ballots), default=0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """How the endpoints voted on the prepare or the accept of one item."""
+
+    promised: Sequence[Stored]  # what each of those had that promised
+    accepted: int
+    refused: Sequence[Stored]  # what each of the others has
+    reason: str  # why there are no more
+
+
+def votes_of(replies: Sequence[object]) -> Votes:
+    """The replies to a prepare or an accept, counted."""
+    return Votes(
+        [reply.before for reply in replies if isinstance(reply, Promised)],
+        sum(isinstance(reply, Done) for reply in replies),
+        [reply.now for reply in replies if isinstance(reply, Refused)],
+        reason_of(replies),
+    )
+
+
+def reason_of(replies: Sequence[object]) -> str:
+    """Why these replies decide nothing."""
+    reasons = (reply.reason for reply in replies if isinstance(reply, NoReply))
+    return next(reasons, "others try to register the same ids")
 
 
 def chosen_value(stored: Sequence[Stored], n: int) -> str | None:

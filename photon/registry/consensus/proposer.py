@@ -1,7 +1,4 @@
-"""The IdRegistry over 1, 3 or 5 endpoints: the calls of the interface, made of the rounds of protocol B.
-
-Here is what surrounds the rounds: conflicts within a call, horizon, deadline, retries.
-"""
+"""The IdRegistry over 1, 3 or 5 endpoints: calls made of rounds, with conflicts within a call and retries."""
 
 from __future__ import annotations
 
@@ -14,15 +11,20 @@ from photon.clock import Clock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.consensus.clear_round import ClearRound
 from photon.registry.consensus.decisions import value_to_commit, value_to_release, verdict_of
 from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.consensus.register import Members, Register
 from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.consensus.rounds import Contender, Reading, Rounds, holders_of, tokens_of
 from photon.registry.endpoints.breaker import Breaker
-from photon.registry.endpoints.channel import Channel, Threads
-from photon.registry.endpoints.endpoints import MACHINE_CHANCE, Deadline, Endpoints, Reopen
+from photon.registry.endpoints.endpoints import (
+    MACHINE_CHANCE,
+    Channel,
+    Deadline,
+    Endpoints,
+    Reopen,
+    Threads,
+)
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -56,15 +58,13 @@ class QuorumRegistry:
         members: Members | None = None,
         reopen: Reopen | None = None,
     ) -> None:
-        n = len(acceptors)
-        breaker = Breaker(n, clock)
+        breaker = Breaker(len(acceptors), clock)
         channel = channel or Threads(settings.concurrent_requests)
         self.endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
         self.settings = settings
         self._clock = clock
         self.register = RegisterStore(self.endpoints, clock, settings.total_timeout, settings.horizon_step)
         self._rounds = Rounds(self.endpoints, self.register)
-        self._clear_round = ClearRound(self._rounds)
 
     def close(self) -> None:
         """End the threads; the registry can't be used afterwards."""
@@ -73,9 +73,7 @@ class QuorumRegistry:
     # -- the interface
 
     def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
-        """Who holds each id now. RegistryUnavailable if that can't be known for all of them."""
-        if not keys:
-            return []
+        """See `IdRegistry`."""
         places = self._places(keys)
         wanted = list(dict.fromkeys(place for place in places if isinstance(place, ItemKey)))
         reading = holders_of(wanted)
@@ -92,7 +90,7 @@ class QuorumRegistry:
         return outcomes
 
     def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
-        """Register each id for its token, if nobody holds it. Never raises RegistryUnavailable."""
+        """See `IdRegistry`."""
         try:
             places = self._places([claim.key for claim in claims])
         except RegistryUnavailable as error:
@@ -108,41 +106,29 @@ class QuorumRegistry:
         ]
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
-        """Make sure that each token does not hold its id, by a tombstone, never by a delete."""
+        """See `IdRegistry`."""
         try:
-            items = self._items([claim.key for claim in claims])
+            contenders = self._contenders(claims, needs_ballot=True)
         except RegistryUnavailable as error:
             return [Unknown(str(error))] * len(claims)
-        contenders = {
-            index: Contender(claim, item, needs_ballot=True)
-            for index, (claim, item) in enumerate(zip(claims, items, strict=True))
-        }
         outcomes = self._in_waves(contenders, self._try_release, _outcome_of_release, _same_token_only)
         return [outcomes[index] for index in range(len(claims))]
 
     def tokens_anywhere(self, keys: Sequence[EventKey]) -> list[frozenset[str]]:
-        """The tokens that any endpoint has for each id, chosen or not: for those who know which has a row.
+        """The tokens that any endpoint has for each id, chosen or not: the caller knows which has a row.
 
         An endpoint that was down when an id was cleared still has its token. RegistryUnavailable if no
         majority answers for all of them.
         """
         items = self._items(keys)
-        if not items:
-            return []
         reading = tokens_of(list(dict.fromkeys(items)))
-        self._until_read(reading)
+        if items:
+            self._until_read(reading)
         return [reading.found[item] for item in items]
 
     def clear(self, claims: Sequence[Claim]) -> int:
-        """Shrink the value of ids whose row is in the output to the owner's name; how many changed.
-
-        RegistryUnavailable if some got no answer: clearing can be repeated.
-        """
-        items = self._items([claim.key for claim in claims])
-        waiting = {
-            index: Contender(claim, item)
-            for index, (claim, item) in enumerate(zip(claims, items, strict=True))
-        }
+        """See `IdRegistry`. RegistryUnavailable if some got no answer: clearing can be repeated."""
+        waiting = self._contenders(claims)
         changed: set[ItemKey] = set()  # an id may change at one endpoint after the other
         while waiting:
             wave, waiting = _one_of_each(waiting)
@@ -150,7 +136,7 @@ class QuorumRegistry:
             deadline = self._deadline()
             while left:
                 pending = left
-                cleared, left = self._clear_round.attempt(pending)
+                cleared, left = self._rounds.clear(pending)
                 changed |= cleared
                 if cleared or len(left) < len(pending):
                     deadline.renew()
@@ -158,7 +144,7 @@ class QuorumRegistry:
                     raise RegistryUnavailable(f"{len(left)} ids could not be cleared: {left[0].reason}")
         return len(changed)
 
-    # -- attempts until all is known or the time is up
+    # -- attempts until all is decided or the time is up
 
     def _in_waves(
         self,
@@ -167,26 +153,26 @@ class QuorumRegistry:
         outcome: Callable[[Contender], Outcome],
         follow: Callable[[str, Outcome, str], Outcome | None],
     ) -> dict[int, Outcome]:
-        """Outcomes by index. An id twice in one call would be refused as a whole: it goes in turn (B7)."""
+        """Outcomes by index. Claims for one id go in turn: a request that names it twice is refused (B7)."""
         outcomes: dict[int, Outcome] = {}
         waiting = dict(contenders)
         while waiting:
             wave, rest = _one_of_each(waiting)
-            self._until_settled(list(wave.values()), attempt)
+            self._until_decided(list(wave.values()), attempt)
             leaders: dict[ItemKey, tuple[str, Outcome]] = {}
             for index, contender in wave.items():
                 outcomes[index] = outcome(contender)
                 leaders[contender.item] = (contender.claim.token, outcomes[index])
             waiting = {}
             for index, contender in rest.items():
-                settled = follow(*leaders[contender.item], contender.claim.token)
-                if settled is None:
+                followed = follow(*leaders[contender.item], contender.claim.token)
+                if followed is None:
                     waiting[index] = contender
                 else:
-                    outcomes[index] = settled
+                    outcomes[index] = followed
         return outcomes
 
-    def _until_settled(self, contenders: list[Contender], attempt: Callable[[list[Contender]], None]) -> None:
+    def _until_decided(self, contenders: list[Contender], attempt: Callable[[list[Contender]], None]) -> None:
         deadline = self._deadline()
         pending = contenders
         while pending:
@@ -234,17 +220,17 @@ class QuorumRegistry:
             known = self._rounds.known = self.register.read()
         if known.horizon_us is None:
             return known
-        times_us = [key.time_us for key in keys if key.time_us is not None]
         now_us = self._clock.now_us()
         step_us = self.settings.horizon_step // timedelta(microseconds=1)
-        if now_us + step_us > known.horizon_us or any(time_us >= known.horizon_us for time_us in times_us):
+        is_beyond = any(key.time_us is not None and key.time_us >= known.horizon_us for key in keys)
+        if is_beyond or now_us + step_us > known.horizon_us:
             known = self._rounds.known = self.register.advance_horizon(now_us)
         return known
 
     def _places(self, keys: Sequence[EventKey]) -> list[ItemKey | TooOld | BeyondHorizon]:
         """The item of each event, or why it has none. RegistryUnavailable if the register is not there."""
         if not keys:
-            return []
+            return []  # nobody is asked
         register = self._register_for(keys)
         return [_place(key, register) for key in keys]
 
@@ -254,6 +240,13 @@ class QuorumRegistry:
             return []
         configs = self._register_for(keys).configs
         return [item_key(key, configs) for key in keys]
+
+    def _contenders(self, claims: Sequence[Claim], needs_ballot: bool = False) -> dict[int, Contender]:
+        items = self._items([claim.key for claim in claims])
+        return {
+            index: Contender(claim, item, needs_ballot)
+            for index, (claim, item) in enumerate(zip(claims, items, strict=True))
+        }
 
 
 def _place(key: EventKey, register: Register) -> ItemKey | TooOld | BeyondHorizon:
@@ -267,14 +260,14 @@ def _one_of_each(
 ) -> tuple[dict[int, Contender], dict[int, Contender]]:
     """The first contender for each item, in the order of items, and the others.
 
-    Requests are cut from that order: one that writes neighbours touches a page of the store's tree where 100
-    scattered ids touch dozens. dynoxide commits 1.3 times as many.
+    Requests are cut from that order: one that writes neighbours touches one page of the store's tree, where
+    100 scattered ids touch dozens. dynoxide commits 1.3 times as many.
     """
     first: dict[ItemKey, int] = {}
     for index, contender in contenders.items():
         first.setdefault(contender.item, index)
-    chosen = set(first.values())
-    rest = {index: contender for index, contender in contenders.items() if index not in chosen}
+    indices = set(first.values())
+    rest = {index: contender for index, contender in contenders.items() if index not in indices}
     return {first[item]: contenders[first[item]] for item in sorted(first)}, rest
 
 

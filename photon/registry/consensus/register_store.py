@@ -1,7 +1,7 @@
 """Reading and changing the register that is stored at the endpoints.
 
 One item of the registry's own table, changed by the same prepare and accept as an id (CASPaxos): a
-compare-and-set by ballots. What the register holds is in `photon.registry.consensus.register`.
+compare-and-set by ballots.
 """
 
 from __future__ import annotations
@@ -11,18 +11,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from photon.clock import Clock
-from photon.registry.consensus.acceptor import (
-    ABSENT,
-    Accept,
-    Done,
-    NoReply,
-    Prepare,
-    Promised,
-    ReadReply,
-    Refused,
-    Stored,
-)
-from photon.registry.consensus.decisions import ballot, majority, next_counter, recover
+from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
+from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.consensus.register import (
     EpochRecord,
@@ -66,7 +56,7 @@ class RegisterStore:
 
     def read(self) -> Register:
         """The register, as a majority has it at a moment after the call began."""
-        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
+        deadline = self._deadline()
         while True:
             answer = self.read_once()
             if isinstance(answer, Register):
@@ -77,12 +67,12 @@ class RegisterStore:
     def read_once(self) -> Register | NoReply:
         """`read` in a single attempt: the *check* of protocol B.
 
-        Whoever sees other members than those that were asked asks these (B11).
+        A client that finds other members than it asked goes on and asks those (B11).
         """
         for _ in range(MEMBERS_CHANGES):
             active = self._endpoints.active
-            (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
-            register = self._chosen(replies, active)
+            (replies,) = self._endpoints.read([REGISTER_KEY])
+            register = self._read_from(replies, active)
             if isinstance(register, NoReply):
                 return register
             if register.members == active.members and self._endpoints.active is active:
@@ -90,13 +80,13 @@ class RegisterStore:
             self._endpoints.follow(register.members)
         return NoReply(_MEMBERS_MOVE)
 
-    def _chosen(self, replies: Sequence[ReadReply], active: ActiveEndpoints) -> Register | NoReply:
-        """The register that these replies show: chosen, or of other members and to be read from those."""
+    def _read_from(self, replies: Sequence[ReadReply], active: ActiveEndpoints) -> Register | NoReply:
+        """The chosen register in these replies, or one with other members, which are to be asked."""
         n = self._endpoints.n
         stored = [reply for reply in _counted(replies, active.members) if isinstance(reply, Stored)]
         newest = max(stored, key=lambda s: s.accepted, default=ABSENT)
         if len(stored) < majority(n):
-            # One who was idle through a repair may meet too few that are left: they know whom to ask now.
+            # After a repair, a client that was idle may meet too few: now it knows which members to ask.
             return _of_newer_members(newest, active.members) or _no_majority(replies)
         if newest.value is None:
             return NoReply("the table has no register; the registry is not the one that was made")
@@ -129,7 +119,7 @@ class RegisterStore:
         return self.change(lambda register: with_epoch(register, epoch, record))
 
     def revoke_epoch(self, epoch: str, now_us: int) -> Register:
-        """Mark an epoch whose state was lost (protocol A13): superseded, its rows still count."""
+        """Mark an epoch whose state was lost (protocol A13); its rows still count."""
         return self.change(lambda register: with_epoch_state(register, epoch, "revoked", now_us))
 
     def retire_epoch(self, epoch: str, now_us: int) -> Register:
@@ -144,8 +134,10 @@ class RegisterStore:
         return self.change(lambda current: with_horizon(current, now_us, self._horizon_step_us))
 
     def _propose(self, change: Change) -> Register:
-        deadline = Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
-        counter = self._next_counter()
+        deadline = self._deadline()
+        # Above every ballot so far: a lower one would cost a round and a pause.
+        (replies,) = self._endpoints.read([REGISTER_KEY])
+        counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
         while True:
             answer = self._round(change, ballot(counter, self._proposer))
             if isinstance(answer, Register):
@@ -159,45 +151,37 @@ class RegisterStore:
             if not deadline.pause():
                 raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
 
-    def _next_counter(self) -> int:
-        """A counter above every ballot so far: a lower one would cost a round and a pause."""
-        (replies,) = self._endpoints.ask(lambda acceptor, batch: acceptor.read(batch), [REGISTER_KEY], 1)
-        return next_counter(reply for reply in replies if isinstance(reply, Stored))
-
     def _round(self, change: Change, own: str) -> Register | NoReply | int:
-        """One classic round: the new register, or how many too few replied, or the counter to go above."""
+        """One classic round: the new register; or why too few replied, or the counter to go above."""
         n, active = self._endpoints.n, self._endpoints.active
-        (replies,) = self._endpoints.ask(
-            lambda acceptor, batch: acceptor.prepare(batch), [Prepare(REGISTER_KEY, own)], 1
-        )
-        counted = _counted(replies, active.members)
-        promised = [reply.before for reply in counted if isinstance(reply, Promised)]
+        (promises,) = self._endpoints.prepare([Prepare(REGISTER_KEY, own)])
+        promised = votes_of(_counted(promises, active.members)).promised
         if len(promised) < majority(n):
-            return _conflict(replies) or _no_majority(replies)
+            return _failure(promises)
         text = recover(promised, n)
         current = decode_register(text) if text is not None else None
         if current is not None and current.members != active.members:
-            self._endpoints.follow(current.members)  # what stores of before say does not count (B11)
+            self._endpoints.follow(current.members)  # the stores that were asked no longer count (B11)
             return NoReply(_MEMBERS_MOVE)
         register = change(current)
         accept = Accept(REGISTER_KEY, own, encode_register(register))
-        # Not sent to a slot that goes out of use with it: whoever found it there alone, and followed it,
-        # would no longer ask there, find the members of before, follow these, and so on for ever.
-        (accepted,) = self._endpoints.ask(
-            lambda acceptor, batch: acceptor.accept(batch), [accept], 1, without=_out(register.members)
-        )
+        # Not sent to a slot that goes out of use with it: a client that found it there alone would follow
+        # it, no longer ask there, find the members of before, follow these, and so on for ever.
+        (accepted,) = self._endpoints.accept([accept], without=_out(register.members))
         # Counted where the members of before count too.
-        count = _counted(accepted, active.members)
-        if sum(isinstance(reply, Done) for reply in count) < majority(n):
-            return _conflict(accepted) or _no_majority(accepted)
+        if votes_of(_counted(accepted, active.members)).accepted < majority(n):
+            return _failure(accepted)
         if self._endpoints.active is not active:
             return NoReply(_MEMBERS_MOVE)
         self._endpoints.follow(register.members)
         return register
 
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
+
 
 def _counted(replies: Sequence[Reply], members: Members | None) -> list[Reply | NoReply]:
-    """The replies of stores that count for the register under these members; of the others, none."""
+    """The replies, without those of stores that do not count for the register under these members."""
     return [_NOT_COUNTED if slot in _out(members) else reply for slot, reply in enumerate(replies)]
 
 
@@ -220,9 +204,10 @@ def _existing(change: Callable[[Register], Register]) -> Change:
     return change_existing
 
 
-def _conflict(replies: Sequence[object]) -> int | None:
-    refused = [reply.now for reply in replies if isinstance(reply, Refused)]
-    return next_counter(refused) if refused else None
+def _failure(replies: Sequence[object]) -> NoReply | int:
+    """Why a round failed: a counter to go above, if somebody promised a higher ballot."""
+    refused = votes_of(replies).refused
+    return next_counter(refused) if refused else _no_majority(replies)
 
 
 def _no_majority(replies: Sequence[object]) -> NoReply:

@@ -1,4 +1,4 @@
-"""One attempt at each round of protocol B for many ids at once: fast, classic, reading.
+"""One attempt at each round of protocol B for many ids at once: fast, classic, reading, clearing.
 
 An attempt sends requests, lets `decisions` say what the replies mean and checks the register afterwards.
 """
@@ -17,9 +17,8 @@ from photon.registry.consensus.acceptor import (
     NoReply,
     Prepare,
     PrepareReply,
-    Promised,
     ReadReply,
-    Refused,
+    Replace,
     Stored,
     Unchanged,
     WriteReply,
@@ -29,19 +28,29 @@ from photon.registry.consensus.decisions import (
     NeedsBallot,
     TooFewReplies,
     Verdict,
+    Votes,
     ballot,
     decide_fast,
     decide_lookup,
     majority,
     next_counter,
+    reason_of,
     recover,
     tokens_in,
+    value_to_clear,
+    verdict_of,
+    votes_of,
 )
 from photon.registry.consensus.layout import (
+    Cleared,
+    Held,
     ItemKey,
     Value,
+    datacenter_of,
+    decode_value,
     encode_value,
     fast_value,
+    is_cleared,
     stored_time,
 )
 from photon.registry.consensus.register import Register
@@ -53,29 +62,34 @@ Propose = Callable[[str | None, str], Value]
 Judge = Callable[[Value, str], Verdict]
 T = TypeVar("T")
 
-_MEMBERS_MOVED = "the registry's endpoints changed meanwhile"
+_MEMBERS_MOVED = "the registry's endpoints have changed"
 
 
 @dataclass
 class Contender:
-    """One claim on its way: what is known of it so far."""
+    """One claim on its way through the rounds."""
 
     claim: Claim
     item: ItemKey
     needs_ballot: bool = False
     counter: int = 1  # of the next ballot: above all that were seen
     verdict: Verdict | None = None
-    confirmed_by: Register | None = None  # the check, begun after the replies that the verdict rests on (B11)
+    confirmed_by: Register | None = None  # read after the replies on which the verdict rests (B11)
     reason: str = "no endpoint was asked"  # why there is no verdict yet
 
-    def saw(self, stored: Iterable[Stored]) -> None:
-        """Outbid these from now on."""
+    def outbid(self, stored: Iterable[Stored]) -> None:
+        """Take a higher ballot than these the next time."""
         self.counter = max(self.counter, next_counter(stored))
+
+    def note(self, votes: Votes) -> None:
+        """Take note of votes that may not be enough."""
+        self.outbid(votes.refused)
+        self.reason = votes.reason
 
 
 @dataclass
 class Reading(Generic[T]):
-    """A look at many distinct items on its way. What is known stays known: asked again is what is open."""
+    """A read of many distinct items: decided items stay decided, only the others are asked for again."""
 
     items: Sequence[ItemKey]
     decide: Callable[[Sequence[Stored], int], T | TooFewReplies]  # from the replies for an item, and N
@@ -90,31 +104,39 @@ def holders_of(items: Sequence[ItemKey]) -> Reading[Holder | None]:
 
 
 def tokens_of(items: Sequence[ItemKey]) -> Reading[frozenset[str]]:
-    """The tokens that any endpoint has for each id, of those that answer."""
+    """The tokens for each id at all endpoints that answer."""
     return Reading(items, tokens_in)
 
 
+@dataclass
+class _Copies:
+    """A token to be cleared: the values that hold it, and the slots known to have its owner's name."""
+
+    contender: Contender
+    held: tuple[str, ...]
+    cleared_at: set[int]
+
+    def are_known_to_few(self, n: int) -> bool:
+        """Whether there is anything to clear, and fewer than a majority are known to have it cleared."""
+        return bool(self.held or self.cleared_at) and len(self.cleared_at) < majority(n)
+
+
 class Rounds:
-    """Single attempts over the endpoints. What gets no answer keeps no verdict, and a reason."""
+    """Single attempts over the endpoints. A contender that gets too few answers keeps a reason only."""
 
     def __init__(self, endpoints: Endpoints, register: RegisterStore) -> None:
         self.endpoints = endpoints
         self._register = register
         self._proposer = endpoints.new_proposer()
-        self._inserts = min(acceptor.inserts_per_request for acceptor in endpoints.acceptors)
-        self.writes = min(acceptor.writes_per_request for acceptor in endpoints.acceptors)
-        self._reads = min(acceptor.reads_per_request for acceptor in endpoints.acceptors)
         self.known: Register | None = None  # as it was last read; the proposer reads it before any round
 
     # -- fast round
 
     def fast(self, contenders: Sequence[Contender]) -> None:
-        """Insert all tokens: a verdict for what is decided, `needs_ballot` for the others."""
+        """Insert all tokens: a verdict where one is decided, `needs_ballot` elsewhere."""
         began_with = self.endpoints.active
         inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
-        inserted = self.endpoints.ask(
-            lambda acceptor, batch: acceptor.insert(batch), inserts, self._inserts, after_each=_amid_register
-        )
+        inserted = self.endpoints.insert(inserts, _amid_register)
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}
         too_few = False
@@ -123,14 +145,14 @@ class Rounds:
             match decide_fast(contender.claim.token, replies, self.endpoints.n):
                 case NeedsBallot():
                     contender.needs_ballot = True
-                    contender.saw(reply for reply in replies if isinstance(reply, Stored))
+                    contender.outbid(reply for reply in replies if isinstance(reply, Stored))
                 case TooFewReplies():
                     contender.reason = reason_of((*inserted[index], *there.get(index, ())))
                     too_few = True
                 case verdict:
                     verdicts[index] = verdict
         if too_few and not verdicts:
-            self._read_register()  # the members may have moved: whom to ask next is known afterwards
+            self._read_register()  # the members may have moved: afterwards we know whom to ask
         self._confirm(contenders, verdicts, began_with)
 
     def _read_where_exists(
@@ -138,18 +160,18 @@ class Rounds:
     ) -> Mapping[int, Sequence[ReadReply]]:
         """By index: what each endpoint has of the ids that some endpoint has already (protocol B2)."""
         indices = [i for i, replies in enumerate(inserted) if any(isinstance(r, Unchanged) for r in replies)]
-        return dict(zip(indices, self.read_items([contenders[i].item for i in indices]), strict=True))
+        return dict(zip(indices, self.endpoints.read([contenders[i].item for i in indices]), strict=True))
 
     # -- classic round
 
     def classic(
         self, contenders: Sequence[Contender], propose: Propose, judge: Judge, to_the_end: bool = False
     ) -> None:
-        """Prepare and accept with a ballot above all seen: a verdict for what was chosen.
+        """Prepare and accept with a ballot above all seen: a verdict wherever a value is chosen.
 
-        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict. Proposers
-        who find another one's value chosen end there, instead of outbidding each other with it, unless
-        they go `to_the_end`.
+        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict. A proposer
+        that finds another one's value chosen ends there, instead of outbidding others with it, unless it
+        goes `to_the_end`.
         """
         began_with = self.endpoints.active
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
@@ -159,54 +181,51 @@ class Rounds:
         answered = [contenders[i] for i in (*recovered, *verdicts)]
         if self.check(answered, began_with) is None or not answered:
             return
-        chosen = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
+        proposed = {i: propose(current, contenders[i].claim.token) for i, current in recovered.items()}
         accepts = [
             Accept(contenders[i].item, ballots[i], encode_value(v), stored_time(contenders[i].claim))
-            for i, v in chosen.items()
+            for i, v in proposed.items()
         ]
-        answers = self.endpoints.ask(
-            lambda acceptor, batch: acceptor.accept(batch), accepts, self.writes, after_each=_amid_register
-        )
-        for (index, value), replies in zip(chosen.items(), answers, strict=True):
-            contender = contenders[index]
-            self._note(contender, replies)
-            if sum(isinstance(reply, Done) for reply in replies) >= majority(self.endpoints.n):
+        answers = self.endpoints.accept(accepts, _amid_register)
+        for (index, value), replies in zip(proposed.items(), answers, strict=True):
+            contender, votes = contenders[index], votes_of(replies)
+            contender.note(votes)
+            if votes.accepted >= majority(self.endpoints.n):
                 verdicts[index] = judge(value, contender.claim.token)
         self._confirm(contenders, verdicts, began_with)
 
     def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> list[list[PrepareReply]]:
-        prepares = [
-            Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)
-        ]
-        return self.endpoints.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self.writes)
+        return self.endpoints.prepare(
+            [Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)]
+        )
 
     def _recover(
         self, contenders: Sequence[Contender], answers: Sequence[Sequence[PrepareReply]], to_the_end: bool
     ) -> tuple[dict[int, str | None], dict[int, Verdict]]:
-        """By index: the value to go on with, for each id that a majority promised; who has lost already."""
+        """By index: the value to go on with, where a majority promised; the verdicts of those who lost."""
         recovered: dict[int, str | None] = {}
         verdicts: dict[int, Verdict] = {}
         for index, (contender, replies) in enumerate(zip(contenders, answers, strict=True)):
-            self._note(contender, replies)
-            promised = [reply.before for reply in replies if isinstance(reply, Promised)]
-            refused = [reply.now for reply in replies if isinstance(reply, Refused)]
-            found = decide_fast(contender.claim.token, [*promised, *refused], self.endpoints.n)
+            votes = votes_of(replies)
+            contender.note(votes)
+            seen = (*votes.promised, *votes.refused)
+            found = decide_fast(contender.claim.token, seen, self.endpoints.n)
             if isinstance(found, Lost) and not to_the_end:
                 verdicts[index] = found
-            elif len(promised) >= majority(self.endpoints.n):
-                recovered[index] = recover(promised, self.endpoints.n)
+            elif len(votes.promised) >= majority(self.endpoints.n):
+                recovered[index] = recover(votes.promised, self.endpoints.n)
         return recovered, verdicts
 
     # -- reading
 
     def read(self, reading: Reading[T]) -> Register | None:
-        """Ask for what is still open: the register that confirms all; None, with a reason, if not all is."""
+        """Ask for what is not decided yet: the register that confirms all; None, with a reason, otherwise."""
         active = self.endpoints.active
         if reading.asked is not active:  # replies of other members do not go together with these (B11)
             reading.found.clear()
             reading.asked = active
         left = [item for item in reading.items if item not in reading.found]
-        for item, replies in zip(left, self.read_items(left), strict=True):
+        for item, replies in zip(left, self.endpoints.read(left), strict=True):
             decided = reading.decide([r for r in replies if isinstance(r, Stored)], self.endpoints.n)
             if isinstance(decided, TooFewReplies):
                 reading.reason = reason_of(replies)
@@ -221,7 +240,74 @@ class Rounds:
             return register
         return None
 
-    # -- the register: nothing counts that a check, begun afterwards, does not confirm
+    # -- clearing (protocol B6)
+
+    def clear(self, contenders: Sequence[Contender]) -> tuple[set[ItemKey], list[Contender]]:
+        """Replace tokens by their owner's name: what changed, and which have to be asked again."""
+        began_with = self.endpoints.active
+        changed, answered = self._replace_copies(self._find_copies(contenders))
+        known = self._make_known(answered)
+        if self.check(contenders, began_with) is None:
+            return changed, list(contenders)
+        return changed, [contender for contender in contenders if contender.item not in known]
+
+    def _find_copies(self, contenders: Sequence[Contender]) -> list[_Copies]:
+        """The copies of each token, where enough endpoints answer.
+
+        Read first: a token may have been released, or is stored with what was released before it.
+        """
+        found: list[_Copies] = []
+        answers = self.endpoints.read([contender.item for contender in contenders])
+        for contender, replies in zip(contenders, answers, strict=True):
+            contender.outbid(reply for reply in replies if isinstance(reply, Stored))
+            if self._is_to_be_repeated(replies):
+                contender.reason = reason_of(replies)
+            else:
+                found.append(_copies_of(contender, replies))
+        return found
+
+    def _replace_copies(self, found: Sequence[_Copies]) -> tuple[set[ItemKey], list[_Copies]]:
+        """Replace each copy where it is: the items that changed, and where enough endpoints answered."""
+        # Endpoints may have it with different histories, and a request names an item once (B7).
+        waves: dict[int, list[tuple[_Copies, str]]] = {}
+        for copies in found:
+            for number, value in enumerate(copies.held):
+                waves.setdefault(number, []).append((copies, value))
+        changed: set[ItemKey] = set()
+        unanswered: set[ItemKey] = set()
+        for wave in waves.values():
+            answers = self.endpoints.replace(
+                [Replace(c.contender.item, old, _cleared(c.contender.claim.token)) for c, old in wave]
+            )
+            for (copies, _), replies in zip(wave, answers, strict=True):
+                done = {slot for slot, reply in enumerate(replies) if isinstance(reply, Done)}
+                copies.cleared_at |= done
+                if done:
+                    changed.add(copies.contender.item)
+                if self._is_to_be_repeated(replies):
+                    copies.contender.reason = reason_of(replies)
+                    unanswered.add(copies.contender.item)
+        return changed, [copies for copies in found if copies.contender.item not in unanswered]
+
+    def _make_known(self, answered: Sequence[_Copies]) -> set[ItemKey]:
+        """Have each owner's name at a majority, or chosen by a classic round: the items where it is so.
+
+        Else nobody would see it while the few endpoints that have it are away, and the token would win
+        again (B6).
+        """
+        few = [copies.contender for copies in answered if copies.are_known_to_few(self.endpoints.n)]
+        if few:
+            self.classic(few, value_to_clear, verdict_of, to_the_end=True)
+        unknown = {contender.item for contender in few if contender.verdict is None}
+        return {copies.contender.item for copies in answered} - unknown
+
+    def _is_to_be_repeated(self, replies: Sequence[object]) -> bool:
+        """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
+        silent = [reply for reply in replies if isinstance(reply, NoReply)]
+        too_few = len(replies) - len(silent) < majority(self.endpoints.n)
+        return too_few or any(reply.kind in ("unclear", "throttled") for reply in silent)
+
+    # -- the register: only what a later check confirms counts
 
     def _read_register(self) -> Register | NoReply:
         register = self._register.read_once()
@@ -230,7 +316,7 @@ class Rounds:
         return register
 
     def _is_of(self, register: Register, began_with: ActiveEndpoints) -> bool:
-        """Whether all that was asked since then was asked of the members that the register names (B11)."""
+        """Whether only the members that the register names were asked since then (B11)."""
         return register.members == began_with.members and self.endpoints.active is began_with
 
     def check(self, contenders: Sequence[Contender], began_with: ActiveEndpoints) -> Register | None:
@@ -256,36 +342,31 @@ class Rounds:
         for index, verdict in verdicts.items():
             contenders[index].verdict, contenders[index].confirmed_by = verdict, register
 
-    # -- parts
-
-    def read_items(self, items: Sequence[ItemKey]) -> list[list[ReadReply]]:
-        """What each endpoint has of each item."""
-        return self.endpoints.ask(lambda acceptor, batch: acceptor.read(batch), items, self._reads)
-
-    def _note(self, contender: Contender, replies: Sequence[object]) -> None:
-        contender.saw(reply.now for reply in replies if isinstance(reply, Refused))
-        contender.reason = reason_of(replies)
-
 
 def fast_replies(inserted: Sequence[WriteReply], there: Sequence[ReadReply]) -> list[FastReply]:
     """What each endpoint that answered says in a fast round; `there` is what a read found at each."""
     replies: list[FastReply] = []
     for number, reply in enumerate(inserted):
-        match reply:
-            case Done():
-                replies.append(Done())
-            case Unchanged():
-                found = there[number]
-                if isinstance(found, Stored):
-                    replies.append(found)
+        found = there[number] if isinstance(reply, Unchanged) else reply
+        if isinstance(found, Done | Stored):
+            replies.append(found)
     return replies
+
+
+def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:
+    """The copies of a token; none of one that was released: another may hold the id by now."""
+    token = contender.claim.token
+    texts = {slot: r.value for slot, r in enumerate(replies) if isinstance(r, Stored) and r.value is not None}
+    values = {text: decode_value(text) for text in texts.values()}
+    if any(not isinstance(value, Cleared) and token in value.released for value in values.values()):
+        return _Copies(contender, (), set())
+    held = (text for text, value in values.items() if isinstance(value, Held) and value.token == token)
+    return _Copies(contender, tuple(sorted(held)), {slot for slot, text in texts.items() if is_cleared(text)})
+
+
+def _cleared(token: str) -> str:
+    return encode_value(Cleared(datacenter_of(token)))
 
 
 def _amid_register() -> None:
     fault_point("task.amid_register")
-
-
-def reason_of(replies: Sequence[object]) -> str:
-    """Why these replies do not settle anything."""
-    reasons = [reply.reason for reply in replies if isinstance(reply, NoReply)]
-    return reasons[0] if reasons else "others try to register the same ids"

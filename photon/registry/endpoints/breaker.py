@@ -1,7 +1,7 @@
 """Which endpoints are worth asking: one that did not answer is left alone until a probe gets an answer.
 
-Without this, every batch would wait for the time-out of an endpoint that is known to be down. Nothing depends
-on it but time: an endpoint that is not asked counts as one that did not answer.
+Without this, every batch would wait for the time-out of an endpoint that is known to be down. Only time
+depends on it: an endpoint that is not asked counts as one that did not answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 1.0  # a probe a second costs nothing, and an endpoint that is b
 
 
 class Breaker:
-    """What is known of n endpoints' health. Thread-safe."""
+    """The health of n endpoints. Thread-safe."""
 
     def __init__(self, n: int, clock: Clock) -> None:
         self._clock = clock
@@ -29,16 +29,13 @@ class Breaker:
         self._probe_at_us: list[int | None] = [None] * n  # None: it answers
 
     def lets_pass(self, slot: int) -> bool:
-        """Whether to send a request to an endpoint.
-
-        Without a majority that answers nothing can be had by sparing some: then all are asked.
-        """
+        """Whether to send a request to an endpoint. All are asked while no majority answers."""
         with self._lock:
             answering = sum(at_us is None for at_us in self._probe_at_us)
             return self._probe_at_us[slot] is None or answering < majority(len(self._probe_at_us))
 
     def saw(self, slot: int, replies: Sequence[object]) -> News | None:
-        """Take note of the replies to one request; what is new, if anything."""
+        """Take note of the replies to one request: whether the endpoint fell silent, or is back."""
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
@@ -52,7 +49,7 @@ class Breaker:
             return None
 
     def take_probe(self, slot: int) -> bool:
-        """Whether an endpoint that is left alone is to be probed now: at most once a pause."""
+        """Whether to probe an endpoint that is left alone: at most once a pause."""
         now_us = self._clock.now_us()
         with self._lock:
             probe_at_us = self._probe_at_us[slot]
@@ -62,13 +59,13 @@ class Breaker:
             return True
 
     def forget(self, slot: int) -> None:
-        """Take an endpoint for one that answers: there is another store in its place."""
+        """Treat the endpoint as one that answers: another store has taken its place."""
         with self._lock:
             self._probe_at_us[slot] = None
 
 
 def is_silence(replies: Sequence[object]) -> bool:
-    """Whether an endpoint said nothing at all to a request."""
+    """Whether an endpoint answered no part of a request."""
     return all(_kind(reply) == "unreachable" for reply in replies)
 
 

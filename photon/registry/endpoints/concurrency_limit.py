@@ -15,54 +15,54 @@ from photon.registry.consensus.acceptor import NoReply
 
 R = TypeVar("R")
 
-# An answer widens a window by this part of it at the most. One at a time is all that some servers bear, and
-# trying two after each answer would cost such a one every other answer.
+# Grow at most 2 % a reply. Some servers bear one request at a time: trying two after each reply would cost
+# such a one every other reply.
 MOST_GROWTH = 0.02
 
 
 class ConcurrencyLimit:
-    """The requests on their way to one endpoint: at most `most`, at least one. Thread-safe."""
+    """Limits the requests in flight to one endpoint: at most `most`, at least one. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._limit = float(most)
         self._in_flight = 0
-        self._narrowings = 0
+        self._reductions = 0
         self._changed = threading.Condition()
 
     @property
     def limit(self) -> int:
-        """How many may be on their way at once, as far as is known by now."""
+        """How many requests may be in flight now."""
         return int(self._limit)
 
     def send(self, request: Callable[[], list[R]]) -> list[R]:
-        """What a request brings, once there is room for it."""
-        sent_after = self.enter()
+        """Wait until there is room, then send the request."""
+        reductions = self.acquire()
         kept_up = True
         try:
             replies = request()
             kept_up = not is_overloaded(replies)
             return replies
         finally:
-            self.leave(sent_after, kept_up)
+            self.release(reductions, kept_up)
 
-    def enter(self) -> int:
-        """Wait until there is room for a request; how often the window had narrowed when there was."""
+    def acquire(self) -> int:
+        """Wait until there is room for a request; how often the limit had been reduced by then."""
         with self._changed:
             self._changed.wait_for(lambda: self._in_flight < self.limit)
             self._in_flight += 1
-            return self._narrowings
+            return self._reductions
 
-    def leave(self, sent_after: int, kept_up: bool) -> None:
-        """A request has ended that entered then. `kept_up`: whether the endpoint kept up with it."""
+    def release(self, reductions: int, kept_up: bool) -> None:
+        """End a request, with what `acquire` returned for it; `kept_up`: whether the endpoint did."""
         with self._changed:
             if kept_up and self._in_flight >= self.limit:  # more would have been sent
-                step = min(1 / self._limit, MOST_GROWTH * self._limit)
-                self._limit = min(float(self._most), self._limit + step)
-            # One step for all that were on their way together: they say the same thing.
-            if not kept_up and sent_after == self._narrowings:
+                growth = min(1 / self._limit, MOST_GROWTH * self._limit)
+                self._limit = min(float(self._most), self._limit + growth)
+            # Reduce once for all requests that were in flight together: they say the same thing.
+            if not kept_up and reductions == self._reductions:
                 self._limit = max(1.0, min(self._limit, self._in_flight) / 2)
-                self._narrowings += 1
+                self._reductions += 1
             self._in_flight -= 1
             self._changed.notify_all()
 

@@ -8,47 +8,135 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.consensus.acceptor import Acceptor, NoReply
-from photon.registry.consensus.layout import REGISTER_KEY
+from photon.registry.consensus.acceptor import (
+    Accept,
+    Acceptor,
+    AcceptReply,
+    Insert,
+    NoReply,
+    Prepare,
+    PrepareReply,
+    ReadReply,
+    Replace,
+    WriteReply,
+)
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members
 from photon.registry.endpoints.breaker import Breaker, is_silence
-from photon.registry.endpoints.channel import Channel
+from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+Send = Callable[[Acceptor, Sequence[Q]], list[R]]
+Reopen = Callable[[int, str], Acceptor]  # the acceptor of an incarnation of the store in a slot
 
+PROBES_AT_ONCE = 5  # as many as a registry has endpoints
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
-
-log = logging.getLogger(__name__)
-
 MACHINE_CHANCE: random.Random = random.SystemRandom()
-
-
-# The acceptor of an incarnation of the store in a slot.
-Reopen = Callable[[int, str], Acceptor]
 
 _NOT_ASKED = NoReply("the endpoint is out of use: it is being repaired", "not_asked")
 _SPARED = NoReply("the endpoint did not answer lately; it is being probed", "not_asked")
 
+log = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """How requests travel: by threads, or in a simulation as its scheduler decides."""
+
+    def exchange(
+        self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]]
+    ) -> Iterator[tuple[int, list[R]]]:
+        """Send all requests at once: the index and the replies of each, as they are answered."""
+        ...
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Have `work` done some time, without waiting for it."""
+        ...
+
+    def close(self) -> None:
+        """Stop, once all requests are answered."""
+        ...
+
+
+class Threads:
+    """The channel of the product: up to `concurrency` requests at once to each store, each on a thread.
+
+    Each store has threads of its own: requests to a slow one do not hold up those to the others.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._lock = threading.Lock()
+        self._lanes: WeakKeyDictionary[Acceptor, _Lane] = WeakKeyDictionary()
+        self._background = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="registry-probe")
+
+    def exchange(
+        self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]]
+    ) -> Iterator[tuple[int, list[R]]]:
+        """See `Channel`."""
+        futures = {
+            self._lane_of(acceptor).submit(partial(send, acceptor, batch)): index
+            for index, (acceptor, batch) in enumerate(requests)
+        }
+        return ((futures[future], future.result()) for future in as_completed(futures))
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """See `Channel`."""
+        self._background.submit(work)
+
+    def close(self) -> None:
+        """See `Channel`."""
+        with self._lock:
+            lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.threads.shutdown()
+        self._background.shutdown()
+
+    def _lane_of(self, acceptor: Acceptor) -> _Lane:
+        with self._lock:
+            if acceptor not in self._lanes:
+                self._lanes[acceptor] = _Lane(self._concurrency)
+            return self._lanes[acceptor]
+
+
+class _Lane:
+    """The way to one store."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.threads = ThreadPoolExecutor(concurrency, thread_name_prefix="registry")
+        self._limit = ConcurrencyLimit(concurrency)
+
+    def submit(self, request: Callable[[], list[R]]) -> Future[list[R]]:
+        return self.threads.submit(self._limit.send, request)
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveEndpoints:
-    """Who is asked under these members: the acceptor in each slot, None where it is out of use."""
+    """The acceptors that are asked under these members, by slot; None where one is out of use."""
 
     members: Members | None  # None: the register has not been read yet
     acceptors: tuple[Acceptor | None, ...]
     changes: int = 0  # how often members were followed
 
+    @staticmethod
+    def of(members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0) -> ActiveEndpoints:
+        """All acceptors but those in slots that are down."""
+        down = () if members is None else members.down
+        asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
+        return ActiveEndpoints(members, asked, changes)
+
 
 class Endpoints:
-    """The acceptors of a registry, the channel to them, and the randomness of the one who asks.
+    """The acceptors of a registry, the channel to them, and the randomness of the client.
 
     `chance` makes ballots unique: the machine's own, except in a simulation that has to be repeatable.
     `members`: whose stores the acceptors are, as far as known; `reopen` gives those of other incarnations.
@@ -70,24 +158,24 @@ class Endpoints:
         self._breaker = breaker
         self._reopen = reopen
         self._lock = threading.Lock()
-        self._active = _active_endpoints(members, self.acceptors)
+        self._active = ActiveEndpoints.of(members, self.acceptors)
 
     @property
     def n(self) -> int:
-        """How many endpoints there are: N of the protocol. Slots that are out of use are among them."""
+        """How many endpoints there are, also out of use: N of the protocol."""
         return len(self.acceptors)
 
     @property
     def active(self) -> ActiveEndpoints:
-        """Who is asked now. Replies under different ones do not go together (protocol B11)."""
+        """The endpoints that are asked now. Replies under different ones do not go together (B11)."""
         return self._active
 
     def close(self) -> None:
-        """End the channel, once what was sent is answered."""
+        """Close the channel, once all requests are answered."""
         self._channel.close()
 
     def alone(self, acceptor: Acceptor) -> Endpoints:
-        """One store by itself, in use or not, over the same channel: nothing is counted or spared here."""
+        """One store by itself, in use or not, over the same channel and without a breaker."""
         return Endpoints([acceptor], self._channel, self.chance)
 
     def new_proposer(self) -> str:
@@ -108,17 +196,53 @@ class Endpoints:
                     if self._breaker is not None:
                         self._breaker.forget(slot)
             self.acceptors = tuple(acceptors)
-            self._active = _active_endpoints(members, self.acceptors, self._active.changes + 1)
+            self._active = ActiveEndpoints.of(members, self.acceptors, self._active.changes + 1)
+
+    # -- requests: for each the replies of the endpoints, in their order
+
+    def insert(
+        self, inserts: Sequence[Insert], after_each: Callable[[], None] = lambda: None
+    ) -> list[list[WriteReply]]:
+        """See `Acceptor.insert`; `after_each` as in `ask`."""
+        per_request = min(acceptor.inserts_per_request for acceptor in self.acceptors)
+        return self.ask(lambda acceptor, batch: acceptor.insert(batch), inserts, per_request, after_each)
+
+    def read(self, items: Sequence[ItemKey]) -> list[list[ReadReply]]:
+        """See `Acceptor.read`."""
+        per_request = min(acceptor.reads_per_request for acceptor in self.acceptors)
+        return self.ask(lambda acceptor, batch: acceptor.read(batch), items, per_request)
+
+    def prepare(self, prepares: Sequence[Prepare]) -> list[list[PrepareReply]]:
+        """See `Acceptor.prepare`."""
+        return self.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes())
+
+    def accept(
+        self,
+        accepts: Sequence[Accept],
+        after_each: Callable[[], None] = lambda: None,
+        without: Collection[int] = (),
+    ) -> list[list[AcceptReply]]:
+        """See `Acceptor.accept`; `after_each` and `without` as in `ask`."""
+        return self.ask(
+            lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes(), after_each, without
+        )
+
+    def replace(self, replaces: Sequence[Replace]) -> list[list[WriteReply]]:
+        """See `Acceptor.replace`."""
+        return self.ask(lambda acceptor, batch: acceptor.replace(batch), replaces, self._writes())
+
+    def _writes(self) -> int:
+        return min(acceptor.writes_per_request for acceptor in self.acceptors)
 
     def ask(
         self,
-        send: Callable[[Acceptor, Sequence[Q]], list[R]],
+        send: Send[Q, R],
         requests: Sequence[Q],
         per_request: int,
         after_each: Callable[[], None] = lambda: None,
         without: Collection[int] = (),
     ) -> list[list[R]]:
-        """For each request the replies of the endpoints, in their order, all under the same members.
+        """Send requests in batches of `per_request`, all under the same members.
 
         Slots in `without` are not asked. `after_each` is called, in this thread, whenever a batch has been
         answered.
@@ -133,14 +257,13 @@ class Endpoints:
         def send_unless_silent(acceptor: Acceptor, batch: Sequence[Q]) -> list[Any]:
             # Decided on the thread that sends: what waited in line behind a time-out need not meet it too.
             slot = slots[id(acceptor)]
-            if slot in silent or not self._lets_pass(slot):
+            if slot in silent or not (self._breaker is None or self._breaker.lets_pass(slot)):
                 return [_SPARED] * len(batch)
             answers = send(acceptor, batch)
             if is_silence(answers):
                 silent.add(slot)
             return answers
 
-        replies: dict[tuple[int, int], R] = {}
         parts: list[tuple[int, int]] = []
         sent: list[tuple[Acceptor, Sequence[Q]]] = []
         for start in range(0, len(requests), per_request):
@@ -148,46 +271,34 @@ class Endpoints:
                 if acceptor is not None and slot not in without:
                     parts.append((start, slot))
                     sent.append((acceptor, requests[start : start + per_request]))
+        nobody: Any = _NOT_ASKED
+        replies: list[list[R]] = [[nobody] * self.n for _ in requests]
         for index, answers in self._channel.exchange(send_unless_silent, sent):
             start, slot = parts[index]
             if self._active.acceptors[slot] is sent[index][0]:
-                self._hear(slot, answers)
+                self._take_note(slot, answers)
             for offset, reply in enumerate(answers):
-                replies[start + offset, slot] = reply
+                replies[start + offset][slot] = reply
             after_each()
-        nobody: Any = _NOT_ASKED
-        return [
-            [replies.get((index, slot), nobody) for slot in range(self.n)] for index in range(len(requests))
-        ]
-
-    def _lets_pass(self, slot: int) -> bool:
-        return self._breaker is None or self._breaker.lets_pass(slot)
+        return replies
 
     def _probe(self, active: ActiveEndpoints) -> None:
-        """See aside whether those who did not answer do again."""
+        """See in the background whether endpoints that did not answer do again."""
         if self._breaker is None:
             return
         for slot, acceptor in enumerate(active.acceptors):
             if acceptor is not None and self._breaker.take_probe(slot):
-                self._channel.in_background(partial(self._look, slot, acceptor))
+                self._channel.in_background(partial(self._send_probe, slot, acceptor))
 
-    def _look(self, slot: int, acceptor: Acceptor) -> None:
-        self._hear(slot, acceptor.read([REGISTER_KEY]))
+    def _send_probe(self, slot: int, acceptor: Acceptor) -> None:
+        self._take_note(slot, acceptor.read([REGISTER_KEY]))
 
-    def _hear(self, slot: int, answers: Sequence[Any]) -> None:
+    def _take_note(self, slot: int, answers: Sequence[Any]) -> None:
         news = None if self._breaker is None else self._breaker.saw(slot, answers)
         if news == "fell_silent":
             log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
         elif news == "is_back":
             log.warning("endpoint %d of the registry answers again", slot + 1)
-
-
-def _active_endpoints(
-    members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0
-) -> ActiveEndpoints:
-    down = () if members is None else members.down
-    asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
-    return ActiveEndpoints(members, asked, changes)
 
 
 class Deadline:

@@ -36,8 +36,7 @@ from photon.registry.consensus.layout import (
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, decode_register, with_boundary
 from photon.registry.dynamodb.answers import item_bytes
-from photon.registry.endpoints.channel import Channel, Threads
-from photon.registry.endpoints.endpoints import Deadline, Endpoints
+from photon.registry.endpoints.endpoints import Channel, Deadline, Endpoints, Threads
 from photon.registry.operations.until_answered import Unanswered, until_answered
 
 PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory

@@ -24,15 +24,12 @@ from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,
     Acceptor,
-    Done,
     NoReply,
     Prepare,
-    Promised,
-    Refused,
     Scanned,
     Stored,
 )
-from photon.registry.consensus.decisions import ballot, majority, next_counter, recover
+from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import (
@@ -229,7 +226,7 @@ def _require_answers(registry: QuorumRegistry, slot: int, clock: Clock) -> None:
     endpoints = registry.endpoints
 
     def ask(keys: Sequence[ItemKey]) -> list[bool | NoReply]:
-        (replies,) = endpoints.ask(lambda acceptor, batch: acceptor.read(batch), keys, 1)
+        (replies,) = endpoints.read(keys)
         answers = [isinstance(reply, Stored) for other, reply in enumerate(replies) if other != slot]
         return [True if sum(answers) >= majority(endpoints.n) else NoReply("too few")]
 
@@ -290,8 +287,6 @@ class _Copying:
         self._clock = clock
         self._page_items = page_items
         self._proposer = registry.endpoints.new_proposer()
-        self._writes = min(acceptor.writes_per_request for acceptor in registry.endpoints.acceptors)
-        self._reads = min(acceptor.reads_per_request for acceptor in registry.endpoints.acceptors)
 
     # -- the two passes
 
@@ -313,34 +308,32 @@ class _Copying:
         """Choose every id again at which the endpoints differ; how many. With all up, they then agree."""
         mended = 0
         for page in self._pages(of_all=True):
-            found = self._endpoints.ask(lambda a, batch: a.read(batch), [i.key for i in page], self._reads)
+            found = self._endpoints.read([item.key for item in page])
             values = [{r.value for r in replies if isinstance(r, Stored)} for replies in found]
             differing = [item for item, seen in zip(page, values, strict=True) if len(seen) > 1]
             mended += sum(one.value is not None for one in self._choose_again(differing))
         return mended
 
     def _copy_page(self, page: Sequence[Scanned], target: Endpoints) -> int:
-        there = dict(self._ask_alone(target, lambda a, b: a.read(b), [i.key for i in page], self._reads))
+        there = dict(self._ask_alone(target.read, [item.key for item in page]))
         # What is in the new store was chosen before it came there: only this repair writes to it.
         chosen = self._choose_again([item for item in page if there[item.key] == ABSENT])
         accepts = [Accept(c.item.key, c.ballot, c.value, c.item.time) for c in chosen if c.value is not None]
         prepares = [Prepare(c.item.key, c.ballot, c.item.time) for c in chosen if c.value is None]
         # Refused: it has our own promise already, whose answer got lost.
-        self._ask_alone(target, lambda a, b: a.accept(b), accepts, self._writes)
-        self._ask_alone(target, lambda a, b: a.prepare(b), prepares, self._writes)
+        self._ask_alone(target.accept, accepts)
+        self._ask_alone(target.prepare, prepares)
         return len(chosen)
 
     def _ask_alone(
         self,
-        target: Endpoints,
-        send: Callable[[Acceptor, Sequence[Request]], list[Reply]],
+        send: Callable[[Sequence[Request]], list[list[Reply]]],
         requests: Sequence[Request],
-        per_request: int,
     ) -> list[tuple[Request, Reply]]:
         """The replies of the new store. Unanswered."""
 
         def ask(left: Sequence[Request]) -> list[Reply]:
-            return [reply for (reply,) in target.ask(send, left, per_request)]
+            return [reply for (reply,) in send(left)]
 
         return list(until_answered(ask, requests, self._deadline()))
 
@@ -397,23 +390,22 @@ class _Copying:
         prepares = [
             Prepare(item.key, ballot(counters[item.key], self._proposer), item.time) for item in items
         ]
-        promises = self._endpoints.ask(lambda a, batch: a.prepare(batch), prepares, self._writes)
+        promises = self._endpoints.prepare(prepares)
         chosen: dict[ItemKey, _Chosen] = {}
         for item, prepare, replies in zip(items, prepares, promises, strict=True):
-            refused = next_counter(reply.now for reply in replies if isinstance(reply, Refused))
-            counters[item.key] = max(counters[item.key] + 1, refused)
-            promised = [reply.before for reply in replies if isinstance(reply, Promised)]
-            if len(promised) >= q:
-                chosen[item.key] = _Chosen(item, prepare.ballot, recover_or_any(promised, n))
+            votes = votes_of(replies)
+            counters[item.key] = max(counters[item.key] + 1, next_counter(votes.refused))
+            if len(votes.promised) >= q:
+                chosen[item.key] = _Chosen(item, prepare.ballot, recover_or_any(votes.promised, n))
         # Check between the two, or a late accept could undo what was chosen since (B11).
         if not self._is_confirmed():
             return [NoReply("the register does not answer")] * len(items)
         accepts = [
             Accept(k, c.ballot, c.value, c.item.time) for k, c in chosen.items() if c.value is not None
         ]
-        answers = self._endpoints.ask(lambda a, batch: a.accept(batch), accepts, self._writes)
+        answers = self._endpoints.accept(accepts)
         for accept, accepted in zip(accepts, answers, strict=True):
-            if sum(isinstance(reply, Done) for reply in accepted) < q:
+            if votes_of(accepted).accepted < q:
                 del chosen[accept.key]
         return [chosen.get(item.key, NoReply("no majority")) for item in items]
 

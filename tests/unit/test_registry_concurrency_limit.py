@@ -16,86 +16,86 @@ from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_ove
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 
 
-def send_together(window: ConcurrencyLimit, count: int, kept_up: bool) -> None:
+def send_together(limit: ConcurrencyLimit, count: int, kept_up: bool) -> None:
     """So many requests that are all on their way before the first of them ends."""
-    entered = [window.enter() for _ in range(count)]
-    for sent_after in entered:
-        window.leave(sent_after, kept_up)
+    acquired = [limit.acquire() for _ in range(count)]
+    for reductions in acquired:
+        limit.release(reductions, kept_up)
 
 
-def test_all_that_were_sent_together_in_vain_narrow_it_once() -> None:
-    window = ConcurrencyLimit(16)
-    send_together(window, 16, kept_up=False)
-    assert window.limit == 8
+def test_all_that_were_sent_together_in_vain_reduce_it_once() -> None:
+    limit = ConcurrencyLimit(16)
+    send_together(limit, 16, kept_up=False)
+    assert limit.limit == 8
 
 
 def test_it_is_what_was_sent_that_was_too_much_and_not_what_might_have_been() -> None:
-    window = ConcurrencyLimit(40)
-    send_together(window, 10, kept_up=False)
-    assert window.limit == 5
+    limit = ConcurrencyLimit(40)
+    send_together(limit, 10, kept_up=False)
+    assert limit.limit == 5
 
 
 def test_one_request_at_a_time_is_always_sent() -> None:
-    window = ConcurrencyLimit(2)
+    limit = ConcurrencyLimit(2)
     for _ in range(5):
-        send_together(window, 1, kept_up=False)
-    assert window.limit == 1
+        send_together(limit, 1, kept_up=False)
+    assert limit.limit == 1
 
 
-def test_answers_while_it_is_full_widen_it_little_by_little_up_to_the_most() -> None:
-    window = ConcurrencyLimit(40)
-    send_together(window, 40, kept_up=False)
+def test_answers_while_it_is_full_raise_it_little_by_little_up_to_the_most() -> None:
+    limit = ConcurrencyLimit(40)
+    send_together(limit, 40, kept_up=False)
     answers = {}
     for sent in range(1_000):
-        answers.setdefault(window.limit, sent)
-        send_together(window, window.limit, kept_up=True)
+        answers.setdefault(limit.limit, sent)
+        send_together(limit, limit.limit, kept_up=True)
     assert sorted(answers) == list(range(20, 41))
     assert answers[21] == 21  # by one after about as many answers as were on their way
 
 
 def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() -> None:
-    window = ConcurrencyLimit(40)
+    limit = ConcurrencyLimit(40)
     for _ in range(6):
-        send_together(window, window.limit, kept_up=False)
+        send_together(limit, limit.limit, kept_up=False)
     answers = 0
-    while window.limit == 1:
-        send_together(window, 1, kept_up=True)
+    while limit.limit == 1:
+        send_together(limit, 1, kept_up=True)
         answers += 1
     assert 30 < answers < 60
 
 
 def test_answers_to_few_requests_say_nothing_about_many() -> None:
-    window = ConcurrencyLimit(8)
-    send_together(window, 8, kept_up=False)
+    limit = ConcurrencyLimit(8)
+    send_together(limit, 8, kept_up=False)
     for _ in range(50):
-        send_together(window, 1, kept_up=True)
-    assert window.limit == 4
+        send_together(limit, 1, kept_up=True)
+    assert limit.limit == 4
 
 
 def test_a_request_waits_until_there_is_room_for_it() -> None:
-    window, sent = ConcurrencyLimit(1), Event()
+    limit, sent = ConcurrencyLimit(1), Event()
 
     def request() -> list[Done]:
         sent.set()
         return [Done()]
 
     with ThreadPoolExecutor(1) as pool:
-        first = window.enter()
-        second = pool.submit(window.send, request)
+        first = limit.acquire()
+        second = pool.submit(limit.send, request)
         assert not sent.wait(0.05)
-        window.leave(first, kept_up=True)
+        limit.release(first, kept_up=True)
         assert second.result() == [Done()]
 
 
 def test_a_request_that_fails_leaves_its_room_to_the_next() -> None:
-    window = ConcurrencyLimit(1)
+    limit = ConcurrencyLimit(1)
 
     def failing() -> list[Done]:
         raise RuntimeError("a defect")
 
     for _ in range(2):
         with pytest.raises(RuntimeError, match="a defect"):
-            window.send(failing)
+            limit.send(failing)
 
 
 @pytest.mark.parametrize(
