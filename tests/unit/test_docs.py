@@ -156,6 +156,20 @@ def test_the_readme_shows_every_command_and_every_make_target_that_is_helped() -
     assert [target for target in helped if not re.search(rf"\bmake {target}\b(?!-)", README)] == []
 
 
+@pytest.mark.parametrize("document", names(DOCUMENTS))
+def test_no_cell_of_a_table_is_a_paragraph(document: str) -> None:
+    rows = [row for row in (ROOT / document).read_text().splitlines() if row.startswith("|")]
+    assert [cell for row in rows for cell in row.split(" | ") if len(cell.split()) > 60] == []
+
+
+def test_every_document_that_a_source_names_exists() -> None:
+    folders = ("photon", "jobs", "resources", "assets", "orchestration", "bench", "examples")
+    sources = [source for folder in folders for source in (ROOT / folder).rglob("*.py")]
+    named = {name for source in sources for name in re.findall(r"\bdocs/[\w/-]+", source.read_text())}
+    assert named
+    assert sorted(name for name in named if not list(ROOT.glob(f"{name}*.md"))) == []
+
+
 def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert [point for point in ALL_FAULT_POINTS if f"`{point}`" not in text] == []
