@@ -1,7 +1,6 @@
 """The join job: one batch as one Spark job, in one warm session.
 
-Units of work go to Python workers as they are; records are read, joined and written there and
-never come here. What a task does is `photon.join.tasks`.
+Units of work go to Python workers, which read, join and write records (`photon.join.tasks`).
 """
 
 from __future__ import annotations
@@ -24,29 +23,26 @@ class SparkRunner:
     workers = 2
 
     def __init__(self, session: SparkSession | str) -> None:
-        """On a session of somebody else's, who stops it; or on one of its own, of this name."""
+        """On a session that its owner stops, or on one of its own, of this name."""
         self._owns_session = isinstance(session, str)
         self._session = build_session(session) if isinstance(session, str) else session
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """One job. A small live batch is one task: its index unit, then its join unit.
+        """Run one job. A small live batch is one task: its index unit, then its join unit.
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
-        context = self._session.sparkContext
-        index: list[Any] = list(batch.index_units)
-        join: list[Any] = list(batch.join_units)
+        index = [("index", unit) for unit in batch.index_units]
+        join = [("join", unit) for unit in batch.join_units]
         try:
             if index and join and len(index) + len(join) > 2:
                 return self._run_two_stages(batch)
-            if len(index) == len(join) == 1:
-                tasks = [[("index", index[0]), ("join", join[0])]]
-            else:
-                tasks = [[("index", unit)] for unit in index] + [[("join", unit)] for unit in join]
-            if not tasks:
+            units: list[tuple[str, Any]] = [*index, *join]
+            if not units:
                 return []
+            tasks = [units] if index and join else [[unit] for unit in units]
             run = _runner_of(batch)
-            outcomes = context.parallelize(tasks, len(tasks)).flatMap(
+            outcomes = self._session.sparkContext.parallelize(tasks, len(tasks)).flatMap(
                 lambda steps: [run(kind, unit) for kind, unit in steps]
             )
             return list(outcomes.collect())
@@ -54,12 +50,10 @@ class SparkRunner:
             raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
 
     def _run_two_stages(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """A stage of index units, then, behind a shuffle, a stage of join units.
+        """Run a stage of index units, then, behind a shuffle, a stage of join units.
 
-        The shuffle carries nothing but the index units' results: it is the barrier that makes every
-        primary event of the batch findable before the first lookup.
+        The shuffle is a barrier: every primary event of the batch is indexed before the first lookup.
         """
-        context = self._session.sparkContext
         run = _runner_of(batch)
         index, join = list(batch.index_units), list(batch.join_units)
 
@@ -69,7 +63,7 @@ class SparkRunner:
             yield from indexed
             yield len(index) + partition, run("join", join[partition])
 
-        first = context.parallelize(list(enumerate(index)), len(index))
+        first = self._session.sparkContext.parallelize(list(enumerate(index)), len(index))
         indexed = first.map(lambda item: (item[0], run("index", item[1])))
         both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
@@ -91,9 +85,8 @@ def _import_tasks(number: int) -> int:
 
 
 def _runner_of(batch: BatchTasks) -> Any:
-    """What runs one unit in a worker; a function of its own, so that only the batch's context is pickled."""
-    context = batch.context
-    release_only = batch.release_only
+    """What runs one unit in a worker. Apart from `batch`, so that Spark pickles its context only."""
+    context, release_only = batch.context, batch.release_only
 
     def run(kind: str, unit: Any) -> TaskOutcome:
         if kind == "index":

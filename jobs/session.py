@@ -1,8 +1,4 @@
-"""The only place that builds a Spark session: its settings, its JARs, its end.
-
-What runs in a session belongs to the programs beside this one. Settings that a deployment wants otherwise
-(a master, more memory) come in as arguments, from `resources` or the command line.
-"""
+"""The only place that builds a Spark session: its settings, its JARs, its end."""
 
 from __future__ import annotations
 
@@ -43,7 +39,7 @@ def build_session(
     """
     # Workers must run the driver's own Python, whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Before it is asked, Spark looks up the host's name and complains of what it finds.
+    # Else Spark looks up the host's name and complains of what it finds.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = f"{spark_jars_dir()}/*"
     classes = f"ArchiveClassesAtExit={archive_to}" if archive_to else f"SharedArchiveFile={class_archive()}"
@@ -73,7 +69,7 @@ def build_session(
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
-    # A SparkContext takes SIGINT for itself, to cancel its jobs: who had it before knows how to stop.
+    # A SparkContext takes SIGINT for itself, to cancel its jobs. The earlier handler knows how to stop.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
@@ -81,7 +77,7 @@ def build_session(
 
 
 def stop_session(session: SparkSession, patience_seconds: float = 30.0) -> None:
-    """Stop a session and the JVM behind it, which has so long to end."""
+    """Stop a session and the JVM behind it; wait so long for its end."""
     gateway = session.sparkContext._gateway
     session.stop()
     if gateway is not None:
@@ -90,5 +86,5 @@ def stop_session(session: SparkSession, patience_seconds: float = 30.0) -> None:
         if process is not None:
             process.stdin.close()
             process.wait(timeout=patience_seconds)
-    # PySpark would go on with the JVM that is gone; so the next session of this process gets one of its own.
+    # Else PySpark would use the JVM that is gone for the next session of this process.
     SparkContext._gateway = SparkContext._jvm = None

@@ -44,7 +44,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.tokens import Token
+from photon.tokens import PlanKey, Token
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
@@ -83,13 +83,6 @@ class Joiner:
             if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
                 self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
         return self.verdicts
-
-    def plan_tokens(self) -> list[Claim]:
-        """What this plan has registered among the records, to be released (protocol A11)."""
-        with_key = [index for index, key in enumerate(self.records.keys) if key is not None]
-        events = events_among(self.records, with_key)
-        self._look_up_ids(events)
-        return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
 
     # -- the steps: each gives its verdicts and returns what is still open
 
@@ -133,8 +126,8 @@ class Joiner:
             match answer:
                 case Free():
                     free.append(event)
-                case Joined(holder) if self._is_own_plan(holder):
-                    self._note_own_token(event, holder)
+                case Joined(holder) if is_of_plan(holder, self.context.plan):
+                    event.take_token(holder.token, self.records)
                     free.append(event)
                 case Joined(holder):
                     self._decide(event, self._held_by_another(holder))
@@ -250,8 +243,8 @@ class Joiner:
         match outcome:
             case Won():
                 return Final("joined")
-            case Lost(holder) if self._is_own_plan(holder):
-                self._note_own_token(event, holder)
+            case Lost(holder) if is_of_plan(holder, self.context.plan):
+                event.take_token(holder.token, self.records)
                 if event.held_by_plan is not None:
                     return Final("joined")
                 # By a record of another unit: the table will tell whether that one has the row.
@@ -274,20 +267,6 @@ class Joiner:
             return AlreadyJoinedHere()
         return HeldByEarlierPlan(holder.token)
 
-    def _is_own_plan(self, holder: Holder) -> bool:
-        return holder.token is not None and Token.parse(holder.token).plan == self.context.plan
-
-    def _note_own_token(self, event: Event, holder: Holder) -> None:
-        """An earlier run of this plan holds the event. If its record is among ours, that one leads."""
-        assert holder.token is not None
-        occurrence = Token.parse(holder.token).occurrence
-        for index in event.records:
-            if self.records.occurrences[index] == occurrence:
-                event.held_by_plan = holder.token
-                event.records.remove(index)
-                event.records.insert(0, index)
-                return
-
     def _beyond_horizon(self, event: Event) -> Verdict:
         waited_us = self.clock.now_us() - self.records.first_seen_us[event.leader]
         longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
@@ -295,6 +274,20 @@ class Joiner:
             return Waits("horizon")
         time_us = self.records.times_us[event.leader]
         return DeadLetter(f"the event's time {time_us} us lies beyond the registry's horizon")
+
+
+def plan_tokens(records: Records, plan: PlanKey, registry: IdRegistry) -> list[Claim]:
+    """What the plan has registered among the records, to be released (protocol A11). RegistryUnavailable."""
+    events = events_among(records, [index for index, key in enumerate(records.keys) if key is not None])
+    for event, answer in zip(events, registry.lookup([event.key for event in events]), strict=True):
+        if isinstance(answer, Joined) and is_of_plan(answer.holder, plan):
+            event.take_token(answer.holder.token, records)
+    return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
+
+
+def is_of_plan(holder: Holder, plan: PlanKey) -> bool:
+    """Whether a run of this plan holds the event."""
+    return holder.token is not None and Token.parse(holder.token).plan == plan
 
 
 def home_of(event_id: str, datacenters: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from photon.event_store.interface import PrimaryEvent
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
-from photon.tokens import Occurrence
+from photon.tokens import Occurrence, Token
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,16 @@ class Event:
     def leader(self) -> int:
         """The record that stands for all (protocol A9)."""
         return self.records[0]
+
+    def take_token(self, token: str | None, records: Records) -> None:
+        """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
+        assert token is not None
+        occurrence = Token.parse(token).occurrence
+        for index in self.records:
+            if records.occurrences[index] == occurrence:
+                self.held_by_plan = token
+                self.records = [index, *(other for other in self.records if other != index)]
+                return
 
 
 @dataclass(frozen=True)

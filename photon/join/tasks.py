@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from photon.event_store.indexing import index_ranges
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import load_adapter
-from photon.join.joiner import Joiner, OutcomeUnknown
+from photon.join.joiner import Joiner, OutcomeUnknown, plan_tokens
 from photon.join.messages import (
     BatchTasks,
     Contested,
@@ -55,76 +56,44 @@ from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
 
-
-def run_index_unit(unit: IndexUnit, context: TaskContext) -> TaskOutcome:
-    """Read primary ranges into the log file map and this process's cache."""
-    return _errors_as_values(context, lambda: _index(unit, context))
+Unit = TypeVar("Unit")
+Tools = ParamSpec("Tools")
 
 
-def run_join_unit(
-    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
-) -> TaskOutcome:
-    """Join the records of a unit. `registry` and `clock` are for tests; else those of `context` and here."""
-    return _errors_as_values(context, lambda: _join(unit, context, registry, clock or SystemClock()))
+def errors_as_values(
+    run: Callable[Concatenate[Unit, TaskContext, Tools], TaskOutcome],
+) -> Callable[Concatenate[Unit, TaskContext, Tools], TaskOutcome]:
+    """Let a task return its errors, and die at the fault point that `context.crash_at` names."""
 
+    @wraps(run)
+    def guarded(unit: Unit, context: TaskContext, *args: Tools.args, **tools: Tools.kwargs) -> TaskOutcome:
+        state = context.pipeline.datacenters[context.datacenter].state
+        if context.crash_at is not None:
+            faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
+        try:
+            return run(unit, context, *args, **tools)
+        except (RegistryUnavailable, OutcomeUnknown) as error:
+            return Unavailable("registry", str(error))
+        except LakeUnavailable as error:
+            return Unavailable("lake", str(error))
+        except SpoolUnavailable as error:
+            return Unavailable("state", str(error))
+        except (sqlite3.Error, OSError) as error:
+            return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(where.filename).name}:{where.lineno}"
+            return Failed(f"{type(error).__name__}: {error} (at {place})")
 
-def run_release_unit(
-    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
-) -> TaskOutcome:
-    """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
-    return _errors_as_values(
-        context, lambda: _find_plan_tokens(unit, context, registry, clock or SystemClock())
-    )
-
-
-class LocalRunner:
-    """Runs batches in this very process, without Spark: for tests, and logs too small for a JVM.
-
-    What kills a task kills the dispatcher with it.
-    """
-
-    workers = 1
-
-    def __init__(self, registry: IdRegistry | None = None, clock: Clock | None = None) -> None:
-        """`registry` and `clock` replace the batch's own, for tests."""
-        self._registry = registry
-        self._clock = clock
-
-    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """The outcomes of all units, index units first."""
-        join = run_release_unit if batch.release_only else run_join_unit
-        return [
-            *(run_index_unit(unit, batch.context) for unit in batch.index_units),
-            *(join(unit, batch.context, self._registry, self._clock) for unit in batch.join_units),
-        ]
-
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-def _errors_as_values(context: TaskContext, work: Callable[[], TaskOutcome]) -> TaskOutcome:
-    state = context.pipeline.datacenters[context.datacenter].state
-    if context.crash_at is not None:
-        faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
-    try:
-        return work()
-    except (RegistryUnavailable, OutcomeUnknown) as error:
-        return Unavailable("registry", str(error))
-    except LakeUnavailable as error:
-        return Unavailable("lake", str(error))
-    except SpoolUnavailable as error:
-        return Unavailable("state", str(error))
-    except (sqlite3.Error, OSError) as error:
-        return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return Failed(f"{type(error).__name__}: {error} (at {Path(where.filename).name}:{where.lineno})")
+    return guarded
 
 
 # -- index units
 
 
-def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
+@errors_as_values
+def run_index_unit(unit: IndexUnit, context: TaskContext) -> IndexResult:
+    """Read primary ranges into the log file map and this process's cache."""
     if context.quarantine:
         return _quarantine_primaries(unit, context)
     logs = context.pipeline.datacenters[context.datacenter].logs
@@ -180,11 +149,19 @@ def _dead_letters_of_unit(lines: Iterable[pa.Table], unit: IndexUnit, context: T
 # -- join units
 
 
-def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clock: Clock) -> JoinResult:
+@errors_as_values
+def run_join_unit(
+    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
+) -> JoinResult:
+    """Join the records of a unit. `registry` and `clock` replace those of the context and machine, in tests."""
+    clock = clock or SystemClock()
     records, bad_lines, lost_bytes = _read(unit, context, clock)
     fault_point("task.after_read")
+    adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
+    registry = registry or open_registry(context.registry)
     with _event_store(context) as store:
-        verdicts = _joiner(records, context, store, registry, clock).join()
+        joined_earlier = partial(_joined_earlier, context)
+        verdicts = Joiner(records, context, registry, store, adapter, joined_earlier, clock).join()
     letters = [bad_lines, dead_letters_from_records(records, verdicts, _files_of(unit), context)]
     dead_letters = pa.concat_tables(letters)
     files = (
@@ -220,12 +197,13 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clo
     )
 
 
-def _find_plan_tokens(
-    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None, clock: Clock
+@errors_as_values
+def run_release_unit(
+    unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
 ) -> JoinResult:
-    records, _, lost_bytes = _read(unit, context, clock)
-    with _event_store(context) as store:
-        tokens = _joiner(records, context, store, registry, clock).plan_tokens()
+    """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
+    records, _, lost_bytes = _read(unit, context, clock or SystemClock())
+    tokens = plan_tokens(records, context.plan, registry or open_registry(context.registry))
     return JoinResult(to_release=tuple(tokens), lost_bytes=lost_bytes)
 
 
@@ -257,22 +235,9 @@ def _files_of(unit: JoinUnit) -> dict[int, LogFile]:
 
 
 def _event_store(context: TaskContext) -> LogsEventStore:
-    plan = context.plan
     return open_event_store(
-        EventStorePlace.of(context.pipeline, context.datacenter, plan.epoch, context.workers)
+        EventStorePlace.of(context.pipeline, context.datacenter, context.plan.epoch, context.workers)
     )
-
-
-def _joiner(
-    records: Records,
-    context: TaskContext,
-    store: LogsEventStore,
-    registry: IdRegistry | None,
-    clock: Clock,
-) -> Joiner:
-    adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
-    registry = registry or open_registry(context.registry)
-    return Joiner(records, context, registry, store, adapter, partial(_joined_earlier, context), clock)
 
 
 def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[EventKey]:
@@ -306,3 +271,31 @@ def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[Outpu
 def _write_dead_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:
     """Write those that no earlier run of this work has recorded."""
     return _write(context, "dead_letters", not_yet_recorded(letters, context))
+
+
+# -- without Spark
+
+
+class LocalRunner:
+    """Runs batches in this very process, without Spark: for tests, and logs too small for a JVM.
+
+    What kills a task kills the dispatcher with it.
+    """
+
+    workers = 1
+
+    def __init__(self, registry: IdRegistry | None = None, clock: Clock | None = None) -> None:
+        """`registry` and `clock` replace the batch's own, for tests."""
+        self._registry = registry
+        self._clock = clock
+
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        """The outcomes of all units, index units first."""
+        join = run_release_unit if batch.release_only else run_join_unit
+        return [
+            *(run_index_unit(unit, batch.context) for unit in batch.index_units),
+            *(join(unit, batch.context, self._registry, self._clock) for unit in batch.join_units),
+        ]
+
+    def close(self) -> None:
+        """Nothing was started."""
