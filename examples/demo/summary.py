@@ -23,14 +23,23 @@ class Verdict:
     remedies: tuple[str, ...] = ()  # what is wrong and what to do
 
     @property
+    def terms(self) -> list[str]:
+        """The terms of an equation, in their order."""
+        return list(next(iter(self.equations.values())))
+
+    def of_term(self, term: str) -> dict[str, int]:
+        """One term by datacenter."""
+        return {name: equation[term] for name, equation in self.equations.items()}
+
+    @property
     def joined(self) -> int:
         """Foreign events with a row, over all datacenters."""
-        return sum(equation["joined"] for equation in self.equations.values())
+        return sum(self.of_term("joined").values())
 
     @property
     def missing(self) -> int:
         """Records that should be joined and are in no table."""
-        return sum(equation["missing"] for equation in self.equations.values())
+        return sum(self.of_term("missing").values())
 
 
 def verdict_of(reports: Mapping[str, StoredReport]) -> Verdict:
@@ -129,26 +138,24 @@ class Summary:
 
     def text(self) -> str:
         """For people."""
-        course, verdict = self.course, self.verdict
-        victim, gone = course.kill.datacenter, course.without
-        names = list(verdict.equations)
+        course, verdict, gone = self.course, self.verdict, self.course.without
+        names, victim = list(verdict.equations), course.kill.datacenter
+        seconds = ", ".join(f"{name} {span.seconds:.0f} s" for name, span in course.spans.items())
         return "\n".join(
             [
-                *_equations(verdict.equations),
+                *_table("", {term: verdict.of_term(term) for term in verdict.terms}, names, _SIGNS),
                 "",
                 f"{verdict.joined:,} clicks joined by {' and '.join(names)}; "
                 f"joined twice: {verdict.duplicate_rows:,}; missing: {verdict.missing:,}",
                 "",
-                f"{'from the later line written to the row readable, s':50}{'p50':>7}{'p90':>7}{'p99':>7}"
-                f"{'rows':>8}",
+                f"{'from the later line written to the row readable, s':50}    p50    p90    p99    rows",
                 _latency("undisturbed", course.latency(course.undisturbed)),
                 _latency(f"while {victim} was gone", course.latency(gone)),
                 "",
                 f"{victim}: killed with -9; joined again after {gone.seconds:.1f} s",
-                *_shares(course.shares(), names),
+                *_table("rows by datacenter", course.shares(), names, _WHEN),
                 "",
-                "time: " + ", ".join(f"{name} {span.seconds:.0f} s" for name, span in course.spans.items())
-                + f"; {total_seconds(course.spans.values()):.0f} s in all",
+                f"time: {seconds}; {total_seconds(course.spans.values()):.0f} s in all",
                 f"latency plot: {self.plot}",
                 f"Dagster's UI: {self.url} while it runs; `make dev` shows it again, with this history",
                 *verdict.remedies,
@@ -156,7 +163,7 @@ class Summary:
                 if verdict.holds
                 else "PROMISES ARE BROKEN, see above",
             ]
-        )  # fmt: skip
+        )
 
 
 def total_seconds(spans: Iterable[Window]) -> float:
@@ -165,26 +172,20 @@ def total_seconds(spans: Iterable[Window]) -> float:
     return (max(span.end_us for span in listed) - min(span.start_us for span in listed)) / MICROSECONDS
 
 
-def _equations(equations: Mapping[str, Mapping[str, int]]) -> list[str]:
-    lines = [" " * 20 + "".join(f"{name:>12}" for name in equations)]
-    for term in next(iter(equations.values())):
-        sign = {"foreign": " ", "joined": "="}.get(term, "+")
-        lines.append(
-            f"{sign} {term:18}" + "".join(f"{equation[term]:>12,}" for equation in equations.values())
-        )
+_SIGNS = {"foreign": "  foreign", "joined": "= joined"}  # all other terms are added
+_WHEN = {"before": "  before the kill", "without": "  while it was gone", "after": "  afterwards"}
+
+
+def _table(
+    title: str, rows: Mapping[str, Mapping[str, int]], names: list[str], labels: Mapping[str, str]
+) -> list[str]:
+    lines = [f"{title:20}" + "".join(f"{name:>12}" for name in names)]
+    for key, row in rows.items():
+        label = labels.get(key, f"+ {key}")
+        lines.append(f"{label:20}" + "".join(f"{row.get(name, 0):>12,}" for name in names))
     return lines
 
 
 def _latency(when: str, latency: Latency) -> str:
-    values = "".join(
-        f"{value:7.2f}" for value in (latency.p50_seconds, latency.p90_seconds, latency.p99_seconds)
-    )
-    return f"    {when:46}{values}{latency.rows:>8,}"
-
-
-def _shares(shares: Mapping[str, Mapping[str, int]], names: list[str]) -> list[str]:
-    lines = ["rows by datacenter  " + "".join(f"{name:>12}" for name in names)]
-    for when, rows in shares.items():
-        label = {"before": "before the kill", "without": "while it was gone", "after": "afterwards"}[when]
-        lines.append(f"  {label:18}" + "".join(f"{rows.get(name, 0):>12,}" for name in names))
-    return lines
+    percentiles = (latency.p50_seconds, latency.p90_seconds, latency.p99_seconds)
+    return f"    {when:46}{''.join(f'{value:7.2f}' for value in percentiles)}{latency.rows:>8,}"

@@ -226,8 +226,10 @@ def test_a_report_of_what_is_not_over_is_no_proof(equation: dict[str, int]) -> N
 def test_the_plot_has_percentiles_and_rates_of_every_two_seconds() -> None:
     rows = [row(n, "east", n / 4, n / 4 + 1) for n in range(16)]
     window = Window(MICROSECONDS, 5 * MICROSECONDS)
-    assert percentiles_over_time(rows, window) == [(1.0, [1.0] * 3), (3.0, [1.0] * 3)]
-    assert rows_per_second(rows, window) == {"east": [4.0, 4.0]}
+    assert percentiles_over_time(rows, window).to_dict("index") == {
+        middle: {0.5: 1.0, 0.9: 1.0, 0.99: 1.0} for middle in (1.0, 3.0)
+    }
+    assert rows_per_second(rows, window).to_dict() == {"east": {1.0: 4.0, 3.0: 4.0}}
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
