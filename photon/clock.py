@@ -1,8 +1,7 @@
-"""Time, injected: the only place in the engine that asks the machine what time it is.
+"""Time, injected: only here does the engine ask the machine for it.
 
-Times of day are integer microseconds since 1970-01-01 UTC (`*_us`), so that they compare
-and store exactly; waiting is in seconds. Nothing that makes the join exactly-once may
-depend on a clock (design, section 4): clocks here only pace work.
+Times of day are integer microseconds since 1970-01-01 UTC (`*_us`): they compare and store exactly. Exactly
+once depends on no clock (design, section 4): clocks only pace work.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ MICROSECONDS = 1_000_000
 
 
 class Clock(Protocol):
-    """What the engine needs of time; tests pass a `ManualClock`."""
+    """What the engine needs of time."""
 
     def now_us(self) -> int:
-        """The time of day, in microseconds since 1970-01-01 UTC."""
+        """The time of day."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait for `seconds` (a `ManualClock` moves on instead)."""
+        """Wait for `seconds`."""
         ...
 
 
@@ -37,7 +36,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when it is told to: `advance`, or a `sleep` of somebody who waits."""
+    """For tests: moves only by `advance`, and by the `sleep` of somebody who waits."""
 
     def __init__(self, now_us: int = 0) -> None:
         self._now_us = now_us
@@ -49,12 +48,12 @@ class ManualClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock on by `seconds`."""
+        """Move on."""
         self._now_us += round(seconds * MICROSECONDS)
 
 
 def in_utc(time_us: int, timespec: str = "microseconds") -> str:
-    """A time as people read it, in UTC; one beyond the calendar in microseconds, as it is."""
+    """A time for people, in UTC; in microseconds, if no calendar has it."""
     try:
         return datetime.fromtimestamp(time_us / MICROSECONDS, UTC).isoformat(timespec=timespec)
     except (ValueError, OverflowError, OSError):

@@ -1,9 +1,6 @@
-"""Named fault points: the places where a test may crash the process.
+"""Fault points: named places where a test may crash the process.
 
-A fault point is a call of `fault_point(name)` in the code it guards. It does nothing
-unless it is armed, in this process, with `arm`. What belongs here is the list of names and the
-switch; what a crash means is for the tests to say. Names are registered here, by process,
-so that a test can go through all of them and a typo cannot pass for a point never reached.
+`fault_point(name)` does nothing unless the point is armed in this process, with `arm`.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.after_rows_written",
 )
 
-# In the process that repairs an endpoint of the registry.
+# Each of these in the process that runs the operation.
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
     "repair.after_table",
@@ -46,22 +43,15 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_up",
     "repair.after_counted",
 )
-
-# In the process that clears ids whose rows are in the output.
 CLEARING_FAULT_POINTS: tuple[str, ...] = ("clear.after_page", "clear.before_progress")
-
-# In the process that collects old ids.
 COLLECTION_FAULT_POINTS: tuple[str, ...] = (
     "collect.after_boundary",
     "collect.after_register",
     "collect.after_page",
     "collect.after_endpoint",
 )
-
-# In the process that stores what a verification has found.
 VERIFICATION_FAULT_POINTS: tuple[str, ...] = ("verify.after_files",)
 
-# All of them, by whichever process they are passed.
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
@@ -72,7 +62,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
 
 
 class SimulatedCrash(BaseException):
-    """Stands for the death of the process in tests that stay within one process.
+    """The death of the process, in tests that stay within one process.
 
     A `BaseException`, so that no `except Exception` of the engine survives its own death.
     """
@@ -100,29 +90,32 @@ def raise_simulated_crash() -> None:
     raise SimulatedCrash
 
 
-def parse_spec(spec: str) -> tuple[str, int]:
-    """`NAME` or `NAME:COUNT` as (name, count); ValueError names what is wrong."""
+def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
+    """Crash at a later passing of a fault point: `NAME`, or `NAME:COUNT` for its COUNT-th passing.
+
+    ValueError if there is no such point.
+    """
+    global _armed
     name, _, count = spec.partition(":")
     if name not in ALL_FAULT_POINTS:
         raise ValueError(f"no fault point is called {name!r}; there are: {', '.join(ALL_FAULT_POINTS)}")
-    return name, int(count or 1)
+    _armed = Armed(name, int(count or 1), crash)
 
 
-def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
-    """Crash at a later passing of a fault point: `NAME`, or `NAME:COUNT` for its COUNT-th passing."""
-    global _armed
-    name, count = parse_spec(spec)
-    _armed = Armed(name, count, crash)
+def arm_task(spec: str, marker: str) -> None:
+    """Arm a task's process, if it is not armed yet. Only the first to get there dies: it makes `marker`."""
+    if _armed is None and not os.path.exists(marker):
+        arm(spec, lambda: _kill_first(marker))
 
 
 def disarm() -> None:
-    """Take back what `arm` said."""
+    """Undo `arm`."""
     global _armed
     _armed = None
 
 
 def fault_point(name: str) -> None:
-    """Pass the point `name`: crash here if it is armed and its turn has come, else do nothing."""
+    """Pass the point `name`: crash here if it is armed and its turn has come."""
     if _armed is None or _armed.name != name:
         return
     _armed.countdown -= 1
@@ -130,17 +123,6 @@ def fault_point(name: str) -> None:
         crash = _armed.crash
         disarm()
         crash()
-
-
-def arm_task(spec: str, marker: str) -> None:
-    """Arm a task's process with `spec`, if it is not armed yet: to die once.
-
-    Whoever makes the file `marker` dies; a task that is run again, in another process, finds it and lives.
-    """
-    global _armed
-    if _armed is None and not os.path.exists(marker):
-        name, count = parse_spec(spec)
-        _armed = Armed(name, count, lambda: _kill_first(marker))
 
 
 def _kill_first(marker: str) -> None:

@@ -26,7 +26,7 @@ def shift(world: World, callbacks: Callbacks | None = None, **limits: object) ->
     return world.join(callbacks=callbacks, limits=ShiftLimits(run="run-1", takes_turns=True, **limits))  # type: ignore[arg-type]
 
 
-class NextInLine:
+class Successor:
     """Waits for the datacenter in a thread of its own, as a successor does in a process of its own."""
 
     def __init__(self, world: World) -> None:
@@ -39,13 +39,13 @@ class NextInLine:
             self._state, "east", lambda: Lease.of_this_process("run-2", 0, None), lambda: False
         )
 
-    def stand_in_line(self, _report: BatchReport | None = None) -> None:
+    def begin_to_wait(self, _report: BatchReport | None = None) -> None:
         if not self._thread.is_alive() and self.lock is None:
             self._thread.start()
         deadline = time.monotonic() + 30
         while lease_status_of(self._state).successor is None:
-            assert time.monotonic() < deadline, "nobody got in line"
-            time.sleep(0.005)  # until the thread is in line
+            assert time.monotonic() < deadline, "nobody waits"
+            time.sleep(0.005)  # until the thread waits
 
     def takes_over(self) -> bool:
         self._thread.join(30)
@@ -100,13 +100,13 @@ def test_a_shift_that_was_stopped_leaves_no_signature(world: World) -> None:
     assert lease.released_us is not None
 
 
-def test_a_shift_is_relieved_after_its_batch_by_who_waits_in_line(world: World) -> None:
+def test_a_shift_is_relieved_after_its_batch_by_a_successor(world: World) -> None:
     world.queries("q1", "q2")
     world.clicks(("c1", "q1"))
-    successor = NextInLine(world)
+    successor = Successor(world)
 
     def on_batch(report: BatchReport) -> None:
-        successor.stand_in_line(report)
+        successor.begin_to_wait(report)
         world.clicks(("c2", "q2"))
 
     result = shift(world, Callbacks(on_batch=on_batch), idle=timedelta(hours=1))
@@ -120,8 +120,8 @@ def test_a_shift_is_relieved_after_its_batch_by_who_waits_in_line(world: World) 
 def test_a_command_is_not_relieved(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
-    successor = NextInLine(world)
-    assert world.join(callbacks=Callbacks(on_batch=successor.stand_in_line)).ended == "done"
+    successor = Successor(world)
+    assert world.join(callbacks=Callbacks(on_batch=successor.begin_to_wait)).ended == "done"
     assert successor.takes_over()
 
 

@@ -1,4 +1,4 @@
-"""Who runs a datacenter: the lock, the lease in it, the line before it and the signs of life."""
+"""Who runs a datacenter: the lock, its lease, its successor and its heartbeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from photon.clock import MICROSECONDS, ManualClock
-from photon.shift import lease as lock_module
+from photon.shift import lease as lease_module
 from photon.shift.lease import (
     AlreadyRunning,
     DatacenterLock,
@@ -54,7 +54,9 @@ def another_process_that_holds_it(state: Path) -> Iterator[subprocess.Popen[str]
 
 
 @contextmanager
-def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[DatacenterLock | Exception]]:
+def waiting_to_take_over(
+    state: Path, should_stop: threading.Event
+) -> Iterator[list[DatacenterLock | Exception]]:
     came: list[DatacenterLock | Exception] = []
 
     def wait() -> None:
@@ -68,8 +70,8 @@ def waiting_in_line(state: Path, should_stop: threading.Event) -> Iterator[list[
     try:
         deadline = time.monotonic() + 30
         while lease_status_of(state).successor is None and not came:
-            assert time.monotonic() < deadline, "nobody got in line"
-            time.sleep(0.01)  # until the other thread is in line
+            assert time.monotonic() < deadline, "nobody waits"
+            time.sleep(0.01)  # until the other thread waits
         yield came
         thread.join(30)
     finally:
@@ -124,9 +126,9 @@ def test_a_process_that_was_killed_holds_nothing_and_let_nothing_go_in_order(tmp
     assert status.lease.released_us is None
 
 
-def test_who_waits_in_line_goes_on_when_the_holder_lets_go(tmp_path: Path) -> None:
+def test_a_successor_takes_over_when_the_holder_lets_go(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
-    with waiting_in_line(tmp_path, threading.Event()) as came:
+    with waiting_to_take_over(tmp_path, threading.Event()) as came:
         assert lock.has_successor()
         assert lease_status_of(tmp_path).successor == os.getpid()
         lock.release(1)
@@ -135,10 +137,10 @@ def test_who_waits_in_line_goes_on_when_the_holder_lets_go(tmp_path: Path) -> No
     came[0].release(2)
 
 
-def test_who_waits_in_line_goes_on_when_the_holder_is_killed(tmp_path: Path) -> None:
+def test_a_successor_takes_over_when_the_holder_is_killed(tmp_path: Path) -> None:
     with (
         another_process_that_holds_it(tmp_path) as other,
-        waiting_in_line(tmp_path, threading.Event()) as came,
+        waiting_to_take_over(tmp_path, threading.Event()) as came,
     ):
         other.kill()
     assert isinstance(came[0], DatacenterLock)
@@ -147,7 +149,7 @@ def test_who_waits_in_line_goes_on_when_the_holder_is_killed(tmp_path: Path) -> 
 
 def test_a_third_process_is_refused_and_told_who_waits(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
-    with waiting_in_line(tmp_path, threading.Event()) as came:
+    with waiting_to_take_over(tmp_path, threading.Event()) as came:
         with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} waits in line"):
             DatacenterLock.take_over(tmp_path, "east", lambda: LEASE, lambda: False)
         lock.release(1)
@@ -155,16 +157,16 @@ def test_a_third_process_is_refused_and_told_who_waits(tmp_path: Path) -> None:
     came[0].release(2)
 
 
-def test_who_waits_in_line_leaves_it_when_a_stop_is_asked_for(tmp_path: Path) -> None:
+def test_a_successor_stops_waiting_when_a_stop_is_requested(tmp_path: Path) -> None:
     lock, should_stop = DatacenterLock(tmp_path, "east", LEASE), threading.Event()
-    with waiting_in_line(tmp_path, should_stop) as came:
+    with waiting_to_take_over(tmp_path, should_stop) as came:
         should_stop.set()
     assert isinstance(came[0], StoppedWaiting)
     assert not lock.has_successor()
     lock.release(1)
 
 
-def test_a_lock_file_of_an_earlier_photon_is_no_lease(tmp_path: Path) -> None:
+def test_a_lock_file_that_can_not_be_read_names_nobody(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("4711")
     assert lease_status_of(tmp_path).lease is None
 
@@ -174,7 +176,7 @@ def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_t
 ) -> None:
     DatacenterLock(tmp_path, "east", LEASE).release(1)
     taken: list[DatacenterLock] = []
-    is_locked = lock_module._is_locked
+    is_locked = lease_module._is_locked
 
     def taken_just_after(path: Path) -> bool:
         held = is_locked(path)
@@ -182,7 +184,7 @@ def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_t
             taken.append(DatacenterLock(tmp_path, "east", LEASE))
         return held
 
-    monkeypatch.setattr(lock_module, "_is_locked", taken_just_after)
+    monkeypatch.setattr(lease_module, "_is_locked", taken_just_after)
     status = lease_status_of(tmp_path)
     taken[0].release(2)
     assert (status.lease, status.held) == (LEASE, True)
@@ -202,7 +204,7 @@ def wait_for_a_beat(state: Path, at_us: int) -> None:
         time.sleep(0.005)  # another thread beats
 
 
-def test_signs_of_life_are_given_as_long_as_the_main_loop_makes_progress(tmp_path: Path) -> None:
+def test_the_heart_beats_as_long_as_the_main_loop_makes_progress(tmp_path: Path) -> None:
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
     heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
@@ -217,7 +219,7 @@ def test_signs_of_life_are_given_as_long_as_the_main_loop_makes_progress(tmp_pat
         lock.release(0)
 
 
-def test_a_main_loop_that_hangs_gives_no_sign_of_life_until_it_goes_on(
+def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
