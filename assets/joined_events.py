@@ -62,15 +62,9 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
                 relief=RELIEF,
                 idle=times.idle_timeout,
             )
+            callbacks = Callbacks(should_stop, reporter.on_batch, reporter.on_wait)
             try:
-                result = run_shift(
-                    pipeline,
-                    context.partition_key,
-                    "until_idle",
-                    runner,
-                    limits,
-                    Callbacks(should_stop, reporter.on_batch, reporter.on_wait),
-                )
+                result = run_shift(pipeline, context.partition_key, "until_idle", runner, limits, callbacks)
             except StoppedWaiting:
                 raise DagsterExecutionInterruptedError from None  # it never began: nothing to report
             except Exception as error:

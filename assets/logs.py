@@ -5,13 +5,13 @@ A datacenter's shift records the observations; while none runs, its sensor does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dagster import AssetObservation, AssetSpec, MetadataValue, PartitionsDefinition
 
 from assets.runs import Metadata
 from photon.clock import MICROSECONDS
-from photon.shift.growth import Growth, LogSize
+from photon.shift.growth import Growth
 from resources.environment import ServedPipeline
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
@@ -67,14 +67,10 @@ def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> lis
         progress["watermark"] = MetadataValue.timestamp(growth.state.watermark_us / MICROSECONDS)
         progress["lag_seconds"] = round(growth.lag_seconds, 1)
     metadata = {
-        "primary_log": {**_sizes(growth.primary), **progress},
-        "foreign_log": _sizes(growth.foreign),
+        "primary_log": {**asdict(growth.primary), **progress},
+        "foreign_log": asdict(growth.foreign),
     }
     return [
         AssetObservation(served.asset_key(log), partition=datacenter, metadata=said)
         for log, said in metadata.items()
     ]
-
-
-def _sizes(log: LogSize) -> Metadata:
-    return {"files": log.files, "bytes": log.bytes, "unread_bytes": log.unread_bytes}

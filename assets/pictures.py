@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from photon.clock import MICROSECONDS
@@ -27,12 +27,7 @@ LATENCY_LINES = (
 )
 SHARDS_INCHES = (5.6, 2.6)
 SHARDS_COLOURS = 16
-KIND_COLOURS: Mapping[str, str] = {
-    "held": "#d95f02",
-    "cleared": "#1b9e77",
-    "tombstones": "#7570b3",
-    "promised": "#999999",
-}
+KIND_COLOURS = {"held": "#d95f02", "cleared": "#1b9e77", "tombstones": "#7570b3", "promised": "#999999"}
 
 
 def latency_plot(reports: Sequence[ShiftReport]) -> str | None:

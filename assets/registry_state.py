@@ -17,6 +17,7 @@ from photon.registry.operations.report import KINDS, EndpointState, RegistryStat
 ENDPOINTS_CHECK = "endpoints_up"
 # A report is stored every hour: with 100 rows a table is 20 KB.
 MOST_ROWS = 100
+NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
 
 
 def endpoints_check(state: RegistryState) -> AssetCheckResult:
@@ -42,7 +43,7 @@ def state_metadata(state: RegistryState) -> Metadata:
     """Metadata of a look at a registry, with `looked_at` to say whether the numbers are a sample's."""
     epochs, shards = _epoch_rows(state.register), _shard_rows(state.shards)
     metadata: Metadata = {
-        **{name: state.total(name) for name in ("ids", "key_bytes", "value_bytes", *KINDS)},
+        **{name: state.total(name) for name in NUMBERS},
         "shards": state.shards_in_all,
         "shards_looked_at": len(state.shards),
         "looked_at": state.looked_at,
@@ -53,13 +54,9 @@ def state_metadata(state: RegistryState) -> Metadata:
         "shards_by_size": table(shards) if shards else "none",
     }
     for one in state.endpoints:
-        if not one.answers:
-            continue
-        if one.read_ms is not None:
-            metadata[f"endpoint_{one.number}_read_ms"] = round(one.read_ms, 2)
-        if one.bytes is not None:
-            metadata[f"endpoint_{one.number}_bytes"] = one.bytes
-        metadata[f"endpoint_{one.number}_behind"] = one.behind
+        row = _endpoint_row(one) if one.answers else {}
+        numbers = {name: row[name] for name in ("read_ms", "bytes", "behind") if row.get(name, "") != ""}
+        metadata |= {f"endpoint_{one.number}_{name}": value for name, value in numbers.items()}
     if state.total("ids"):
         metadata["shards_picture"] = MetadataValue.md(shards_plot(state.shards))
     return metadata
@@ -121,10 +118,7 @@ def _shard_rows(shards: Sequence[ShardState]) -> list[Row]:
     return [
         {
             "shard": one.shard,
-            "ids": one.ids,
-            "key_bytes": one.key_bytes,
-            "value_bytes": one.value_bytes,
-            **{kind: getattr(one, kind) for kind in KINDS},
+            **{name: getattr(one, name) for name in NUMBERS},
             "boundary": _time(one.boundary_us),
             "whole": "yes" if one.whole else "no",
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 
@@ -120,9 +121,7 @@ def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture:
     if growth.lag_seconds is not None:
         metadata["lag_seconds"] = round(growth.lag_seconds, 3)
     if latency is not None:
-        metadata["latency_p50_seconds"] = round(latency.p50_seconds, 3)
-        metadata["latency_p90_seconds"] = round(latency.p90_seconds, 3)
-        metadata["latency_p99_seconds"] = round(latency.p99_seconds, 3)
+        metadata |= {f"latency_{name}": round(seconds, 3) for name, seconds in asdict(latency).items()}
     if picture is not None:
         metadata["latency"] = MetadataValue.md(picture)
     return metadata

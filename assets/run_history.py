@@ -56,11 +56,7 @@ class EndedRun:
 
 def newest_of_each(runs: Iterable[EndedRun]) -> dict[Kind, EndedRun]:
     """The run of each kind that ended last."""
-    found: dict[Kind, EndedRun] = {}
-    for run in runs:
-        if run.kind not in found or run.ended_us > found[run.kind].ended_us:
-            found[run.kind] = run
-    return found
+    return {run.kind: run for run in sorted(runs, key=lambda run: run.ended_us)}
 
 
 def prunable(runs: Iterable[EndedRun], before_us: int, outlived: Collection[Kind]) -> list[str]:
@@ -98,17 +94,26 @@ def prune_history(
 ) -> int:
     """Delete a bounded number of runs, and count them; after a crash the next call goes on."""
     before_us = now_us - round(keep_runs_days * DAY_US)
-    before = _time(before_us)
-    filters = RunsFilter(statuses=ENDED, updated_before=before)
+    before = datetime.fromtimestamp(before_us / MICROSECONDS, UTC)
     records = instance.get_run_records(
-        filters, limit=MOST_RUNS_LOOKED_AT, order_by="update_timestamp", ascending=True
+        RunsFilter(statuses=ENDED, updated_before=before),
+        limit=MOST_RUNS_LOOKED_AT,
+        order_by="update_timestamp",
+        ascending=True,
     )
     oldest = [_ended_run(record) for record in records]
     outlived = [run.kind for run in newest_of_each(oldest).values() if _is_outlived(instance, run)]
     deleted = prunable(oldest, before_us, outlived)
     for run_id in deleted:
-        _delete(instance, run_id)
-    _purge_skipped_ticks(instance, now_us - SKIPPED_TICKS_KEPT_HOURS * 3_600 * MICROSECONDS)
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        instance.event_log_storage.delete_events(run_id)
+        instance.delete_run(run_id)  # last: until then the next call finds what is left of it
+    # Dagster's own retention (infra/dagster.yaml) counts in whole days.
+    ticks_before_seconds = now_us / MICROSECONDS - SKIPPED_TICKS_KEPT_HOURS * 3_600
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        instance.purge_ticks(
+            state.instigator_origin_id, state.selector_id, ticks_before_seconds, [TickStatus.SKIPPED]
+        )
     say(f"deleted {len(deleted)} runs of {len(oldest)} that ended before {before:%Y-%m-%d %H:%M} UTC")
     return len(deleted)
 
@@ -127,23 +132,3 @@ def _ended_run(record: RunRecord) -> EndedRun:
     kind = Kind(run.job_name, chosen, run.tags.get(PARTITION_NAME_TAG, ""), run.status.value)
     ended = record.end_time or record.update_timestamp.timestamp()
     return EndedRun(run.run_id, kind, round(ended * MICROSECONDS))
-
-
-def _delete(instance: DagsterInstance, run_id: str) -> None:
-    """Delete the run itself last: until then the next call finds what is left of it."""
-    instance.compute_log_manager.delete_logs(prefix=[run_id])
-    instance.event_log_storage.delete_events(run_id)
-    instance.delete_run(run_id)
-
-
-def _purge_skipped_ticks(instance: DagsterInstance, before_us: int) -> None:
-    """Delete ticks of sensors. Dagster's own retention (infra/dagster.yaml) counts in whole days."""
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        before_seconds = before_us / MICROSECONDS
-        instance.purge_ticks(
-            state.instigator_origin_id, state.selector_id, before_seconds, [TickStatus.SKIPPED]
-        )
-
-
-def _time(at_us: int) -> datetime:
-    return datetime.fromtimestamp(at_us / MICROSECONDS, UTC)

@@ -122,7 +122,7 @@ def _clear(run: UpkeepRun) -> MaterializeResult[None]:
     )
 
 
-def _collect(run: UpkeepRun) -> MaterializeResult[None]:
+def _gc(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.upkeep.gc import run_gc
 
     collected = run_gc(run.pipeline, run.clock)
@@ -269,7 +269,7 @@ UPKEEP: Sequence[UpkeepKind] = (
     UpkeepKind(
         "collection",
         "garbage_collection",
-        _collect,
+        _gc,
         "Ids of events older than registry.keep_days leave the registry, never past what the last"
         " verification of every datacenter has seen. What is older than that is too old to be joined.",
         "Forgets ids that are older than the pipeline keeps them.",

@@ -17,7 +17,7 @@ from assets.upkeep import UPKEEP, upkeep_asset
 from jobs.session import LOCAL_MASTER
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
-from resources.environment import LocationSettings, ServedPipeline, settings_of_this_process
+from resources.environment import LocationSettings, ServedPipeline, location_settings
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
 
@@ -60,4 +60,4 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
     )
 
 
-defs = build_defs(settings_of_this_process())
+defs = build_defs(location_settings())

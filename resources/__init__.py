@@ -1,6 +1,4 @@
-"""Dagster resources: how Dagster gets at the engine's objects.
+"""Dagster resources that give assets the engine's objects; the only readers of the environment.
 
-Here belong `ConfigurableResource`s that return objects of `photon` and sessions of `jobs`, and
-this is the only package that reads the environment. What the objects do belongs to `photon`;
-what is done with them belongs to `assets`.
+What the objects do belongs to `photon` and `jobs`, their use to `assets`.
 """

@@ -28,7 +28,7 @@ class EnvironmentMistake(Exception):
 
 @dataclass(frozen=True)
 class ServedPipeline:
-    """A pipeline, and those of its datacenters that this code location runs."""
+    """A pipeline and the datacenters of it that this code location runs."""
 
     pipeline: Pipeline
     datacenters: tuple[str, ...]
@@ -49,7 +49,7 @@ class ServedPipeline:
 
 @dataclass(frozen=True)
 class LocationSettings:
-    """All that a code location is made of."""
+    """All settings of a code location."""
 
     served: tuple[ServedPipeline, ...] = ()
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
@@ -61,12 +61,11 @@ def dagster_name(*parts: str) -> str:
     return "__".join(part.replace("-", "_") for part in parts)
 
 
-def location_settings(environ: Mapping[str, str]) -> LocationSettings:
-    """What `environ` says; EnvironmentMistake for what can't be used. A variable that is empty is not set.
+def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:
+    """What `environ` says; EnvironmentMistake for a bad value. An empty variable counts as not set.
 
-    Reads the pipeline files. Without PHOTON_PIPELINES nothing is served, which is said once in the log.
-    Dagster loads a code location anew by itself: of several files, one that was spoilt meanwhile is left out
-    and told of in the log, so that the others are served on.
+    Reads the pipeline files. Dagster reloads a code location by itself: of several files, one that was spoilt
+    since the last time is left out, with an error in the log, and the others are served on.
     """
     files = environ.get(PIPELINES, "").strip(":")
     if not files:
@@ -77,22 +76,14 @@ def location_settings(environ: Mapping[str, str]) -> LocationSettings:
         )
     served = _served(files, environ.get(DATACENTERS, ""))
     _refuse_equal_names(files, served)
-    master = environ.get(SPARK_MASTER) or None
-    return LocationSettings(served, _days(environ), master)
-
-
-def settings_of_this_process() -> LocationSettings:
-    """`location_settings` of the process's own environment."""
-    return location_settings(os.environ)
+    return LocationSettings(served, _keep_runs_days(environ), environ.get(SPARK_MASTER) or None)
 
 
 def _served(files: str, datacenters: str) -> tuple[ServedPipeline, ...]:
-    pipelines, all_are_there = _load_all(files)
-    if not datacenters:
-        return tuple(ServedPipeline(pipeline, tuple(pipeline.datacenters)) for pipeline in pipelines)
-    named = [name.strip() for name in datacenters.split(",")]
+    pipelines, all_loaded = _load_all(files)
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
-    if all_are_there and not set(named) <= known:
+    named = {name.strip() for name in datacenters.split(",")} if datacenters else known
+    if all_loaded and not named <= known:
         expected = f"datacenters of the pipelines served, separated by ',', of: {', '.join(sorted(known))}"
         raise EnvironmentMistake(DATACENTERS, datacenters, expected)
     chosen = [
@@ -103,7 +94,7 @@ def _served(files: str, datacenters: str) -> tuple[ServedPipeline, ...]:
 
 
 def _load_all(files: str) -> tuple[list[Pipeline], bool]:
-    """The pipelines that can be served, and whether these are all."""
+    """The pipelines whose files are right, and whether these are all."""
     paths = [path for path in files.split(":") if path]
     if len(set(paths)) < len(paths):
         raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
@@ -134,7 +125,7 @@ def _refuse_equal_names(files: str, served: Sequence[ServedPipeline]) -> None:
             owners[name] = str(one.pipeline.file)
 
 
-def _days(environ: Mapping[str, str]) -> float:
+def _keep_runs_days(environ: Mapping[str, str]) -> float:
     text = environ.get(KEEP_RUNS_DAYS, "")
     if not text:
         return LocationSettings.keep_runs_days

@@ -1,7 +1,4 @@
-"""Pipeline files as a resource: read anew for each run.
-
-Where the files are, the code location was told at its start; what they say may have changed since.
-"""
+"""Pipeline files as a resource: what they say may have changed since the code location was loaded."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
-"""Collection and resharding as jobs: what their metadata says, and when they run."""
+"""Collection and resharding as jobs, and what their metadata says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from assets.upkeep import UPKEEP, advice_metadata, gc_metadata
-from orchestration.schedules import upkeep_schedules
+from assets.upkeep import advice_metadata, gc_metadata
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
@@ -19,7 +17,6 @@ from photon.registry.operations.resharding import Advice, Load, Resharded, Shard
 from photon.shift.run import prepare
 from photon.upkeep import gc
 from photon.upkeep.gc import GcResult
-from resources.environment import location_settings
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
@@ -127,43 +124,3 @@ def test_what_the_policy_says_is_in_words(advice: Advice | None, says: str) -> N
 
 def test_a_number_that_no_registry_has_fails_the_run(tmp_path: Path) -> None:
     assert not run(Location(tmp_path), "resharding", shards=0).success
-
-
-# -- when
-
-
-def crons(folder: Path, more: str, identity: str = "") -> dict[str, Any]:
-    file = Location(folder, ("east",)).file
-    file.write_text(file.read_text().replace("foreign:\n", f"foreign:\n{identity}") + more)
-    (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served
-    return {schedule.name: schedule.cron_schedule for schedule in upkeep_schedules(served)}
-
-
-def test_where_ids_are_kept_for_ever_there_is_no_schedule_of_collection(tmp_path: Path) -> None:
-    assert "clicks__collection__schedule" not in crons(tmp_path, "")
-
-
-def test_collection_runs_when_the_pipeline_file_says(tmp_path: Path) -> None:
-    found = crons(tmp_path, 'registry: {keep_days: 30, collection: {cron: "1 2 * * *"}}\n')
-    assert found["clicks__collection__schedule"] == "1 2 * * *"
-
-
-@pytest.mark.parametrize(
-    ("identity", "policy", "scheduled"),
-    [("", "apply", False), ("  time_in_id: true\n", "off", False), ("  time_in_id: true\n", "apply", True)],
-)
-def test_the_policy_is_asked_where_shards_may_change_and_it_is_not_off(
-    tmp_path: Path, identity: str, policy: str, scheduled: bool
-) -> None:
-    more = f'registry: {{resharding: {{policy: "{policy}", cron: "3 4 * * *"}}}}\n'
-    assert ("clicks__resharding__schedule" in crons(tmp_path, more, identity)) == scheduled
-
-
-def test_by_default_what_is_kept_up_every_day_is_cleared_before_it_is_collected(tmp_path: Path) -> None:
-    found = crons(tmp_path, "registry: {keep_days: 30}\n")
-    minutes = {name: int(cron.split()[0]) for name, cron in found.items()}
-    assert 17 < minutes["clicks__clearing__schedule"] < minutes["clicks__collection__schedule"]  # protocol E4
-
-
-def test_every_kind_of_upkeep_has_a_name_of_its_own() -> None:
-    assert len({kind.name for kind in UPKEEP}) == len(UPKEEP)

@@ -85,26 +85,17 @@ def test_runs_that_ended_lately_or_are_in_progress_stay(instance: DagsterInstanc
     assert sorted(statuses, key=str) == [DagsterRunStatus.STARTED, DagsterRunStatus.SUCCESS]
 
 
-def test_a_newer_run_beyond_those_looked_at_lets_the_old_one_go(
-    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "ran", "deleted"), [(1, 2, [1, 0]), (2, 4, [2, 1, 0])])
+def test_one_call_deletes_no_more_than_its_limit_and_the_next_ones_leave_the_newest(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, limit: int, ran: int, deleted: list[int]
 ) -> None:
-    monkeypatch.setattr(run_history, "MOST_RUNS_LOOKED_AT", 1)
-    run_once(instance)
-    newest = run_once(instance)
-    assert [prune(instance), prune(instance)] == [1, 0]
+    monkeypatch.setattr(run_history, "MOST_RUNS_LOOKED_AT", limit)
+    newest = [run_once(instance) for _ in range(ran)][-1]
+    assert [prune(instance) for _ in deleted] == deleted
     assert runs(instance) == {newest}
 
 
-def test_one_call_deletes_no_more_than_its_limit_and_the_next_goes_on(
-    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_history, "MOST_RUNS_LOOKED_AT", 2)
-    for _ in range(4):
-        run_once(instance)
-    assert [prune(instance), prune(instance), prune(instance)] == [2, 1, 0]
-
-
-def test_a_crash_amid_a_run_leaves_it_for_the_next_call(
+def test_a_crash_while_a_run_is_deleted_leaves_it_for_the_next_call(
     instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, _ = run_once(instance), run_once(instance)

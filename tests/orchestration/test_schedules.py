@@ -1,4 +1,4 @@
-"""Schedules: one verification at a time, and nothing that has to be turned on by hand."""
+"""Schedules: when the pipeline file says, one run at a time, and nothing that has to be turned on by hand."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from dagster import (
     build_schedule_context,
 )
 
+from assets.upkeep import UPKEEP
+from orchestration.schedules import upkeep_schedules
+from resources.environment import location_settings
 from tests.orchestration.location import Location
 
 VERIFICATION = "clicks__verification"
@@ -24,7 +27,7 @@ VERIFICATION = "clicks__verification"
 
 @pytest.fixture
 def location(tmp_path: Path) -> Location:
-    return Location(tmp_path, more='verification: {cron: "5 4 * * *"}\n')
+    return Location(tmp_path)
 
 
 @pytest.fixture
@@ -33,8 +36,74 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstan
         yield opened
 
 
-def schedule(location: Location) -> ScheduleDefinition:
-    return location.defs.get_repository_def().get_schedule_def(f"{VERIFICATION}__schedule")
+# -- when
+
+
+def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
+    """When each kind runs, by the cron of its schedule."""
+    file = Location(folder, ("east",)).file
+    file.write_text(file.read_text().replace("foreign:\n", f"foreign:\n{identity}") + settings)
+    (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served
+    return {
+        schedule.name.removeprefix("clicks__").removesuffix("__schedule"): str(schedule.cron_schedule)
+        for schedule in upkeep_schedules(served)
+    }
+
+
+ALWAYS = {"verification", "clearing", "registry_report"}
+POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
+WITH_TIME = "  time_in_id: true\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "identity", "scheduled"),
+    [
+        pytest.param("", "", ALWAYS, id="ids that are kept for ever are not collected, and nothing repaired"),
+        pytest.param("registry: {keep_days: 30}\n", "", ALWAYS | {"collection"}, id="ids are collected"),
+        pytest.param(POLICY.format("apply"), "", ALWAYS, id="fixed shards have no policy"),
+        pytest.param(POLICY.format("off"), WITH_TIME, ALWAYS, id="a policy that is off is not asked"),
+        pytest.param(POLICY.format("apply"), WITH_TIME, ALWAYS | {"resharding"}, id="a policy is asked"),
+    ],
+)
+def test_upkeep_that_has_something_to_do_is_scheduled(
+    tmp_path: Path, settings: str, identity: str, scheduled: set[str]
+) -> None:
+    assert set(crons(tmp_path, settings, identity)) == scheduled
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("verification", 'verification: {cron: "5 4 * * *"}\n'),
+        ("clearing", 'registry: {clearing: {cron: "5 4 * * *"}}\n'),
+        ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
+        ("collection", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
+    ],
+)
+def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, settings: str) -> None:
+    assert crons(tmp_path, settings)[kind] == "5 4 * * *"
+
+
+def test_by_default_ids_are_cleared_before_they_are_collected(tmp_path: Path) -> None:
+    minutes = {
+        kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, "registry: {keep_days: 30}\n").items()
+    }
+    assert 17 < minutes["clearing"] < minutes["collection"]  # protocol E4
+
+
+def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
+    schedules = list(location.defs.get_repository_def().schedule_defs)
+    assert {s.name for s in schedules} == {
+        "clicks__verification__schedule",
+        "clicks__clearing__schedule",
+        "clicks__registry_report__schedule",
+        "prune_run_history_schedule",
+    }
+    assert all(s.default_status is DefaultScheduleStatus.RUNNING for s in schedules)
+    assert all(s.execution_timezone == "UTC" for s in schedules)
+
+
+# -- one at a time
 
 
 def in_progress(
@@ -54,51 +123,53 @@ def in_progress(
     return run.run_id
 
 
-def tick(location: Location, instance: DagsterInstance) -> RunRequest | SkipReason:
-    answer = schedule(location)(build_schedule_context(instance))
+def tick(schedule: ScheduleDefinition, instance: DagsterInstance) -> RunRequest | SkipReason:
+    answer = schedule(build_schedule_context(instance))
     assert isinstance(answer, RunRequest | SkipReason)
     return answer
 
 
-def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
-    schedules = list(location.defs.get_repository_def().schedule_defs)
-    assert {s.name for s in schedules} == {
-        "clicks__verification__schedule",
-        "clicks__clearing__schedule",
-        "clicks__registry_report__schedule",
-        "prune_run_history_schedule",
-    }
-    assert all(s.default_status is DefaultScheduleStatus.RUNNING for s in schedules)
-    assert all(s.execution_timezone == "UTC" for s in schedules)
+@pytest.mark.parametrize(
+    ("job", "status", "by_hand", "requested"),
+    [
+        pytest.param(VERIFICATION, DagsterRunStatus.FAILURE, False, True, id="one that is over"),
+        pytest.param("clicks__shift", DagsterRunStatus.STARTED, False, True, id="a run of another job"),
+        pytest.param(VERIFICATION, DagsterRunStatus.STARTING, False, False, id="one that starts"),
+        pytest.param(VERIFICATION, DagsterRunStatus.STARTED, False, False, id="one that runs"),
+        pytest.param("__ASSET_JOB", DagsterRunStatus.STARTED, True, False, id="one started by hand"),
+    ],
+)
+def test_a_verification_is_requested_unless_one_is_in_progress(
+    location: Location,
+    instance: DagsterInstance,
+    job: str,
+    status: DagsterRunStatus,
+    by_hand: bool,
+    requested: bool,
+) -> None:
+    run_id = in_progress(location, instance, job, status, by_hand)
+    answer = tick(location.defs.get_repository_def().get_schedule_def(f"{VERIFICATION}__schedule"), instance)
+    assert isinstance(answer, RunRequest if requested else SkipReason)
+    if isinstance(answer, SkipReason):
+        assert run_id in str(answer.skip_message)
 
 
-def test_verification_runs_when_the_pipeline_file_says(location: Location) -> None:
-    assert schedule(location).cron_schedule == "5 4 * * *"
-
-
-def test_a_verification_is_requested_when_none_is_in_progress(
+def test_no_upkeep_is_requested_while_it_is_in_progress(
     location: Location, instance: DagsterInstance
 ) -> None:
-    in_progress(location, instance, VERIFICATION, DagsterRunStatus.FAILURE)
-    in_progress(location, instance, location.job, DagsterRunStatus.STARTED)
-    assert isinstance(tick(location, instance), RunRequest)
+    for schedule in upkeep_schedules(location.served):
+        assert isinstance(tick(schedule, instance), RunRequest)
+        in_progress(location, instance, schedule.job_name, DagsterRunStatus.STARTED)
+        assert isinstance(tick(schedule, instance), SkipReason)
 
 
-@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
-def test_none_is_requested_while_one_is_in_progress(
-    location: Location, instance: DagsterInstance, status: DagsterRunStatus
-) -> None:
-    run_id = in_progress(location, instance, VERIFICATION, status)
-    answer = tick(location, instance)
-    assert isinstance(answer, SkipReason)
-    assert run_id in str(answer.skip_message)
+def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
+    for kind in UPKEEP:
+        job = location.defs.resolve_job_def(location.served.job_name(kind.name))
+        assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 2 * 86_400
+    verification = location.defs.resolve_job_def(VERIFICATION)
+    assert float(verification.run_tags["dagster/max_runtime"]) <= 86_400
 
 
-def test_a_verification_started_by_hand_counts_as_one(location: Location, instance: DagsterInstance) -> None:
-    in_progress(location, instance, "__ASSET_JOB", DagsterRunStatus.STARTED, by_hand=True)
-    assert isinstance(tick(location, instance), SkipReason)
-
-
-def test_a_verification_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
-    job = location.defs.resolve_job_def(VERIFICATION)
-    assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 86_400
+def test_every_kind_of_upkeep_has_a_name_of_its_own() -> None:
+    assert len({kind.name for kind in UPKEEP}) == len({kind.asset for kind in UPKEEP}) == len(UPKEEP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,13 @@ import pytest
 from dagster import (
     AssetCheckSeverity,
     DagsterInstance,
-    DagsterRunStatus,
     ExecuteInProcessResult,
-    RunRequest,
-    SkipReason,
     TableMetadataValue,
-    build_schedule_context,
 )
 
 from assets.pictures import shards_plot
 from assets.registry_state import endpoints_check
 from assets.upkeep import UPKEEP
-from orchestration.schedules import upkeep_schedules
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
 from photon.registry.operations import repair
@@ -133,43 +127,6 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
 def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="endpoint"):
         run(Location(tmp_path), "repair")
-
-
-# -- when
-
-
-@pytest.fixture
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterInstance]:
-    with DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as opened:
-        yield opened
-
-
-def test_upkeep_runs_when_the_pipeline_file_says(tmp_path: Path) -> None:
-    location = Location(
-        tmp_path, more='registry: {clearing: {cron: "1 2 * * *"}, state: {cron: "3 4 * * *"}}\n'
-    )
-    crons = {schedule.name: schedule.cron_schedule for schedule in upkeep_schedules(location.served)}
-    assert crons["clicks__clearing__schedule"] == "1 2 * * *"
-    assert crons["clicks__registry_report__schedule"] == "3 4 * * *"
-
-
-def test_a_repair_has_no_schedule(tmp_path: Path) -> None:
-    names = {schedule.name for schedule in upkeep_schedules(Location(tmp_path).served)}
-    assert not any("repair" in name for name in names)
-
-
-def test_no_run_of_upkeep_is_requested_while_one_is_in_progress(
-    tmp_path: Path, instance: DagsterInstance
-) -> None:
-    location = Location(tmp_path)
-    for schedule in upkeep_schedules(location.served):
-        assert isinstance(schedule(build_schedule_context(instance)), RunRequest)
-        instance.create_run_for_job(
-            location.defs.resolve_job_def(schedule.job_name),
-            run_id=str(uuid.uuid4()),
-            status=DagsterRunStatus.STARTED,
-        )
-        assert isinstance(schedule(build_schedule_context(instance)), SkipReason)
 
 
 # -- the check

@@ -1,41 +1,46 @@
-"""Which runs of Dagster's history may go."""
+"""Which runs of Dagster's history may go: a table of runs, and those that go."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pytest
 
 from assets.run_history import EndedRun, Kind, prunable
 
 SHIFT = Kind("shift", frozenset(), "east", "SUCCESS")
-LONG_AGO_US, BEFORE_US = 1_000, 2_000
+KINDS = [
+    SHIFT,
+    Kind("shift", frozenset(), "west", "SUCCESS"),
+    Kind("shift", frozenset(), "east", "FAILURE"),
+    Kind("verification", frozenset(), "", "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "east", "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "", "SUCCESS"),
+]
+BEFORE_US = 2_000
 
 
-def run(run_id: str, kind: Kind = SHIFT, ended_us: int = LONG_AGO_US) -> EndedRun:
+def run(run_id: str, ended_us: int = 1_000, kind: Kind = SHIFT) -> EndedRun:
     return EndedRun(run_id, kind, ended_us)
 
 
-def test_of_runs_that_ended_long_ago_only_the_newest_stays() -> None:
-    runs = [run("b", ended_us=11), run("newest", ended_us=12), run("a", ended_us=10)]
-    assert prunable(runs, BEFORE_US, ()) == ["a", "b"]
+PRUNED: dict[str, tuple[Sequence[EndedRun], Collection[Kind], Sequence[str]]] = {
+    "only the newest stays": ([run("b", 11), run("newest", 12), run("a", 10)], [], ["a", "b"]),
+    "the newest goes too where there is a newer one": ([run("a"), run("b")], [SHIFT], ["a", "b"]),
+    "a run that ended lately stays": ([run("a", BEFORE_US)], [SHIFT], []),
+    "each partition, job, choice and status keeps its newest": (
+        [run(f"{age}{number}", age, kind) for number, kind in enumerate(KINDS) for age in (10, 20)],
+        [],
+        [f"10{number}" for number in range(len(KINDS))],
+    ),
+}
 
 
-def test_the_newest_goes_too_where_there_is_a_newer_one() -> None:
-    assert prunable([run("a"), run("b")], BEFORE_US, [SHIFT]) == ["a", "b"]
-
-
-def test_a_run_that_ended_lately_stays() -> None:
-    assert prunable([run("a", ended_us=BEFORE_US)], BEFORE_US, [SHIFT]) == []
-
-
-def test_each_partition_job_choice_and_status_keeps_its_newest_run() -> None:
-    kinds = [
-        SHIFT,
-        Kind("shift", frozenset(), "west", "SUCCESS"),
-        Kind("shift", frozenset(), "east", "FAILURE"),
-        Kind("verification", frozenset(), "", "SUCCESS"),
-        Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "east", "SUCCESS"),
-        Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "", "SUCCESS"),
-    ]
-    runs = [run(f"{age}{number}", kind, age) for number, kind in enumerate(kinds) for age in (10, 20)]
-    assert prunable(runs, BEFORE_US, ()) == [f"10{number}" for number in range(len(kinds))]
+@pytest.mark.parametrize(("runs", "outlived", "pruned"), PRUNED.values(), ids=PRUNED.keys())
+def test_runs_that_ended_long_ago_go_but_the_newest_of_each_kind(
+    runs: Sequence[EndedRun], outlived: Collection[Kind], pruned: Sequence[str]
+) -> None:
+    assert prunable(runs, BEFORE_US, outlived) == pruned
 
 
 def test_two_runs_that_ended_at_once_do_not_both_go() -> None:
