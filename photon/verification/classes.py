@@ -78,55 +78,6 @@ class EpochStatus:
     table_version: int
 
 
-RegistryStatus = Literal[
-    "free", "too old", "beyond horizon", "in flight", "held without a row", "cleared without a row"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryEntry:
-    """What the registry has of an id without a row, and who holds it, in words."""
-
-    status: RegistryStatus
-    holder: str = ""
-
-
-def registry_entry(
-    outcome: LookupOutcome, epochs: Mapping[str, EpochStatus], joined_since: bool = False
-) -> RegistryEntry:
-    """Interpret the registry's answer for an id that no table had when the tables were read.
-
-    A cleared id names no batch. `joined_since`: its owner's table has a row of it by now.
-    """
-    match outcome:
-        case Free():
-            return RegistryEntry("free")
-        case TooOld():
-            return RegistryEntry("too old")
-        case BeyondHorizon():
-            return RegistryEntry("beyond horizon")
-        case Joined(holder) if holder.token is None:
-            status: RegistryStatus = "in flight" if joined_since else "cleared without a row"
-            return RegistryEntry(status, f"datacenter {holder.datacenter}, cleared")
-        case Joined(holder):
-            return _held(Token.parse(holder.token or ""), epochs)
-
-
-def _held(token: Token, epochs: Mapping[str, EpochStatus]) -> RegistryEntry:
-    """A later batch than the table's may have been committed since; an earlier one never brings a row.
-
-    An epoch that is not live is fenced, so that all of its batches are over.
-    """
-    plan, epoch = token.plan, epochs.get(token.plan.epoch)
-    state = epoch.state if epoch is not None else "unknown"
-    holder = (
-        f"datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch {plan.epoch}, token {token}"
-    )
-    if epoch is not None and epoch.state == "live" and plan.batch > epoch.table_version:
-        return RegistryEntry("in flight", holder)
-    return RegistryEntry("held without a row", holder)
-
-
 @dataclass(frozen=True, slots=True)
 class MissingEvent:
     """A violation: the event should be joined and is in no table. A cleared id can't be joined again."""
@@ -136,34 +87,53 @@ class MissingEvent:
 
 
 def classify(
-    rejoin: RejoinResult, entry: RegistryEntry, waits_somewhere: bool
+    rejoin: RejoinResult,
+    answer: LookupOutcome,
+    epochs: Mapping[str, EpochStatus],
+    waits_somewhere: bool = False,
+    joined_since: bool = False,
 ) -> OutcomeClass | MissingEvent:
-    """The class of a record that `class_of` leaves open.
+    """The class of a record that `class_of` leaves open. `answer`: the registry's, for its event.
 
-    `waits_somewhere`: another datacenter's dispatcher has not finished with the event.
+    `waits_somewhere`: another datacenter's dispatcher has not finished with the event. `joined_since`: the
+    table of its owner has a row of it that came after the tables were read.
     """
     if rejoin.outcome == "drops":
-        return "too_old" if entry.status == "too old" else "filtered"
-    match entry.status:
-        case "too old":
+        return "too_old" if isinstance(answer, TooOld) else "filtered"
+    match answer:
+        case TooOld():
             return "too_old"
-        case "in flight":
-            return "pending"
-        case "free" | "beyond horizon" if rejoin.outcome == "no primary":
+        case Free() | BeyondHorizon() if rejoin.outcome == "no primary":
             return "unjoinable"
-        case "beyond horizon":
+        case BeyondHorizon():
             return MissingEvent(
                 "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
             )
-    if waits_somewhere:
+        case _ if waits_somewhere:
+            return "pending"
+        case Free():
+            reason = f"; the adapter now fails on it: {rejoin.reason}" if rejoin.outcome == "fails" else ""
+            return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
+        case Joined(holder) if holder.token is None:
+            why = f"joined, and its row is gone: datacenter {holder.datacenter}, cleared"
+            return "pending" if joined_since else MissingEvent(why, "missing_and_cleared")
+        case Joined(holder):
+            return _class_of_held(Token.parse(holder.token or ""), epochs)
+
+
+def _class_of_held(token: Token, epochs: Mapping[str, EpochStatus]) -> OutcomeClass | MissingEvent:
+    """A later batch than the table's may have been committed since; an earlier one never brings a row.
+
+    An epoch that is not live is fenced, so that all of its batches are over.
+    """
+    plan, epoch = token.plan, epochs.get(token.plan.epoch)
+    if epoch is not None and epoch.state == "live" and plan.batch > epoch.table_version:
         return "pending"
-    match entry.status:
-        case "held without a row":
-            return MissingEvent(f"registered without a row: {entry.holder}")
-        case "cleared without a row":
-            return MissingEvent(f"joined, and its row is gone: {entry.holder}", "missing_and_cleared")
-    reason = f"; the adapter now fails on it: {rejoin.reason}" if rejoin.outcome == "fails" else ""
-    return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
+    state = epoch.state if epoch is not None else "unknown"
+    return MissingEvent(
+        f"registered without a row: datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch "
+        f"{plan.epoch}, token {token}"
+    )
 
 
 def verified_until_us(

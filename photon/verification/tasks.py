@@ -27,14 +27,7 @@ from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.storage.joined_rows import joined_beyond
 from photon.storage.tables import LakeUnavailable, OutputTable
-from photon.verification.classes import (
-    EpochStatus,
-    Evidence,
-    MissingEvent,
-    RejoinResult,
-    classify,
-    registry_entry,
-)
+from photon.verification.classes import EpochStatus, Evidence, MissingEvent, RejoinResult, classify
 
 BATCH_ROWS = 2_000
 # A JSON record's optional columns may come out under another name beside other records (`adapters.merge`):
@@ -254,32 +247,17 @@ def differences(fresh: pa.Table, stored: pa.Table) -> list[str]:
     """
     found: list[list[str]] = [[] for _ in range(stored.num_rows)]
     for name in dict.fromkeys([*stored.column_names, *fresh.column_names]):
-        expected = _column(fresh, name, stored)
-        present = _column(stored, name, fresh)
-        for row in _unequal(expected, present):
-            says, should = present[row].as_py(), expected[row].as_py()
-            found[row].append(f"{name} is {says!r}, a join now gives {should!r}")
+        if name in stored.column_names and name in fresh.column_names and stored[name].equals(fresh[name]):
+            continue
+        says, should = (
+            table[name].to_pylist() if name in table.column_names else [None] * table.num_rows
+            for table in (stored, fresh)
+        )
+        for row, (old, new) in enumerate(zip(says, should, strict=True)):
+            both_are_nan = old != old and new != new
+            if old != new and not both_are_nan:
+                found[row].append(f"{name} is {old!r}, a join now gives {new!r}")
     return ["; ".join(columns) for columns in found]
-
-
-def _column(table: pa.Table, name: str, other: pa.Table) -> pa.Array:
-    if name not in table.column_names:
-        return pa.nulls(other.num_rows, other.column(name).type)
-    column = table.column(name).combine_chunks()
-    if name in other.column_names and column.type != other.column(name).type:
-        try:
-            return column.cast(other.column(name).type)
-        except pa.ArrowException:
-            return column  # compared as Python values
-    return column
-
-
-def _unequal(left: pa.Array, right: pa.Array) -> list[int]:
-    """The rows where two columns differ. Null equals null, and NaN equals NaN."""
-    if left.equals(right):
-        return []
-    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-    return [row for row, (a, b) in enumerate(pairs) if a != b and not (a != a and b != b)]
 
 
 def _pairs_by_datacenter(table: pa.Table) -> Iterator[tuple[str, list[int], pa.Table]]:
@@ -347,8 +325,7 @@ def _outcomes(
     except (RegistryUnavailable, LakeUnavailable) as error:
         return ["unavailable"] * len(results), [str(error)] * len(results)
     for row, answer in answers.items():
-        entry = registry_entry(answer, scope.epochs, row in joined_since)
-        match classify(results[row], entry, waits[row]):
+        match classify(results[row], answer, scope.epochs, waits[row], row in joined_since):
             case MissingEvent(why, kind):
                 outcomes[row], details[row] = kind, why
             case outcome:

@@ -10,13 +10,10 @@ from photon.verification.classes import (
     EpochStatus,
     Evidence,
     MissingEvent,
-    RegistryEntry,
-    RegistryStatus,
     RejoinResult,
     class_of,
     class_table,
     classify,
-    registry_entry,
     undecided_evidence,
 )
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
@@ -85,114 +82,95 @@ def test_only_a_record_that_is_in_no_table_but_that_of_what_is_too_old_is_undeci
     assert len(class_table()) == 2 * max(Evidence)
 
 
-# -- what the registry's answer means
+# -- records that no table has
+
+JOINS, DROPS, NO_PRIMARY = RejoinResult("joins"), RejoinResult("drops"), RejoinResult("no primary")
+FAILS = RejoinResult("fails", "ValueError: no")
+EPOCHS = {
+    "e1": EpochStatus("east", "live", table_version=5),
+    "lost": EpochStatus("west", "revoked", table_version=2**53),
+}
 
 
 def held_by(datacenter: str, epoch: str, batch: int) -> Joined:
     return Joined(Holder(datacenter, PlanKey(datacenter, epoch, batch, "p").token(Occurrence(1, 0))))
 
 
-EPOCHS = {
-    "e1": EpochStatus("east", "live", table_version=5),
-    "lost": EpochStatus("west", "revoked", table_version=2**53),
-}
+FREE, TOO_OLD_ID, FAR_AHEAD = Free(), TooOld(), BeyondHorizon()
+IN_FLIGHT = held_by("east", "e1", 6)  # may have been committed since the table was read
+HELD = held_by("east", "e1", 5)  # the table has this batch, without a row
+REVOKED = held_by("west", "lost", 10**9)  # no batch of a lost epoch is in flight
+UNKNOWN = held_by("west", "who", 1)
 CLEARED = Joined(Holder("east", None))
 
-
-@pytest.mark.parametrize(
-    ("answer", "status", "holder"),
-    [
-        (Free(), "free", ""),
-        (TooOld(), "too old", ""),
-        (BeyondHorizon(), "beyond horizon", ""),
-        # a batch beyond the table's version may be committed since; one that the table has brings no row
-        (held_by("east", "e1", 6), "in flight", "datacenter east, batch 6 of its live epoch e1"),
-        (held_by("east", "e1", 5), "held without a row", "datacenter east, batch 5 of its live epoch e1"),
-        # no batch of a lost epoch is in flight
-        (held_by("west", "lost", 10**9), "held without a row", "of its revoked epoch lost"),
-        (held_by("west", "who", 1), "held without a row", "of its unknown epoch who"),
-        (CLEARED, "cleared without a row", "datacenter east, cleared"),
-    ],
-)
-def test_an_answer_for_an_id_without_a_row_is_interpreted_with_its_holder(
-    answer: LookupOutcome, status: RegistryStatus, holder: str
-) -> None:
-    found = registry_entry(answer, EPOCHS)
-    assert found.status == status
-    assert holder in found.holder
-    assert bool(holder) == bool(found.holder)
-
-
-def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight() -> None:
-    assert registry_entry(CLEARED, EPOCHS, joined_since=True).status == "in flight"
-
-
-# -- records that no table has
-
-JOINS, DROPS, NO_PRIMARY = RejoinResult("joins"), RejoinResult("drops"), RejoinResult("no primary")
-FAILS = RejoinResult("fails", "ValueError: no")
-WITHOUT_ROW = "registered without a row: west"
-ROW_GONE = "joined, and its row is gone: west"
 NOBODY = "its primary is in the logs and nobody has registered it"
 BEYOND = "its time lies beyond the registry's horizon, and it neither waits nor is recorded"
+WITHOUT_ROW = "registered without a row: datacenter"
+HELD_BY_EAST = f"{WITHOUT_ROW} east, batch 5 of its live epoch e1, token "
+HELD_BY_LOST = f"{WITHOUT_ROW} west, batch {10**9} of its revoked epoch lost, token "
+HELD_BY_UNKNOWN = f"{WITHOUT_ROW} west, batch 1 of its unknown epoch who, token "
+ROW_GONE = "joined, and its row is gone: datacenter east, cleared"
 
 
 @pytest.mark.parametrize(
-    ("rejoin", "status", "alone", "waits_somewhere"),
+    ("rejoin", "answer", "alone", "waits_somewhere"),
     [
-        # a violation is given by its words; `alone`: nobody waits for it
-        (JOINS, "free", NOBODY, "pending"),
-        (JOINS, "too old", "too_old", "too_old"),
-        (JOINS, "beyond horizon", BEYOND, BEYOND),
-        (JOINS, "in flight", "pending", "pending"),
-        (JOINS, "held without a row", WITHOUT_ROW, "pending"),
-        (JOINS, "cleared without a row", ROW_GONE, "pending"),
-        (DROPS, "free", "filtered", "filtered"),
-        (DROPS, "too old", "too_old", "too_old"),  # asked first, for it was recorded as that
-        (DROPS, "beyond horizon", "filtered", "filtered"),
-        (DROPS, "in flight", "filtered", "filtered"),
-        (DROPS, "held without a row", "filtered", "filtered"),
-        (DROPS, "cleared without a row", "filtered", "filtered"),
-        (FAILS, "free", f"{NOBODY}; the adapter now fails on it: ValueError: no", "pending"),
-        (FAILS, "too old", "too_old", "too_old"),
-        (FAILS, "beyond horizon", BEYOND, BEYOND),
-        (FAILS, "in flight", "pending", "pending"),
-        (FAILS, "held without a row", WITHOUT_ROW, "pending"),
-        (FAILS, "cleared without a row", ROW_GONE, "pending"),
-        (NO_PRIMARY, "free", "unjoinable", "unjoinable"),
-        (NO_PRIMARY, "too old", "too_old", "too_old"),
-        (NO_PRIMARY, "beyond horizon", "unjoinable", "unjoinable"),
-        (NO_PRIMARY, "in flight", "pending", "pending"),
-        (NO_PRIMARY, "held without a row", WITHOUT_ROW, "pending"),  # the primary was there once
-        (NO_PRIMARY, "cleared without a row", ROW_GONE, "pending"),
+        # a missing event is given by the words of why; `alone`: no other datacenter waits for it
+        (JOINS, FREE, NOBODY, "pending"),
+        (JOINS, TOO_OLD_ID, "too_old", "too_old"),
+        (JOINS, FAR_AHEAD, BEYOND, BEYOND),
+        (JOINS, IN_FLIGHT, "pending", "pending"),
+        (JOINS, HELD, HELD_BY_EAST, "pending"),
+        (JOINS, REVOKED, HELD_BY_LOST, "pending"),
+        (JOINS, UNKNOWN, HELD_BY_UNKNOWN, "pending"),
+        (JOINS, CLEARED, ROW_GONE, "pending"),
+        # what the adapter drops was never registered, whatever the registry says
+        (DROPS, FREE, "filtered", "filtered"),
+        (DROPS, TOO_OLD_ID, "too_old", "too_old"),  # asked first, for it was recorded as that
+        (DROPS, FAR_AHEAD, "filtered", "filtered"),
+        (DROPS, IN_FLIGHT, "filtered", "filtered"),
+        (DROPS, HELD, "filtered", "filtered"),
+        (DROPS, CLEARED, "filtered", "filtered"),
+        (FAILS, FREE, f"{NOBODY}; the adapter now fails on it: ValueError: no", "pending"),
+        (FAILS, TOO_OLD_ID, "too_old", "too_old"),
+        (FAILS, FAR_AHEAD, BEYOND, BEYOND),
+        (FAILS, IN_FLIGHT, "pending", "pending"),
+        (FAILS, HELD, HELD_BY_EAST, "pending"),
+        (FAILS, CLEARED, ROW_GONE, "pending"),
+        (NO_PRIMARY, FREE, "unjoinable", "unjoinable"),
+        (NO_PRIMARY, TOO_OLD_ID, "too_old", "too_old"),
+        (NO_PRIMARY, FAR_AHEAD, "unjoinable", "unjoinable"),
+        (NO_PRIMARY, IN_FLIGHT, "pending", "pending"),
+        # its primary was there once
+        (NO_PRIMARY, HELD, HELD_BY_EAST, "pending"),
+        (NO_PRIMARY, CLEARED, ROW_GONE, "pending"),
     ],
 )
 def test_a_record_that_no_table_has_is_classified_by_a_join_and_the_registry(
-    rejoin: RejoinResult, status: RegistryStatus, alone: str, waits_somewhere: str
+    rejoin: RejoinResult, answer: LookupOutcome, alone: str, waits_somewhere: str
 ) -> None:
-    holder = "west" if status.endswith("without a row") else ""
+    for waits, expected in ((False, alone), (True, waits_somewhere)):
+        found = classify(rejoin, answer, EPOCHS, waits)
+        if isinstance(found, MissingEvent):
+            assert found.why == expected or (expected.endswith("token ") and found.why.startswith(expected))
+            assert (found.kind == "missing_and_cleared") == (answer == CLEARED)
+        else:
+            assert found == expected
 
-    def outcome(waits: bool) -> str:
-        found = classify(rejoin, RegistryEntry(status, holder), waits)
-        if not isinstance(found, MissingEvent):
-            return found
-        assert (found.kind == "missing_and_cleared") == (status == "cleared without a row")
-        return found.why
 
-    assert (outcome(waits=False), outcome(waits=True)) == (alone, waits_somewhere)
+def test_an_id_that_was_joined_and_cleared_while_a_verification_ran_is_in_flight() -> None:
+    assert classify(JOINS, CLEARED, EPOCHS, joined_since=True) == "pending"
 
 
 @pytest.mark.parametrize(
-    ("evidence", "answer", "outcome"),
-    [(TOO_OLD, TooOld(), "too_old"), (TOO_OLD, Free(), None)],
-    ids=["the registry agrees", "the registry says otherwise"],
+    ("answer", "is_missing"),
+    [(TOO_OLD_ID, False), (FREE, True), (HELD, True), (CLEARED, True)],
 )
-def test_a_record_of_being_too_old_hides_no_missing_event(
-    evidence: Evidence, answer: LookupOutcome, outcome: str | None
-) -> None:
-    assert class_of(evidence) is None, "so that the registry is asked"
-    found = classify(JOINS, registry_entry(answer, EPOCHS), waits_somewhere=False)
-    assert (None if isinstance(found, MissingEvent) else found) == outcome
+def test_a_record_of_being_too_old_hides_no_missing_event(answer: LookupOutcome, is_missing: bool) -> None:
+    assert class_of(TOO_OLD) is None, "so that the registry is asked"
+    found = classify(JOINS, answer, EPOCHS)
+    assert isinstance(found, MissingEvent) == is_missing
+    assert is_missing or found == "too_old"
 
 
 # -- the report
