@@ -67,7 +67,7 @@ class World:
         with ThreadPoolExecutor(2) as pool:
             names = list(self.pipeline.datacenters)
             results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
-            self.counts = {result.datacenter: result.counts for result in results}
+            self.counts = {name: result.counts for name, result in zip(names, results, strict=True)}
 
     def windows(self) -> dict[str, ReadOffsets]:
         return {name: read_offsets(place.state) for name, place in self.pipeline.datacenters.items()}
