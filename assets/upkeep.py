@@ -205,10 +205,10 @@ def _resharded(done: "Resharded") -> Metadata:
     }
 
 
-def _look_at_registry(run: UpkeepRun) -> MaterializeResult[None]:
-    from photon.registry.operations.report import look_at_registry
+def _report_state(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.registry.operations.report import registry_state
 
-    state = look_at_registry(run.pipeline, run.clock)
+    state = registry_state(run.pipeline, run.clock)
     return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(state)])
 
 
@@ -289,7 +289,7 @@ UPKEEP: Sequence[UpkeepKind] = (
     UpkeepKind(
         "registry_report",  # its asset's name is taken
         "registry_state",
-        _look_at_registry,
+        _report_state,
         "The registry of joined ids: ids, bytes and tokens by shard, boundaries of collection; how endpoints"
         " answer and how far they are behind; epochs of datacenters.",
         "Reports on the registry's shards and endpoints.",

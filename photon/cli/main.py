@@ -19,10 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
     "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
-    "reshard": ("photon.cli.reshard:reshard", "Change the number of a registry's shards."),
-    "gc": ("photon.cli.gc:gc", "Forget ids that are older than a pipeline keeps them."),
+    "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),
+    "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),
     "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
-    "clear": ("photon.cli.clear:clear", "Shrink what the registry stores of ids that are in the output."),
+    "clear": ("photon.cli.registry:clear", "Shrink what the registry stores of ids that are in the output."),
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }

@@ -1,21 +1,26 @@
-"""`photon registry`: making the registry of a pipeline, repairing it, and how it stands."""
+"""Commands on a pipeline's registry: `photon registry`, `photon reshard`, `photon gc`, `photon clear`."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import json_option, opened, pipeline_argument, print_json
+from photon.cli.output import DONE, chosen, json_option, opened, pipeline_argument, print_json
+from photon.errors import NOT_DONE
+from photon.pipeline.file import MOST_SHARDS
 
 if TYPE_CHECKING:
     from photon.registry.operations.report import RegistryState
+    from photon.upkeep.gc import GcResult
 
 
 @click.group()
 def registry() -> None:
-    """Make the registry of a pipeline, repair one of its endpoints, or see how it stands."""
+    """Make the registry of a pipeline, repair one of its endpoints, or show its state."""
 
 
 @registry.command()
@@ -33,10 +38,10 @@ def init(pipeline_file: Path, as_json: bool) -> None:
         address = init_registry(pipeline, SystemClock())
     if as_json:
         print_json({"tables": list(address.tables), "endpoints": [str(e) for e in address.endpoints]})
-    else:
-        places = zip(address.tables, address.endpoints, strict=True)
-        tables = ", ".join(f"table {table} at {endpoint}" for table, endpoint in places)
-        click.echo(f"registry of {address.pipeline}: {tables}")
+        return
+    places = zip(address.tables, address.endpoints, strict=True)
+    tables = ", ".join(f"table {table} at {endpoint}" for table, endpoint in places)
+    click.echo(f"registry of {address.pipeline}: {tables}")
 
 
 @registry.command()
@@ -49,35 +54,33 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
     From a majority of the others, while joins go on. May be run again after a failure.
     """
     with opened(pipeline_file) as pipeline:
-        from dataclasses import asdict
-
         from photon.clock import SystemClock
         from photon.registry.operations.repair import repair_endpoint
 
         done = repair_endpoint(pipeline, url, SystemClock())
     if as_json:
         print_json(asdict(done))
-    else:
-        click.echo(f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards")
+        return
+    click.echo(f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards")
 
 
 @registry.command()
 @pipeline_argument
 @json_option
 def state(pipeline_file: Path, as_json: bool) -> None:
-    """How PIPELINE's registry stands: its shards, sizes, tokens, endpoints and epochs.
+    """Show PIPELINE's registry: its shards, sizes, tokens, endpoints and epochs.
 
     Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on.
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.registry.operations.report import look_at_registry
+        from photon.registry.operations.report import registry_state
 
-        found = look_at_registry(pipeline, SystemClock())
+        found = registry_state(pipeline, SystemClock())
     if as_json:
         print_json(found.as_dict())
-    else:
-        click.echo("\n".join(_state_lines(found)))
+        return
+    click.echo("\n".join(_state_lines(found)))
 
 
 def _state_lines(found: RegistryState) -> list[str]:
@@ -86,7 +89,7 @@ def _state_lines(found: RegistryState) -> list[str]:
 
     kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
     lines = [
-        f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.looked_at}",
+        f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.coverage}",
         f"  {found.total('key_bytes'):,} bytes of keys, {found.total('value_bytes'):,} beside them",
     ]
     for one in found.endpoints:
@@ -101,3 +104,95 @@ def _state_lines(found: RegistryState) -> list[str]:
         )
     epochs = sorted(found.register.epochs.items(), key=lambda item: item[1].since_us)
     return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]
+
+
+@click.command()
+@pipeline_argument
+@click.argument("shards", type=click.IntRange(1, MOST_SHARDS))
+@json_option
+def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
+    """Have SHARDS shards in PIPELINE's registry for all events from its horizon on.
+
+    Nobody waits and nothing is moved: earlier events stay in the shards that they have. Asked again before
+    the horizon has passed, the last number counts.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.clock import in_utc
+        from photon.registry.operations.resharding import reshard as have_shards
+
+        done = have_shards(pipeline, shards)
+        begins = None if done.begins_us is None else in_utc(done.begins_us)
+    if as_json:
+        print_json({**asdict(done), "begins": begins})
+    elif begins is None:
+        click.echo(f"{done.shards} shards are in force")
+    else:
+        click.echo(f"{done.shards} shards for events from {begins} on (before: {done.before})")
+
+
+@click.command()
+@pipeline_argument
+@json_option
+def gc(pipeline_file: Path, as_json: bool) -> None:
+    """Collect the ids of PIPELINE's registry that are older than registry.keep_days, at every endpoint.
+
+    Never past what the last stored verification of every datacenter has seen (photon verify --record, or
+    Dagster's). Joins go on; may be killed and run again. Exit status 3 if an endpoint did not answer:
+    the next pass takes what is left there.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.clock import SystemClock
+        from photon.upkeep.gc import run_gc
+
+        done = run_gc(pipeline, SystemClock())
+    if as_json:
+        print_json(done.as_dict())
+    else:
+        click.echo(_gc_text(done))
+    sys.exit(DONE if done.is_done else NOT_DONE)
+
+
+def _gc_text(done: GcResult) -> str:
+    told = done.as_dict()
+    boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
+    lines = [f"boundary: {boundary} (before: {before}); {done.because}"]
+    for name, one in done.endpoints.items():
+        left = f"; NOT ALL: {one.problem}" if one.problem else ""
+        there = "" if one.after is None else f", {one.after.items:,} items of {one.after.bytes:,} bytes left"
+        lines.append(
+            f"{name}: {one.deleted.items:,} items of {one.deleted.bytes:,} bytes deleted{there}{left}"
+        )
+    return "\n".join(lines)
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="Only this one's rows. Without it: those of every datacenter.")
+@click.option("--all", "everything", is_flag=True, help="Look at all rows, not only at new ones.")
+@json_option
+def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json: bool) -> None:
+    """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
+
+    Who owns an id stays known. An endpoint that is down keeps its tokens: --all gets them afterwards. May be
+    stopped and run again at any moment.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.registry.open import open_registry
+        from photon.registry.operations.init import find_registry
+        from photon.upkeep.clear import clear_output
+
+        names = chosen(pipeline, datacenter)
+        client = open_registry(find_registry(pipeline))
+        done = {name: clear_output(pipeline, name, client, everything) for name in names}
+    if as_json:
+        print_json({name: asdict(one) for name, one in done.items()})
+        return
+    for name, one in done.items():
+        click.echo(
+            f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
+            f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
+        )
+        if one.rows_without_time:
+            click.echo(
+                f"{name}: {one.rows_without_time:,} rows have no event time: their ids keep their tokens"
+            )

@@ -1,9 +1,7 @@
-"""What Photon needs that pip cannot install: Delta's JARs for Spark, and DynamoDB Local.
+"""What Photon needs that pip can't install: find Java, fetch Delta's JARs for Spark and DynamoDB Local.
 
 `python -m photon.toolchain.fetch` (part of `make setup`) fetches both into the environment that Photon is
-installed in, with the Ivy that comes inside pyspark. Here is what is fetched, where it lies and
-how Java is found; how Spark is configured belongs to `jobs`, how DynamoDB Local is started and
-stopped to `photon.registry`.
+installed in, with the Ivy that comes inside pyspark. `--check-java` runs on a bare Python, without packages.
 """
 
 from __future__ import annotations
@@ -19,21 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from photon.errors import UserError
 
-# Versions that go together: the Delta artifact is built for one minor version of Spark, and
-# delta-spark in pyproject.toml is its Python half.
+# These go together: Delta is built for one minor version of Spark; delta-spark is its Python half.
 SPARK_SERIES = "4.2"
 SCALA_SERIES = "2.13"
 DELTA_VERSION = "4.4.0"
 DYNAMODB_LOCAL_VERSION = "2.6.1"
 SQLITE4JAVA_VERSION = "1.0.392"
+_SQLITE = "io.github.ganadist.sqlite4java"
 
 JAVA_AT_LEAST = 17
 JAVA_REMEDY = (
@@ -48,14 +45,22 @@ FETCH_SECONDS = 900
 STAMP = "FETCHED"
 _UNFINISHED = ".unfinished-"
 
-# No default settings of Ivy: those look into the user's home, where a half-filled cache can fail a
-# fetch, and where whatever lies there would become part of ours.
+# Not Ivy's default settings: they look into the user's home, where a half-filled cache can fail a fetch.
 _IVY_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="public"/>
   <caches defaultCacheDir={cache}/>
   <resolvers><ibiblio name="public" m2compatible="true"/></resolvers>
 </ivysettings>
+"""
+_IVY_FILE = """\
+<ivy-module version="2.0">
+  <info organisation="photon" module="fetch"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    {dependencies}
+  </dependencies>
+</ivy-module>
 """
 
 
@@ -79,12 +84,21 @@ class Artifact:
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.version}"
 
+    def as_xml(self) -> str:
+        """The artifact as Ivy wants it."""
+        name = quoteattr(self.name)
+        where = f"org={quoteattr(self.organisation)} name={name} rev={quoteattr(self.version)}"
+        opening = f'<dependency {where} conf="default->default"'
+        if self.extension is None:
+            return opening + "/>"
+        return f"{opening}><artifact name={name} type={quoteattr(self.extension)}/></dependency>"
+
 
 @dataclass(frozen=True)
 class Bundle:
     """A folder of files that are fetched together, with all that they depend on.
 
-    `excluded` are names of artifacts that are left out wherever they appear.
+    `excluded` are names of artifacts to leave out wherever they appear.
     """
 
     title: str
@@ -94,19 +108,9 @@ class Bundle:
 
     def ivy_file(self) -> str:
         """What is asked of Ivy, as its XML. Equal text means equal files."""
-        return "\n".join(
-            [
-                '<ivy-module version="2.0">',
-                '  <info organisation="photon" module="fetch"/>',
-                '  <configurations><conf name="default"/></configurations>',
-                "  <dependencies>",
-                *(_ivy_dependency(artifact) for artifact in self.artifacts),
-                *(f"    <exclude module={quoteattr(name)}/>" for name in self.excluded),
-                "  </dependencies>",
-                "</ivy-module>",
-                "",
-            ]
-        )
+        wanted = [artifact.as_xml() for artifact in self.artifacts]
+        unwanted = [f"<exclude module={quoteattr(name)}/>" for name in self.excluded]
+        return _IVY_FILE.format(dependencies="\n    ".join([*wanted, *unwanted]))
 
     def stamp(self) -> str:
         """A short text that changes whenever the files would."""
@@ -118,17 +122,6 @@ class Bundle:
             return (self.folder / STAMP).read_text() == self.stamp()
         except OSError:
             return False
-
-
-def _ivy_dependency(artifact: Artifact) -> str:
-    opening = (
-        f"    <dependency org={quoteattr(artifact.organisation)} name={quoteattr(artifact.name)}"
-        f' rev={quoteattr(artifact.version)} conf="default->default"'
-    )
-    if artifact.extension is None:
-        return opening + "/>"
-    inner = f"<artifact name={quoteattr(artifact.name)} type={quoteattr(artifact.extension)}/>"
-    return f"{opening}>{inner}</dependency>"
 
 
 def _share_dir() -> Path:
@@ -153,8 +146,7 @@ def bundles() -> tuple[Bundle, ...]:
             title=f"Delta Lake {DELTA_VERSION} for Spark {SPARK_SERIES}",
             folder=spark_jars_dir(),
             artifacts=(delta,),
-            # Delta's POM names older versions of what Spark brings along; two versions of one
-            # library on a class path are a fault that waits for its day.
+            # Delta's POM names older versions of what Spark brings along; a class path must not have two.
             excluded=artifact_names(path.name for path in _pyspark_jars_dir().glob("*.jar")),
         ),
         Bundle(
@@ -163,21 +155,16 @@ def bundles() -> tuple[Bundle, ...]:
             artifacts=(
                 Artifact("com.amazonaws", "DynamoDBLocal", DYNAMODB_LOCAL_VERSION),
                 # DynamoDB Local's own list of native libraries has none for Apple's processors.
-                Artifact(
-                    "io.github.ganadist.sqlite4java",
-                    "libsqlite4java-osx-aarch64",
-                    SQLITE4JAVA_VERSION,
-                    "dylib",
-                ),
+                Artifact(_SQLITE, "libsqlite4java-osx-aarch64", SQLITE4JAVA_VERSION, "dylib"),
             ),
             excluded=("junit", "mockito-core"),
         ),
     )
 
 
-def missing() -> list[str]:
-    """The titles of what is not fetched yet or belongs to another version; empty when set-up is complete."""
-    return [bundle.title for bundle in bundles() if not bundle.is_fetched()]
+def missing() -> list[Bundle]:
+    """What is not fetched yet, or is there in another version; empty when set-up is complete."""
+    return [bundle for bundle in bundles() if not bundle.is_fetched()]
 
 
 def artifact_names(file_names: Iterable[str]) -> tuple[str, ...]:
@@ -214,22 +201,12 @@ def java_version(answer: str) -> int | None:
 
 
 def _pyspark_jars_dir() -> Path:
-    # Found without importing it: photon does not import pyspark.
-    spec = importlib.util.find_spec("pyspark")
+    spec = importlib.util.find_spec("pyspark")  # without importing it: photon does not import pyspark
     if spec is None or spec.origin is None:
         raise FetchFailed(
             "pyspark is not installed in this environment, and its Ivy is needed. Run: make setup"
         )
     return Path(spec.origin).parent / "jars"
-
-
-def _ivy_jar() -> Path:
-    jars = sorted(_pyspark_jars_dir().glob("ivy-*.jar"))
-    if not jars:
-        raise FetchFailed(
-            f"There is no ivy-*.jar in {_pyspark_jars_dir()}; reinstall pyspark: make clean setup"
-        )
-    return jars[-1]
 
 
 def fetch(bundle: Bundle) -> None:
@@ -249,12 +226,15 @@ def fetch(bundle: Bundle) -> None:
 
 
 def _run_ivy(bundle: Bundle, work: Path) -> None:
+    ivy = sorted(_pyspark_jars_dir().glob("ivy-*.jar"))
+    if not ivy:
+        raise FetchFailed(f"No ivy-*.jar in {_pyspark_jars_dir()}; reinstall pyspark: make clean setup")
     (work / "ivy.xml").write_text(bundle.ivy_file())
     (work / "settings.xml").write_text(_IVY_SETTINGS.format(cache=quoteattr(str(work / "cache"))))
     command = [
         java_command(),
         f"-Divy.default.ivy.user.dir={work / 'user'}",
-        *("-jar", str(_ivy_jar())),
+        *("-jar", str(ivy[-1])),
         "-warn",
         *("-settings", str(work / "settings.xml")),
         *("-ivy", str(work / "ivy.xml")),
@@ -266,16 +246,13 @@ def _run_ivy(bundle: Bundle, work: Path) -> None:
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            raise FetchFailed(_failure(bundle, f"not done after {FETCH_SECONDS} s")) from None
+            reason = f"not done after {FETCH_SECONDS} s"
+            break
         if run.returncode == 0 and any((work / "files").glob("*.jar")):
             return
         reason = _ivy_reason(run.stdout + run.stderr)
-    raise FetchFailed(_failure(bundle, reason))
-
-
-def _failure(bundle: Bundle, reason: str) -> str:
     wanted = ", ".join(str(artifact) for artifact in bundle.artifacts)
-    return (
+    raise FetchFailed(
         f"{bundle.title} ({wanted}) could not be fetched: {reason}. Check that Java reaches Maven's central"
         " repository (a proxy goes into JAVA_TOOL_OPTIONS) and run again: make setup"
     )
@@ -284,7 +261,7 @@ def _failure(bundle: Bundle, reason: str) -> str:
 def _ivy_reason(output: str) -> str:
     """The line of Ivy's output that says most, for it prints pages."""
     lines = [line.strip(" \t:") for line in output.splitlines()]
-    # What the network said comes before what could not be found because of it.
+    # The network's error first: it is why something was not found.
     for telling in ("server access error", "exception", "download failed", "not found", ""):
         for line in lines:
             if line and telling in line.lower():
@@ -292,34 +269,26 @@ def _ivy_reason(output: str) -> str:
     return "Ivy said nothing"
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One set-up at a time in `folder`; what a killed one left behind is cleared away."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+def _fetch_missing(share: Path) -> None:
+    """Fetch what is missing, one set-up at a time, and remove what a killed one left behind."""
+    share.mkdir(parents=True, exist_ok=True)
+    with (share / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.glob(f"{_UNFINISHED}*"):
+        for left in share.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left, ignore_errors=True)
-        yield
+        for bundle in missing():
+            started = time.monotonic()
+            print(f"fetching {bundle.title} ...", flush=True)
+            fetch(bundle)
+            print(f"fetched {bundle.title} in {time.monotonic() - started:.0f} s", flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch what is missing; exit status 0 when all is there, 1 with one line of reason otherwise.
-
-    With `--check-java` only look for Java. That needs no installed package, so set-up can begin with it.
-    """
+    """Fetch what is missing: 0 when all is there, else 1. With `--check-java` only find Java."""
     try:
         java_command()
-        if "--check-java" in arguments or not missing():
-            return 0
-        with _alone(_share_dir()):
-            for bundle in bundles():
-                if bundle.is_fetched():
-                    continue
-                started = time.monotonic()
-                print(f"fetching {bundle.title} ...", flush=True)
-                fetch(bundle)
-                print(f"fetched {bundle.title} in {time.monotonic() - started:.0f} s", flush=True)
+        if "--check-java" not in arguments and missing():
+            _fetch_missing(_share_dir())
     except (JavaMissing, FetchFailed) as error:
         print(f"photon.toolchain.fetch: {error}", file=sys.stderr)
         return 1

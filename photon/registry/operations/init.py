@@ -135,8 +135,6 @@ def _without_answer(endpoints: Sequence[EndpointAddress], reasons: Mapping[int, 
 def _mismatch(address: RegistryAddress, register: Register) -> str | None:
     """Why this register does not belong to the pipeline of `address`, with the remedy; None if it does."""
     where = f"the registry {address.tables[0]} at {address.endpoints[0]}"
-    if register.pipeline != address.pipeline:
-        return f"{where} belongs to the pipeline {register.pipeline}; give each pipeline its own name"
     if register.settings_hash != address.settings_hash:
         return (
             f"{where} was made with other settings of ids and times: it would not know what is joined."
@@ -298,6 +296,10 @@ def _problems(pipeline: str, members: Members, replies: Sequence[EndpointReply])
         match reply:
             case NoAnswer(reason):
                 problems[slot] = f"does not answer ({reason}); bring it back"
+            case Answer(register=Register(pipeline=owner)) if owner != pipeline:
+                problems[slot] = (
+                    f"has a registry that belongs to the pipeline {owner}; give each its own name"
+                )
             case _ if slot >= len(named):
                 problems[slot] = f"is one too many: the registry was made over {len(named)}"
             case _ if slot in (*members.down, *members.fresh):

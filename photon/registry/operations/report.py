@@ -1,23 +1,29 @@
-"""How a registry stands: its shards and what is in them, its endpoints with health and lag, its epochs.
+"""The state of a registry: its shards and what is in them, its endpoints with health and lag, its epochs.
 
-Looks at stores and counts, within bounds; decides nothing, and changes nothing: what it writes, to see
-whether it may, is there already. A registry that is too large to be looked at whole is sampled, always by the
-same shards, so that two reports can be compared. Who shows it is `photon.cli.registry` and
-`assets.registry_state`.
+Reads stores and counts, within bounds. It changes nothing: to see whether an endpoint takes writes, it writes
+what is there already. Of a registry too large to be read whole it always reads the same shards, so that two
+reports can be compared.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby, zip_longest
 from typing import Any, Literal, get_args
 
 from photon.clock import Clock
-from photon.pipeline.file import Pipeline, StateReport
-from photon.registry.consensus.acceptor import Acceptor, NoReply, Replace, Scanned, Stored, StoreSize
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.acceptor import (
+    Acceptor,
+    NoReply,
+    Replace,
+    Scanned,
+    Stored,
+    StoreSize,
+)
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     Cleared,
@@ -33,6 +39,7 @@ from photon.registry.dynamodb.answers import bytes_beside_key, item_bytes
 from photon.registry.endpoints.endpoints import Deadline
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.registry.operations.until_answered import Unanswered, until_answered
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -47,8 +54,8 @@ WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
 class ShardState:
     """One shard, collected up to `boundary_us`. Sizes are those at an endpoint that has all of its ids.
 
-    Ids are `held` by a token, `cleared` to their owner's name, released (`tombstones`), or only `promised` to
-    somebody, as the latest of their copies says. With `whole` false there are more ids than were looked at.
+    By the latest of its copies an id is `held` by a token, `cleared` to its owner's name, released
+    (`tombstones`), or only `promised` to somebody. With `whole` false there are more ids than were read.
     """
 
     shard: str
@@ -62,13 +69,13 @@ class ShardState:
     promised: int = 0
     whole: bool = True
 
-    def add(self, copies: Sequence[Scanned]) -> None:
-        """Count one id, of which there are these copies."""
-        beside = max(bytes_beside_key(copy) for copy in copies)
+    def add(self, copies: Collection[Scanned], latest: Stored) -> None:
+        """Count one id, which has these copies."""
+        any_copy = next(iter(copies))
         self.ids += 1
-        self.key_bytes += item_bytes(copies[0]) - bytes_beside_key(copies[0])
-        self.value_bytes += beside
-        kind = kind_of([copy.stored for copy in copies])
+        self.key_bytes += item_bytes(any_copy) - bytes_beside_key(any_copy)
+        self.value_bytes += max(bytes_beside_key(copy) for copy in copies)
+        kind = kind_of(latest)
         setattr(self, kind, getattr(self, kind) + 1)
 
 
@@ -76,7 +83,7 @@ class ShardState:
 class EndpointState:
     """One endpoint: how it answers, how much it has by its own count, and how far it is behind.
 
-    Of the ids that were looked at it has no copy (`missing`), an `older` one, or one that still has the token
+    Of the ids that were read it has no copy (`missing`), an `older` one, or one that still has the token
     where another endpoint is cleared (`uncleared`). Commits that are under way may be among them.
     """
 
@@ -102,10 +109,21 @@ class EndpointState:
         """The ids at which it is behind."""
         return self.missing + self.older + self.uncleared
 
+    def compare(self, own: Stored | None, latest: Stored) -> None:
+        """Count it where the copy of one id here is behind the latest one."""
+        if latest.value is None:
+            return
+        if own is None or own.value is None:
+            self.missing += 1
+        elif is_cleared(latest.value) and not is_cleared(own.value):
+            self.uncleared += 1
+        elif own.accepted < latest.accepted and not is_cleared(own.value):
+            self.older += 1
+
 
 @dataclass(frozen=True)
 class RegistryState:
-    """A registry at one time. `shards_in_all` is how many there are; not all of them need be in `shards`."""
+    """A registry at one time: all its shards are `shards_in_all`, those that were read `shards`."""
 
     pipeline: str
     at_us: int
@@ -116,12 +134,12 @@ class RegistryState:
 
     @property
     def whole(self) -> bool:
-        """Whether all ids were looked at, so that sums are the registry's and no sample's."""
+        """Whether all ids were read, so that sums are the registry's and no sample's."""
         return len(self.shards) == self.shards_in_all and all(shard.whole for shard in self.shards)
 
     @property
-    def looked_at(self) -> str:
-        """How much of the registry sums are about, in words."""
+    def coverage(self) -> str:
+        """How much of the registry was read, in words."""
         if self.whole:
             return f"all {self.shards_in_all:,} shards"
         part = sum(not shard.whole for shard in self.shards)
@@ -129,7 +147,7 @@ class RegistryState:
         return f"a sample: {len(self.shards):,} of {self.shards_in_all:,} shards{partly}"
 
     def total(self, name: str) -> int:
-        """The sum of a number over the shards that were looked at."""
+        """The sum of a number over the shards that were read."""
         return sum(getattr(shard, name) for shard in self.shards)
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,22 +169,19 @@ class RegistryState:
         }
 
 
-def look_at_registry(pipeline: Pipeline, clock: Clock) -> RegistryState:
-    """How the registry of a pipeline stands now. RegistryUnavailable, and what `find_registry` raises."""
+def registry_state(pipeline: Pipeline, clock: Clock) -> RegistryState:
+    """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises."""
     address = find_registry(pipeline)
     names = [(str(one), table) for one, table in zip(address.endpoints, address.tables, strict=True)]
-    return state_of(open_registry(address), names, pipeline.registry.state, clock)
+    return state_of(open_registry(address), names, pipeline.registry.state.pages, clock)
 
 
 def state_of(
-    registry: QuorumRegistry,
-    names: Sequence[tuple[str, str]],
-    settings: StateReport,
-    clock: Clock,
+    registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int, clock: Clock
 ) -> RegistryState:
-    """How the registry stands now. `names`: endpoint and table of each slot, for people.
+    """The state of a registry now, from at most so many pages of each endpoint.
 
-    RegistryUnavailable if no majority has the register.
+    `names`: endpoint and table of each slot, for people. RegistryUnavailable if no majority has the register.
     """
     register = registry.register.read()
     acceptors = registry.endpoints.active.acceptors
@@ -174,16 +189,26 @@ def state_of(
         _probed(number, names[number], acceptor, register.members, clock)
         for number, acceptor in enumerate(acceptors)
     ]
-    look = _Look(acceptors, endpoints, register, settings)
-    shards = look.at_shards()
-    in_all = sum(len(config) for config in shards_by_config(register))
+    config_shards = shards_by_config(register)
+    shards: list[ShardState] = []
+    for shard in sampled(config_shards):
+        if pages <= 0:
+            break
+        readers = [
+            _Reader(endpoint, acceptor, shard)
+            for endpoint, acceptor in zip(endpoints, acceptors, strict=True)
+            if acceptor is not None and endpoint.answers
+        ]
+        shards.append(_read_shard(ShardState(shard, register.boundary_us), readers))
+        pages -= max((reader.pages for reader in readers), default=pages)
+    shards.sort(key=lambda state: state.shard)
+    in_all = sum(map(len, config_shards))
     return RegistryState(register.pipeline, clock.now_us(), register, endpoints, shards, in_all)
 
 
-def kind_of(copies: Sequence[Stored]) -> Kind:
-    """What an id is, from its copies at the endpoints that have one."""
-    value = latest_of(copies).value
-    match decode_value(value) if value is not None else None:
+def kind_of(latest: Stored) -> Kind:
+    """What an id is, by the latest of its copies."""
+    match decode_value(latest.value) if latest.value is not None else None:
         case Held():
             return "held"
         case Cleared():
@@ -193,10 +218,17 @@ def kind_of(copies: Sequence[Stored]) -> Kind:
     return "promised"
 
 
-def sampled(shards: Sequence[Sequence[str]]) -> list[str]:
-    """All shards in the order in which they are looked at: of each config in turn, in a mixed order.
+def latest_of(copies: Collection[Stored]) -> Stored:
+    """The copy that later rounds go by: a cleared one, else the one of the highest ballot."""
+    return max(
+        copies, key=lambda c: (c.value is not None, c.value is not None and is_cleared(c.value), c.accepted)
+    )
 
-    Always the same one, so that a registry's reports are about the same shards as long as there are these.
+
+def sampled(shards: Sequence[Sequence[str]]) -> list[str]:
+    """All shards in the order in which they are read: of each config in turn, in a mixed order.
+
+    The order is always the same, and so are the shards of a registry's reports while it keeps its configs.
     """
     mixed = [random.Random(len(config)).sample(config, len(config)) for config in shards]
     return [shard for turn in zip_longest(*mixed) for shard in turn if shard is not None]
@@ -214,33 +246,32 @@ def _probed(
     if isinstance(reply, NoReply):
         return EndpointState(number + 1, *name, "does not answer", reply.reason)
     state = EndpointState(number + 1, *name, "up", read_ms=(clock.now_us() - began_us) / 1_000)
-    refusal = _refused_write(acceptor, reply, clock)
+    refusal = None if reply.value is None else _refused_write(acceptor, reply.value, clock)
     if refusal is not None:  # a full disk, a right that is missing: it answers, and gets behind
-        state.health, state.problem = "takes no writes", refusal.reason
+        state.health, state.problem = "takes no writes", refusal
     size = acceptor.size()
     if isinstance(size, StoreSize):
         state.items, state.bytes = size.items, size.bytes
     return state
 
 
-def _refused_write(acceptor: Acceptor, register: Stored, clock: Clock) -> NoReply | None:
-    """What it says to its own register being written over itself, if that is not done; None if it is."""
-    if register.value is None:
-        return None
-    deadline = Deadline(clock, WRITE_SECONDS)
-    while True:
-        (reply,) = acceptor.replace([Replace(REGISTER_KEY, register.value, register.value)])
-        if not isinstance(reply, NoReply):  # done, or it was changed meanwhile
-            return None
-        if not deadline.pause():
-            return reply
+def _refused_write(acceptor: Acceptor, text: str, clock: Clock) -> str | None:
+    """Write its own register over itself: why the endpoint does not take that; None if it does."""
+
+    write = Replace(REGISTER_KEY, text, text)
+    try:
+        # Done, or somebody has changed it: either way the endpoint takes writes.
+        list(until_answered(acceptor.replace, [write], Deadline(clock, WRITE_SECONDS)))
+    except Unanswered as error:
+        return str(error)
+    return None
 
 
 @dataclass
 class _Reader:
     """The items of one shard at one endpoint, in the order of their keys, a page at a time."""
 
-    slot: int
+    endpoint: EndpointState
     acceptor: Acceptor
     shard: str
     pages: int = 0
@@ -257,7 +288,7 @@ class _Reader:
                 break
             for item in page.items:
                 last = item.key.s
-                yield self.slot, item
+                yield self.endpoint.number, item
             if page.last is None:
                 return
             after = page.last
@@ -268,65 +299,22 @@ class _Reader:
         return self.read_to is None or key <= self.read_to
 
 
-@dataclass
-class _Look:
-    """A look at as many items as the settings allow, at all endpoints that answer."""
-
-    acceptors: Sequence[Acceptor | None]
-    endpoints: Sequence[EndpointState]
-    register: Register
-    settings: StateReport
-    pages: int = 0  # read so far at the endpoint that was asked most
-
-    def at_shards(self) -> list[ShardState]:
-        """Shard after shard until the pages are used up, in the order of their names."""
-        found = []
-        for shard in sampled(shards_by_config(self.register)):
-            if self.pages >= self.settings.pages:
-                break
-            found.append(self._at(shard))
-        return sorted(found, key=lambda state: state.shard)
-
-    def _at(self, shard: str) -> ShardState:
-        state = ShardState(shard, self.register.boundary_us)
-        readers = [
-            _Reader(slot, acceptor, shard)
-            for slot, acceptor in enumerate(self.acceptors)
-            if acceptor is not None and self.endpoints[slot].answers
-        ]
-        merged = heapq.merge(*readers, key=lambda found: found[1].key.s)
-        for key, group in groupby(merged, key=lambda found: found[1].key.s):
-            copies = dict(group)
-            if any(not reader.has_read(key) and not reader.problem for reader in readers):
-                state.whole = False
-                break
-            state.add(list(copies.values()))
-            for reader in readers:
-                if reader.has_read(key):
-                    compare(self.endpoints[reader.slot], copies.get(reader.slot), list(copies.values()))
+def _read_shard(state: ShardState, readers: Sequence[_Reader]) -> ShardState:
+    """Count the ids of a shard, and compare the endpoints, as far as all of them were read."""
+    merged = heapq.merge(*readers, key=lambda found: found[1].key.s)
+    for key, group in groupby(merged, key=lambda found: found[1].key.s):
+        copies = dict(group)  # by the number of the endpoint
+        if any(not reader.has_read(key) and not reader.problem for reader in readers):
+            state.whole = False
+            break
+        latest = latest_of([copy.stored for copy in copies.values()])
+        state.add(copies.values(), latest)
         for reader in readers:
-            if reader.problem:
-                one = self.endpoints[reader.slot]
-                one.health, one.problem, state.whole = "does not answer", reader.problem, False
-        self.pages += max((reader.pages for reader in readers), default=self.settings.pages)
-        return state
-
-
-def compare(endpoint: EndpointState, own: Scanned | None, copies: Sequence[Scanned]) -> None:
-    """Count it where an endpoint is behind the others at one id, of which these copies are everywhere."""
-    latest = latest_of([copy.stored for copy in copies])
-    if latest.value is None:
-        return
-    if own is None or own.stored.value is None:
-        endpoint.missing += 1
-    elif is_cleared(latest.value) and not is_cleared(own.stored.value):
-        endpoint.uncleared += 1
-    elif own.stored.accepted < latest.accepted and not is_cleared(own.stored.value):
-        endpoint.older += 1
-
-
-def latest_of(copies: Sequence[Stored]) -> Stored:
-    """The copy that later rounds go by: a cleared one, else the one of the highest ballot."""
-    return max(
-        copies, key=lambda c: (c.value is not None, c.value is not None and is_cleared(c.value), c.accepted)
-    )
+            if reader.has_read(key):
+                own = copies.get(reader.endpoint.number)
+                reader.endpoint.compare(None if own is None else own.stored, latest)
+    for reader in readers:
+        if reader.problem:
+            reader.endpoint.health, reader.endpoint.problem = "does not answer", reader.problem
+            state.whole = False
+    return state
