@@ -23,7 +23,7 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 
 
 def class_archive() -> Path:
-    """Where the classes of a session lie ready for the next one (`jobs.class_archive`); may not exist."""
+    """Where a session finds its classes ready (`jobs.class_archive`); may not exist."""
     return spark_jars_dir().with_name("spark-classes.jsa")
 
 

@@ -1,10 +1,7 @@
 """Adapters: how a foreign and its primary event become one row (paper, section 3.5).
 
-The interface, the default adapter, and the per-event convenience. Finding a user's adapter, and keeping one
-bad event from taking the rest with it, is `photon.join.adapting`.
-
-An adapter is a function of the pair alone: no clock, no network, no randomness, for a rebuild must give
-the same row and every datacenter must decide alike.
+An adapter is a function of the pair alone: no clock, no network, no randomness. A rebuild must give the
+same row, and every datacenter must decide alike.
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-# Columns that Photon puts before those of the events (design, section 5: Joiner).
+# Columns that Photon puts before those of the events.
 RESERVED_COLUMNS = (
     "_datacenter",
     "_epoch",
@@ -112,8 +108,3 @@ def per_event(
 ) -> PerEventAdapter:
     """Decorator: `def f(foreign: dict, primary: dict) -> dict | None` as an adapter; None filters."""
     return PerEventAdapter(function)
-
-
-def kept_rows(kept: pa.BooleanArray) -> list[int]:
-    """The indices of the true values."""
-    return pc.indices_nonzero(kept).to_pylist()  # type: ignore[no-any-return]

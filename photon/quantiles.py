@@ -1,7 +1,7 @@
 """Quantiles of many measurements kept in little room: samples of evenly spaced order statistics.
 
-A task measures thousands of rows, a minute holds hundreds of tasks: each sends on at most `MOST_VALUES`
-numbers, the smallest and the largest among them. What is measured belongs to those who use this.
+A task measures thousands of rows, and a minute has hundreds of tasks. Each sends on at most `MOST_VALUES`
+numbers, the smallest and the largest among them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_VALUES = 256
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """`count` measurements; `values` (float64, ascending) stand for equal shares of them."""
+    """`count` measurements; each of `values` (float64, ascending) represents an equal share of them."""
 
     count: int = 0
     values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -31,7 +31,7 @@ class Sample:
 
 
 def merge(samples: Sequence[Sample]) -> Sample:
-    """One sample of all that was measured, each value with the weight that it stands for."""
+    """One sample of all measurements, each value weighted by how many it represents."""
     values, weights = _weighted(samples)
     count = sum(sample.count for sample in samples)
     exact = all(sample.count == len(sample.values) for sample in samples)
@@ -53,14 +53,13 @@ def percentiles(samples: Sequence[Sample], percents: Sequence[float]) -> list[fl
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if len(values) <= MOST_VALUES:
         return values
-    picked: NDArray[np.float64] = values[
-        np.linspace(0, len(values) - 1, MOST_VALUES).round().astype(np.int64)
-    ]
-    return picked
+    picks = np.linspace(0, len(values) - 1, MOST_VALUES).round().astype(np.int64)
+    thinned: NDArray[np.float64] = values[picks]
+    return thinned
 
 
 def _weighted(samples: Sequence[Sample]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """All values, ascending, each with the number of measurements that it stands for."""
+    """All values, ascending, each with the number of measurements that it represents."""
     filled = [sample for sample in samples if sample.count]
     if not filled:
         return np.empty(0), np.empty(0)
@@ -75,7 +74,7 @@ def _weighted(samples: Sequence[Sample]) -> tuple[NDArray[np.float64], NDArray[n
 def _at(weights: NDArray[np.float64], ranks: NDArray[np.float64]) -> NDArray[np.int64]:
     """The positions at which the ranks (0 to 1) are reached."""
     reached = np.cumsum(weights)
-    # The tolerance: sums of weights such as 1000/256 miss a rank by their rounding alone.
+    # Without a tolerance, sums of weights such as 1000/256 miss a rank by rounding.
     wanted = ranks * reached[-1] * (1 - 1e-12)
     positions: NDArray[np.int64] = np.minimum(np.searchsorted(reached, wanted), len(weights) - 1)
     return positions

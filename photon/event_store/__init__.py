@@ -1,4 +1,4 @@
-"""The EventStore: find a primary event by its id, in memory or in the logs.
+"""The EventStore: index primary events, and find one by its id, in memory or in the logs.
 
-Reading of foreign events belongs in `photon.join`.
+Foreign events are read in `photon.join`.
 """

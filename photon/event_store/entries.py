@@ -61,10 +61,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Entry:
-    """A stretch [start, end) of a file that is indexed, and the ids in it.
+    """An indexed stretch [start, end) of a file, and the ids in it.
 
-    `read_start` to `read_end` are the bytes of its records (equal where it has none): what a scan reads.
-    `hashes` are sorted, with one for each record.
+    A lookup reads from `read_start` to `read_end`, the bytes of its records (equal where it has none).
+    `hashes` are sorted, one for each record.
     """
 
     start_bytes: int
@@ -216,18 +216,18 @@ def find_hashes(
 
     `spans` has the spans of each entry in `filters`.
     """
-    order = np.argsort(hashes)  # sorted needles walk a filter in order, kind to the processor's cache
-    needles = hashes[order]
+    order = np.argsort(hashes)  # sorted hashes walk a filter in order, which saves cache misses
+    sorted_hashes = hashes[order]
     firsts, lasts = (ticks[order] for ticks in window_ticks(windows))
     for entry, held in filters:
-        touched = np.zeros(len(needles), bool)
+        touched = np.zeros(len(sorted_hashes), bool)
         for first, last in spans[entry]:
             touched |= (firsts <= last) & (lasts >= first)
         rows = np.flatnonzero(touched)
         if not len(rows) or not len(held):
             continue
-        places = np.searchsorted(held, needles[rows])
-        hits = held[np.minimum(places, len(held) - 1)] == needles[rows]
+        places = np.searchsorted(held, sorted_hashes[rows])
+        hits = held[np.minimum(places, len(held) - 1)] == sorted_hashes[rows]
         for row, place in zip(rows[hits].tolist(), places[hits].tolist(), strict=True):
-            after = int(np.searchsorted(held, needles[row], side="right"))
+            after = int(np.searchsorted(held, sorted_hashes[row], side="right"))
             yield entry, int(order[row]), after - place

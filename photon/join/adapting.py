@@ -73,7 +73,10 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
         )
     found = getattr(module, attribute)
     if isinstance(found, type) and issubclass(found, Adapter):
-        found = _instance(spec, found)
+        try:
+            found = found()
+        except Exception as error:
+            raise AdapterNotFound(f"adapter {spec}: {attribute}() raised {error}") from error
     if not isinstance(found, Adapter):
         remedy = "; decorate it with photon.adapters.per_event" if callable(found) else ""
         raise AdapterNotFound(
@@ -92,11 +95,8 @@ def adapt_pairs(
     failures |= foreign_columns.failures
     usable = [row for row in range(len(foreign.raws)) if row not in failures]
     take = pa.array(usable, pa.int64())
-    combined = combine_isolating_failures(
-        FittingAdapter(adapter, row_schema),
-        foreign_columns.table.take(take),
-        primary_columns.table.take(take),
-    )
+    tables = (foreign_columns.table.take(take), primary_columns.table.take(take))
+    combined = combine_isolating_failures(adapter, *tables, row_schema)
     failures |= {usable[row]: reason for row, reason in combined.failures.items()}
     kept, filtered = ([usable[row] for row in rows] for rows in (combined.kept, combined.filtered))
     return Combined(combined.table, kept, filtered, failures)
@@ -137,35 +137,23 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
     return ParsedColumns(table, failures)
 
 
-class FittingAdapter(Adapter):
-    """The user's adapter, with rows as the table of joined events can take them.
-
-    So a value that does not fit a column is a failure of its one pair, like any other of the adapter.
-    """
-
-    def __init__(self, adapter: Adapter, schema: pa.Schema) -> None:
-        self._adapter = adapter
-        self._schema = schema
-
-    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
-        """The adapter's rows, with the names and types of the table."""
-        made = self._adapter.combine(foreign, primary)
-        if isinstance(made, Adapted):
-            return Adapted(fit(presentable(made.table), self._schema), made.kept)
-        return fit(presentable(made), self._schema) if isinstance(made, pa.Table) else made
-
-
-def combine_isolating_failures(adapter: Adapter, foreign: pa.Table, primary: pa.Table) -> Combined:
+def combine_isolating_failures(
+    adapter: Adapter, foreign: pa.Table, primary: pa.Table, row_schema: pa.Schema | None = None
+) -> Combined:
     """Combine row-aligned pairs; where the adapter raises or misbehaves, halve until only bad pairs are out.
 
-    ValueError if the tables differ in length.
+    With `row_schema`, the rows get the names and types of such a table. So a value that does not fit its
+    column fails alone, as one on which the adapter fails. ValueError if the tables differ in length.
     """
     if foreign.num_rows != primary.num_rows:
         raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
 
     def combine(first: int, count: int) -> Adapted:
         result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
-        return checked_rows(result, count)
+        adapted = checked_rows(result, count)
+        table = adapted.table if row_schema is None else fit(presentable(adapted.table), row_schema)
+        check_names(table.column_names)
+        return Adapted(table, adapted.kept)
 
     parts, failures = isolate(combine, foreign.num_rows)
     parts, failures = _of_one_type(parts, failures)
@@ -221,7 +209,6 @@ def checked_rows(result: pa.Table | Adapted, pairs: int) -> Adapted:
         raise AdapterMisbehaved(
             f"combine returned {result.table.num_rows} rows for {pairs} pairs; it keeps {kept.true_count}"
         )
-    _check_names(result.table.column_names)
     return Adapted(result.table, kept)
 
 
@@ -230,11 +217,15 @@ def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
     if isinstance(mask, pa.ChunkedArray):
         mask = mask.combine_chunks()
     if not isinstance(mask, pa.BooleanArray) or len(mask) != rows or mask.null_count:
-        raise AdapterMisbehaved(f"{what}: expected {rows} booleans without nulls, got {_shape(mask)}")
+        got = f"a {type(mask).__name__}"
+        if isinstance(mask, pa.Array):
+            got = f"{len(mask)} values of {mask.type} with {mask.null_count} nulls"
+        raise AdapterMisbehaved(f"{what}: expected {rows} booleans without nulls, got {got}")
     return mask
 
 
-def _check_names(names: list[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """AdapterMisbehaved for a name of Photon's own, or one that is there twice in Delta's eyes."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in RESERVED_COLUMNS:
@@ -247,7 +238,7 @@ def _check_names(names: list[str]) -> None:
 def _of_one_type(
     parts: list[tuple[int, Adapted]], failures: dict[int, str]
 ) -> tuple[list[tuple[int, Adapted]], dict[int, str]]:
-    """Parts whose columns can stand in one table; those of a type that can't join the others fail."""
+    """The parts whose columns fit into one table. The others fail."""
     good: list[tuple[int, Adapted]] = []
     failures = dict(failures)
     schema: pa.Schema | None = None
@@ -263,12 +254,6 @@ def _of_one_type(
     return good, failures
 
 
-def _shape(mask: object) -> str:
-    if isinstance(mask, pa.Array):
-        return f"{len(mask)} values of {mask.type} with {mask.null_count} nulls"
-    return f"a {type(mask).__name__}"
-
-
 def _module(name: str, folder: Path | None) -> ModuleType:
     if folder is not None and str(folder) not in sys.path:
         sys.path.append(str(folder))  # last, so that a user's file can't stand in for a library
@@ -281,10 +266,3 @@ def _module(name: str, folder: Path | None) -> ModuleType:
         raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
     except Exception as error:
         raise AdapterNotFound(f"adapter: module {name} raised {type(error).__name__}: {error}") from error
-
-
-def _instance(spec: str, adapter_class: type[Adapter]) -> Adapter:
-    try:
-        return adapter_class()
-    except Exception as error:
-        raise AdapterNotFound(f"adapter {spec}: {adapter_class.__name__}() raised {error}") from error

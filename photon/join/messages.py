@@ -16,7 +16,7 @@ import pyarrow as pa
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Datacenter, Pipeline
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim
@@ -51,6 +51,11 @@ class TaskContext:
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     quarantine: str = ""  # why the one record of the unit is a dead letter without another look
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
+
+    @property
+    def folders(self) -> Datacenter:
+        """Where the datacenter has its logs, tables and state."""
+        return self.pipeline.datacenters[self.datacenter]
 
 
 @dataclass(frozen=True)

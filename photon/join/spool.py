@@ -81,8 +81,7 @@ def store_waiting(records: Records, verdicts: Verdicts, context: TaskContext) ->
         "reason": list(reasons.values()),
         "spool_row": range(len(reasons)),
     }
-    state = context.pipeline.datacenters[context.datacenter].state
-    return WaitingRecords(write_spool(state, context.plan.batch, spooled), pa.table(rows))
+    return WaitingRecords(write_spool(context.folders.state, context.plan.batch, spooled), pa.table(rows))
 
 
 def _why_it_waits(records: Records, index: int, verdict: Verdict, context: TaskContext) -> str | None:

@@ -35,7 +35,7 @@ from photon.join.messages import (
     TaskOutcome,
     Unavailable,
 )
-from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan, Verdicts
+from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan
 from photon.join.records import Records, records_of
 from photon.join.rows import (
     dead_letters_from_lines,
@@ -49,6 +49,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, ParsedRange, read_events
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
@@ -67,7 +68,7 @@ def errors_as_values(
 
     @wraps(run)
     def guarded(unit: Unit, context: TaskContext, *args: Tools.args, **tools: Tools.kwargs) -> TaskOutcome:
-        state = context.pipeline.datacenters[context.datacenter].state
+        state = context.folders.state
         if context.crash_at is not None:
             faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
         try:
@@ -96,21 +97,10 @@ def run_index_unit(unit: IndexUnit, context: TaskContext) -> IndexResult:
     """Read primary ranges into the log file map and this process's cache."""
     if context.quarantine:
         return _quarantine_primaries(unit, context)
-    logs = context.pipeline.datacenters[context.datacenter].logs
-    log, limits = context.pipeline.primary, context.pipeline.limits
     lost: list[ByteRange] = []
-
-    def parsed_ranges() -> Iterator[tuple[LogFile, ByteRange, ParsedRange]]:
-        for file, byte_range in unit.ranges:
-            try:
-                data = read_range(logs, file, byte_range)
-            except RangeGone:
-                lost.append(byte_range)
-                continue
-            yield file, byte_range, read_events(data, file, byte_range, log, limits)
-
     with _event_store(context) as store:
-        indexed = index_ranges(parsed_ranges(), store.log_map, store.cache)
+        parsed = _parsed_ranges(unit.ranges, context.pipeline.primary, context, lost)
+        indexed = index_ranges(parsed, store.log_map, store.cache)
     fault_point("task.after_index")
     letters = _dead_letters_of_unit(indexed.dead_letters, unit, context)
     return IndexResult(
@@ -118,7 +108,7 @@ def run_index_unit(unit: IndexUnit, context: TaskContext) -> IndexResult:
         max_time_us=indexed.max_time_us,
         new_hashes=indexed.new_hashes,
         dead_letters=letters.num_rows,
-        lost_bytes=sum(byte_range.end_bytes - byte_range.start_bytes for byte_range in lost),
+        lost_bytes=_bytes_of(lost),
         files=_write_dead_letters(context, letters),
     )
 
@@ -153,7 +143,7 @@ def _dead_letters_of_unit(lines: Iterable[pa.Table], unit: IndexUnit, context: T
 def run_join_unit(
     unit: JoinUnit, context: TaskContext, registry: IdRegistry | None = None, clock: Clock | None = None
 ) -> JoinResult:
-    """Join the records of a unit. `registry` and `clock` replace those of the context and machine, in tests."""
+    """Join the records of a unit. Tests pass a `registry` and a `clock` of their own."""
     clock = clock or SystemClock()
     records, bad_lines, lost_bytes = _read(unit, context, clock)
     fault_point("task.after_read")
@@ -183,7 +173,11 @@ def run_join_unit(
             if records.is_retry[index] and isinstance(verdict, Final | DeadLetter | AlreadyJoinedHere)
         ),
         waiting=waiting,
-        contested=_contested(records, verdicts),
+        contested=tuple(
+            Contested(Claim(records.events[index], verdict.token), records.occurrences[index])
+            for index, verdict in verdicts.of.items()
+            if isinstance(verdict, HeldByEarlierPlan)
+        ),
         already_joined=tuple(
             JoinedRecord(records.events[index], records.occurrences[index])
             for index, verdict in verdicts.of.items()
@@ -209,25 +203,18 @@ def run_release_unit(
 
 def _read(unit: JoinUnit, context: TaskContext, clock: Clock) -> tuple[Records, pa.Table, int]:
     """The unit's records, the dead letters among its lines, and bytes that are gone."""
-    datacenter = context.pipeline.datacenters[context.datacenter]
-    log, limits = context.pipeline.foreign, context.pipeline.limits
+    log = context.pipeline.foreign
     fresh: list[pa.Table] = []
     letters = [DEAD_LETTER_COLUMNS.empty_table()]
-    lost_bytes = 0
-    for file, byte_range in unit.ranges:
-        try:
-            data = read_range(datacenter.logs, file, byte_range)
-        except RangeGone:
-            lost_bytes += byte_range.end_bytes - byte_range.start_bytes
-            continue
-        parsed = read_events(data, file, byte_range, log, limits)
+    lost: list[ByteRange] = []
+    for file, _, parsed in _parsed_ranges(unit.ranges, log, context, lost):
         fresh.append(parsed.events)
         letters.append(dead_letters_from_lines(parsed.dead_letters, file, context))
-    waiting = read_spool(datacenter.state, unit.retries)
+    waiting = read_spool(context.folders.state, unit.retries)
     headers = {number: file.header for number, file in _files_of(unit).items()}
     events = pa.concat_tables(fresh) if fresh else waiting.slice(0, 0)
     records = records_of(events, waiting, headers, log, clock.now_us(), context.final)
-    return records, pa.concat_tables(letters), lost_bytes
+    return records, pa.concat_tables(letters), _bytes_of(lost)
 
 
 def _files_of(unit: JoinUnit) -> dict[int, LogFile]:
@@ -244,28 +231,38 @@ def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[Ev
     """Which events with one of these ids have rows of earlier epochs. LakeUnavailable."""
     if not context.follows_an_epoch:
         return ()
-    table = OutputTable(context.pipeline.datacenters[context.datacenter].lake, "joined_events")
+    table = OutputTable(context.folders.lake, "joined_events")
     rows = epochs_of_rows(table, ids, context.pipeline.foreign)
     return {key for key, epochs in rows.items() if epochs != {context.plan.epoch}}
 
 
-def _contested(records: Records, verdicts: Verdicts) -> tuple[Contested, ...]:
-    """The records of events that an earlier plan holds, for the dispatcher to resolve (protocol A8)."""
-    return tuple(
-        Contested(Claim(records.events[index], verdict.token), records.occurrences[index])
-        for index, verdict in verdicts.of.items()
-        if isinstance(verdict, HeldByEarlierPlan)
-    )
+# -- what both read and write
 
 
-# -- what both write
+def _parsed_ranges(
+    ranges: Iterable[tuple[LogFile, ByteRange]],
+    log: PrimaryLog | ForeignLog,
+    context: TaskContext,
+    lost: list[ByteRange],
+) -> Iterator[tuple[LogFile, ByteRange, ParsedRange]]:
+    """Read and parse the ranges, one at a time; those that are gone go to `lost`."""
+    for file, byte_range in ranges:
+        try:
+            data = read_range(context.folders.logs, file, byte_range)
+        except RangeGone:
+            lost.append(byte_range)
+            continue
+        yield file, byte_range, read_events(data, file, byte_range, log, context.pipeline.limits)
+
+
+def _bytes_of(ranges: Iterable[ByteRange]) -> int:
+    return sum(byte_range.end_bytes - byte_range.start_bytes for byte_range in ranges)
 
 
 def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:
     if not rows.num_rows:
         return ()
-    lake = context.pipeline.datacenters[context.datacenter].lake
-    return (write_rows(lake, name, context.plan.batch, rows),)
+    return (write_rows(context.folders.lake, name, context.plan.batch, rows),)
 
 
 def _write_dead_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:

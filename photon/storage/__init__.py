@@ -1,4 +1,4 @@
-"""Delta tables of a datacenter: writing files, committing and reading them.
+"""The Delta tables of a datacenter: write files, commit them, read rows back.
 
-What the rows mean belongs in the room that makes them.
+What the rows mean is said where they are made.
 """

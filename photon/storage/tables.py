@@ -40,7 +40,7 @@ class LakeUnavailable(UserError):
 
 
 class CommitConflict(Exception):
-    """Somebody else committed under the same app id: whether this commit counts is for the table to say."""
+    """Somebody else committed under the same app id. The table knows whether this commit took place."""
 
 
 class SchemaConflict(Exception):
@@ -59,7 +59,7 @@ class OutputFile:
 
 
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
-    """Under which name an epoch commits to a table."""
+    """The name under which an epoch commits to a table."""
     return f"photon:{datacenter}:{epoch}:{table}"
 
 
@@ -73,9 +73,9 @@ def lake_errors(doing: str) -> Iterator[None]:
 
 
 def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
-    """Write rows below the table's folder, under a name of their own, for a later commit.
+    """Write rows to a file below the table's folder, for a later commit. LakeUnavailable.
 
-    LakeUnavailable if the disk refuses. A file that is never committed is invisible; vacuum removes it.
+    A file that is never committed is invisible; vacuum removes it.
     """
     path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
     target = lake / name / path
@@ -184,7 +184,7 @@ class OutputTable:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
 
     def fence(self, app: str) -> None:
-        """Let no batch of `app` be committed any more (protocol E1): its version is beyond all batches."""
+        """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1)."""
         if self.version_of(app) < FENCE_VERSION:
             self.commit([], app, FENCE_VERSION, None)
 

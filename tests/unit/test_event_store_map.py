@@ -114,7 +114,7 @@ def test_a_file_that_is_removed_leaves_nothing_behind(log_map: LogFileMap, path:
     assert counts == [0, 0, 0, 0]
 
 
-def test_a_failure_amid_a_batch_leaves_nothing_of_it(log_map: LogFileMap, path: Path) -> None:
+def test_a_failure_in_a_batch_leaves_nothing_of_it(log_map: LogFileMap, path: Path) -> None:
     def pieces() -> Iterator[Piece]:
         yield piece(1, 0, 10)
         raise OSError("the disk went away")
@@ -146,7 +146,7 @@ def test_processes_that_index_the_same_ranges_at_once_count_each_line_once(path:
         assert covered_to(path) == {1: 1_500, 2: 1_500}
 
 
-def _die_amid_a_batch(path: Path) -> None:
+def _die_in_a_batch(path: Path) -> None:
     def pieces() -> Iterator[Piece]:
         yield piece(1, 0, 10)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -154,8 +154,8 @@ def _die_amid_a_batch(path: Path) -> None:
     LogFileMap(path, EventStoreSettings(), small_entries()).add(pieces())
 
 
-def test_a_process_that_dies_amid_a_batch_leaves_a_map_that_takes_it_again(path: Path) -> None:
-    worker = SPAWN.Process(target=_die_amid_a_batch, args=(path,))
+def test_a_process_that_dies_in_a_batch_leaves_a_map_that_takes_it_again(path: Path) -> None:
+    worker = SPAWN.Process(target=_die_in_a_batch, args=(path,))
     worker.start()
     worker.join()
     assert worker.exitcode == -signal.SIGKILL
