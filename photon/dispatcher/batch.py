@@ -151,8 +151,8 @@ class BatchExecution:
         """
         began_us = self.clock.now_us()
         retry = BackoffRetry(self.callbacks, self.clock, self.rng)
-        cannot_end: str | None = None
-        commit_unknown = False
+        cannot_end: str | None = None  # why it would fail again as it is: it is split then
+        commit_unknown = False  # a commit may be in the table although it did not return
         while True:
             try:
                 if commit_unknown and self.is_committed(plan):
@@ -233,7 +233,7 @@ class BatchExecution:
         version = self.tables["joined_events"].version_of(self._app)
         if version > plan.key.batch:
             raise Superseded(
-                f"the table of datacenter {self.datacenter} stands at batch {version}, beyond this process's "
+                f"the table of datacenter {self.datacenter} is at batch {version}, beyond this process's "
                 f"{plan.key.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
         return version == plan.key.batch

@@ -62,14 +62,8 @@ class LogReader:
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
         self.checks_pending = any(seen.checks_pending for seen in observed.values())
-        if final and self._ends_bytes is None:
-            self._ends_bytes = {
-                number: self.files[number].offset_bytes + waiting
-                for backlog in self.backlog_bytes.values()
-                for number, waiting in backlog.items()
-            }
-        if final and self._ends_bytes is not None:
-            self.backlog_bytes = {side: self._until_end(side) for side in self._tails}
+        if final:
+            self._leave_later_growth()
         return observed["primary"].changed.values()
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
@@ -92,14 +86,16 @@ class LogReader:
         self.problems[side] = seen.problems
         return seen
 
-    def _until_end(self, side: Side) -> dict[int, int]:
-        assert self._ends_bytes is not None
-        remaining: dict[int, int] = {}
-        for number in self.backlog_bytes[side]:
-            waiting = self._ends_bytes.get(number, 0) - self.files[number].offset_bytes
-            if waiting > 0:
-                remaining[number] = waiting
-        return remaining
+    def _leave_later_growth(self) -> None:
+        if self._ends_bytes is None:
+            self._ends_bytes = {
+                number: self.files[number].offset_bytes + unread
+                for backlog in self.backlog_bytes.values()
+                for number, unread in backlog.items()
+            }
+        for side, backlog in self.backlog_bytes.items():
+            left = {n: self._ends_bytes.get(n, 0) - self.files[n].offset_bytes for n in backlog}
+            self.backlog_bytes[side] = {number: unread for number, unread in left.items() if unread > 0}
 
     @property
     def signature(self) -> str:

@@ -38,7 +38,7 @@ def why_new_epoch(
     if table_version == completed or table_version == open_batch == completed + 1:
         return None
     return (
-        f"the state stands at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
+        f"the state is at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
         "the state is not the one that wrote the table last"
     )
 

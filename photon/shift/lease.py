@@ -39,7 +39,7 @@ class AlreadyRunning(UserError):
 
 
 class StoppedWaiting(Exception):
-    """A stop was asked for while this process waited to take over."""
+    """A stop was requested while this process waited to take over."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class DatacenterLock:
     ) -> DatacenterLock:
         """The lock, as soon as its holder releases it or dies.
 
-        AlreadyRunning if another process waits already; StoppedWaiting if a stop is asked for before.
+        AlreadyRunning if another process waits already; StoppedWaiting if a stop is requested before.
         """
         state.mkdir(parents=True, exist_ok=True)
         with _open(state / SUCCESSOR_FILE) as file:
@@ -121,7 +121,7 @@ class DatacenterLock:
                     time.sleep(LOCK_PAUSE_SECONDS)
             finally:
                 _overwrite(file, "")
-        raise StoppedWaiting(f"a stop was asked for while waiting for datacenter {datacenter}")
+        raise StoppedWaiting(f"a stop was requested while waiting for datacenter {datacenter}")
 
     def beat(self, now_us: int) -> None:
         """Give a heartbeat. It takes no room, so that it works on a full disk."""

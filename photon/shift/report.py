@@ -76,13 +76,13 @@ class ShiftLog:
             self._latencies = [merge(self._latencies)]
 
     def waits(self, now_us: int) -> None:
-        """Something is unavailable: until the next batch there is a backlog to tell of."""
+        """Something is unavailable: until the next batch, the backlog is worth a report."""
         self._waits = True
         if self._since_us is None:
             self._since_us = now_us
 
     def is_due(self, now_us: int) -> bool:
-        """Whether there is something to tell, and the last report is long enough ago."""
+        """Whether there is something to report, and the last report is long enough ago."""
         if self._since_us is None or not (self._batches or self._waits):
             return False
         return now_us - self._since_us >= self._every_us

@@ -37,7 +37,7 @@ from photon.storage.tables import OutputTable
 log = logging.getLogger(__name__)
 
 Engine = Literal["spark", "local"]
-# Imported only when it is asked for, so that `photon` needs no PySpark.
+# Imported only when it is needed, so that `photon` works without PySpark.
 SPARK_RUNNER = "jobs.batch_job:SparkRunner"
 
 # A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.

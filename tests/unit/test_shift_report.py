@@ -1,4 +1,4 @@
-"""What a shift tells of itself, and when."""
+"""What a shift reports, and when."""
 
 from __future__ import annotations
 
