@@ -40,7 +40,7 @@ def endpoints_check(state: RegistryState) -> AssetCheckResult:
 
 
 def state_metadata(state: RegistryState) -> Metadata:
-    """Metadata of a look at a registry, with `looked_at` to say whether the numbers are a sample's."""
+    """Metadata of a registry's state; `looked_at` says whether the numbers are those of a sample."""
     epochs, shards = _epoch_rows(state.register), _shard_rows(state.shards)
     metadata: Metadata = {
         **{name: state.total(name) for name in NUMBERS},

@@ -1,4 +1,4 @@
-"""What a shift tells Dagster while it runs: materializations, and observations of its logs."""
+"""What a shift reports to Dagster while it runs: materializations, and observations of its logs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from assets.pictures import latency_plot
 from assets.runs import Metadata
 from photon.clock import Clock, SystemClock
 from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.state import StateUnavailable
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
@@ -89,6 +90,8 @@ class Reporter:
         now_us = self._clock.now_us()
         self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
+        if growth.problems and growth.state.epoch is None:  # unreadable, and not to be shown as empty
+            raise StateUnavailable("; ".join(growth.problems))
         observed = ObservedLogs.of(growth, now_us)
         if observed.is_due(self._observed):
             self._observed = observed

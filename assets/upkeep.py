@@ -51,8 +51,8 @@ class UpkeepKind:
     resources: Sequence[str] = ()
     checks: Mapping[str, str] = field(default_factory=dict)  # promises by name
     cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
-    # Nobody tells Dagster that a process was killed: after so long it gives the run up, and the next can
-    # begin. A verification of 160,000 lines of each of two datacenters takes less than a minute.
+    # Dagster does not notice a killed process: after so long it gives the run up, and the next one can begin.
+    # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600
 
 

@@ -181,7 +181,9 @@ def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str 
     if not _is_live(found, shift):
         seconds = _seconds(found.now_us - found.lease_status.beat_us)
         ours = _unresponsive(found, shift) is not None
-        what_next = "it is looked at once more" if ours else "it is not for this Dagster to end: end it"
+        what_next = (
+            "the next tick checks once more" if ours else "this Dagster must not end it: end it yourself"
+        )
         return f"{who} gives no sign of life for {seconds} s; {what_next}"
     if lease.ends_us is None:
         return f"{who} runs this datacenter; stop it to let Dagster run it"

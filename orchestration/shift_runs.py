@@ -73,7 +73,7 @@ class ShiftRuns:
             try:
                 self._instance.run_launcher.terminate(lost.run_id)
             except Exception:  # each launcher fails in its own way where it does not reach its processes
-                log.exception("run %s: its process could not be told to end", lost.run_id)
+                log.exception("run %s: the launcher could not end its process", lost.run_id)
         if run.status is DagsterRunStatus.CANCELING:
             self._instance.report_run_canceled(run, lost.reason)
         else:

@@ -64,8 +64,8 @@ def dagster_name(*parts: str) -> str:
 def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:
     """What `environ` says; EnvironmentMistake for a bad value. An empty variable counts as not set.
 
-    Reads the pipeline files. Dagster reloads a code location by itself: of several files, one that was spoilt
-    since the last time is left out, with an error in the log, and the others are served on.
+    Reads the pipeline files. Dagster may reload a code location at any time: one of several files that has
+    become wrong is left out with an error in the log, so that the others are served on.
     """
     files = environ.get(PIPELINES, "").strip(":")
     if not files:
@@ -126,9 +126,7 @@ def _refuse_equal_names(files: str, served: Sequence[ServedPipeline]) -> None:
 
 
 def _keep_runs_days(environ: Mapping[str, str]) -> float:
-    text = environ.get(KEEP_RUNS_DAYS, "")
-    if not text:
-        return LocationSettings.keep_runs_days
+    text = environ.get(KEEP_RUNS_DAYS) or str(LocationSettings.keep_runs_days)
     try:
         days = float(text)
     except ValueError:

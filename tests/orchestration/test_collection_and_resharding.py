@@ -42,7 +42,7 @@ def everything_closed() -> Iterator[None]:
 # -- collection
 
 
-def test_a_collection_tells_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
+def test_a_collection_says_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
     metadata = gc_metadata(COLLECTED, 1.25)
     assert metadata["boundary"] == "1970-01-02T00:00:00.000000+00:00"
     assert (metadata["items_deleted"], metadata["bytes_deleted"]) == (10, 1_000)

@@ -13,7 +13,7 @@ from assets.runs import draining
 
 
 def drained(*signals: signal.Signals) -> list[str]:
-    """Work that gets signals meanwhile; what of it was done, and how it ended."""
+    """Send signals to some work; what it did, and how it ended."""
     done = []
     try:
         with draining() as drain:

@@ -12,6 +12,7 @@ from dagster import AssetMaterialization
 
 from assets.reporting import Reporter
 from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.state import STATE_FILE
 from photon.quantiles import Sample
 from resources.environment import ServedPipeline
 from tests.simulation.world import World
@@ -99,3 +100,14 @@ def test_a_storage_that_is_full_ends_no_shift(world: World, caplog: pytest.LogCa
         minutes(world, shift, 2)
         shift.on_wait("the registry")
     assert caplog.text.count("a report of its shift could not be stored") == 3
+
+
+def test_a_state_that_cannot_be_read_is_not_reported_as_empty(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = Context()
+    (world.pipeline.datacenters["east"].state / STATE_FILE).write_bytes(b"no database" * 1_000)
+    with caplog.at_level(logging.ERROR):
+        minutes(world, reporter(world, context), 1)
+    assert context.materializations == []
+    assert "could not be stored" in caplog.text

@@ -71,7 +71,7 @@ def joined(state: Path) -> int:
         return 0
 
 
-def test_a_shift_joins_what_there_is_tells_of_it_and_leaves_when_idle(
+def test_a_shift_joins_what_there_is_reports_it_and_leaves_when_idle(
     location: Location, instance: DagsterInstance
 ) -> None:
     result = shift(location, instance)
@@ -126,9 +126,9 @@ def test_a_run_that_is_told_to_end_drains_first(
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.status is ends_as
-    standing = lease_status_of(state)
-    assert standing.lease is not None
-    assert standing.lease.released_us is not None
+    status = lease_status_of(state)
+    assert status.lease is not None
+    assert status.lease.released_us is not None
     assert reports(instance)[0]["ended"] == "asked"
     assert joined(state) == location.traffic.expected_outcomes().joined_total
 

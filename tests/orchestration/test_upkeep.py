@@ -75,7 +75,7 @@ def looked_at(joined: Location, cleared: dict[str, Any]) -> ExecuteInProcessResu
 class TestOnAServer:
     pytestmark = served_by_a_server
 
-    def test_a_clearing_tells_how_many_ids_and_bytes_before_and_after(
+    def test_a_clearing_says_how_many_ids_and_bytes_before_and_after(
         self, joined: Location, cleared: dict[str, Any]
     ) -> None:
         expected = joined.traffic.expected_outcomes().joined_total

@@ -1,4 +1,4 @@
-"""What the environment tells the code location, and what of it is refused."""
+"""The settings in the environment, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bad_pipeline_file_is_refused_with_its_problems(tmp_path: Path) -> Non
         location_settings({"PHOTON_PIPELINES": str(tmp_path / "bad.yaml")})
 
 
-def test_a_file_that_was_spoilt_meanwhile_does_not_take_the_other_pipelines_with_it(
+def test_a_file_that_has_become_wrong_does_not_take_the_other_pipelines_with_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, spoilt = pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))
