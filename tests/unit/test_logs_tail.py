@@ -14,14 +14,6 @@ def world(tmp_path):
     return World(tmp_path / "logs", "**/*.log", "jsonl", Limits())
 
 
-def test_lines_are_read_as_files_grow_and_half_a_line_waits(world):
-    world.write("a.log", b"one\ntw")
-    assert world.read() == {1: b"one\n"}
-    assert world.read() == {}
-    world.append("a.log", b"o\nthree")
-    assert world.read() == {1: b"two\n"}
-
-
 def test_half_a_line_is_no_backlog_once_it_was_tried(world):
     world.write("a.log", b"one\ntw")
     world.read()
@@ -55,23 +47,6 @@ def test_a_byte_order_mark_belongs_to_no_record(tmp_path):
     table.write("a", b"\xef\xbb\xbfid,t\n1,1\n")
     assert table.read() == {1: b"1,1\n"}
     assert table.tracked[1].file.header == b"id,t"
-
-
-def test_new_files_and_folders_are_found(world):
-    world.write("a.log", b"one\n")
-    world.read()
-    world.write("deep/er/b.log", b"two\n")
-    assert world.read() == {2: b"two\n"}
-
-
-def test_a_renamed_file_goes_on_under_its_new_name(world):
-    world.write("a.log", b"one\n")
-    world.read()
-    world.append("a.log", b"two\n")
-    os.rename(world.folder / "a.log", world.folder / "a-1.log")
-    world.write("a.log", b"three\n")
-    assert world.read() == {1: b"two\n", 2: b"three\n"}
-    assert world.paths() == {1: "a-1.log", 2: "a.log"}
 
 
 def test_a_file_renamed_to_what_the_glob_does_not_match_is_read_to_its_end(tmp_path):
@@ -110,15 +85,6 @@ def test_a_stranger_with_a_name_the_glob_does_not_match_is_not_read(tmp_path):
     world.write("access.log", b"one\n")
     world.write("access.log.1", b"old\n")
     assert world.read() == {1: b"one\n"}
-
-
-def test_a_renamed_file_is_known_after_a_restart(world):
-    world.write("a.log", b"one\ntwo\n")
-    world.read()
-    world.restart()
-    os.rename(world.folder / "a.log", world.folder / "b.log")
-    world.append("b.log", b"three\n")
-    assert world.read() == {1: b"three\n"}
 
 
 def test_equal_first_records_do_not_confuse_a_rotation(world):

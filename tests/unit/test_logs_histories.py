@@ -1,0 +1,202 @@
+"""Log files that grow, rotate, go and come back, beside a plain model: each line is read once.
+
+The single cases of `test_logs_tail` and `test_logs_gzip` are those that this does not surely reach.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from photon.pipeline.file import Limits
+from tests.unit.tailing_world import World
+
+PICKS = st.integers(0, 99)
+LINES = st.integers(0, 3)
+
+
+@dataclass
+class ModelFile:
+    """A log file as its writer knows it."""
+
+    path: str
+    content: bytes = b""  # decompressed
+    read_bytes: int = 0
+    known: bool = False  # a look has seen a record of it
+    seen_path: str = ""  # at the last look
+    compressed: bool = False
+    inode_is_new: bool = False  # since the last look
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether the glob matches its name: an unknown file of another name is not read."""
+        return self.path.removesuffix(".gz").endswith(".log")
+
+    def unread(self, final: bool) -> bytes:
+        """What the next read must bring: whole lines, and at the very end all."""
+        end = len(self.content) if final else self.content.rfind(b"\n") + 1
+        return self.content[self.read_bytes : end]
+
+
+class Histories(RuleBasedStateMachine):
+    """Writers, rotations and accidents; whoever follows the folder may look, read and restart at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = tempfile.TemporaryDirectory()
+        self.world = World(Path(self.home.name) / "logs", "**/*.log", "jsonl", Limits())
+        self.away = Path(self.home.name) / "away"
+        self.world.folder.mkdir()
+        self.files: list[ModelFile] = []
+        self.hidden: list[ModelFile] = []
+        self.count = 0
+        self.now_ns = 10**18
+
+    def teardown(self) -> None:
+        self.read(budget=1_000, final=True)
+        self.home.cleanup()
+
+    # -- what happens to the files
+
+    @rule(pick=PICKS, deep=st.booleans(), lines=LINES)
+    def begin_a_file(self, pick: int, deep: bool, lines: int) -> None:
+        path = f"{'deep/er/' if deep else ''}{'abc'[pick % 3]}.log"
+        if path in {file.path for file in self.files} or f"{path}.gz" in {file.path for file in self.files}:
+            return
+        self.files.append(ModelFile(path))
+        self.write(self.files[-1], self.new_lines(lines))
+
+    @precondition(lambda self: self.plain())
+    @rule(pick=PICKS, lines=LINES, half=st.booleans())
+    def append(self, pick: int, lines: int, half: bool) -> None:
+        file = self.plain()[pick % len(self.plain())]
+        self.write(file, file.content + self.new_lines(lines) + (b"half" if half else b""))
+
+    @precondition(lambda self: self.plain())
+    @rule(pick=PICKS, lines=LINES)
+    def overwrite_in_place(self, pick: int, lines: int) -> None:
+        """Copy-truncate, shorter or longer than before: another file in the same place."""
+        old = self.plain()[pick % len(self.plain())]
+        self.files = [file for file in self.files if file is not old]
+        self.files.append(ModelFile(old.path))
+        self.write(self.files[-1], self.new_lines(lines))
+
+    @precondition(lambda self: self.may_move())
+    @rule(pick=PICKS, matched=st.booleans())
+    def rename(self, pick: int, matched: bool) -> None:
+        """Rotate within the folder, to a name that the glob matches or not."""
+        file = self.may_move()[pick % len(self.may_move())]
+        self.count += 1
+        path = Path(file.path)
+        if file.compressed:  # by another name it would not be taken for a compressed one
+            name = f"r{self.count}.log.gz"
+        else:
+            name = f"r{self.count}.log" if matched else f"{path.name}.{self.count}"
+        os.rename(self.world.folder / path, self.world.folder / path.with_name(name))
+        file.path = str(path.with_name(name))
+
+    @precondition(lambda self: self.may_compress())
+    @rule(pick=PICKS)
+    def compress(self, pick: int) -> None:
+        file = self.may_compress()[pick % len(self.may_compress())]
+        (self.world.folder / file.path).unlink()
+        file.path, file.compressed, file.inode_is_new = f"{file.path}.gz", True, True
+        self.write(file, file.content)
+
+    @precondition(lambda self: self.files)
+    @rule(pick=PICKS)
+    def remove(self, pick: int) -> None:
+        file = self.files.pop(pick % len(self.files))
+        (self.world.folder / file.path).unlink()
+
+    @precondition(lambda self: self.may_move())
+    @rule(pick=PICKS)
+    def move_away(self, pick: int) -> None:
+        file = self.may_move()[pick % len(self.may_move())]
+        self.files = [other for other in self.files if other is not file]
+        self.away.mkdir(exist_ok=True)
+        self.count += 1
+        os.rename(self.world.folder / file.path, self.away / str(self.count))
+        file.path = str(self.count)
+        self.hidden.append(file)
+
+    @precondition(lambda self: self.hidden)
+    @rule(pick=PICKS)
+    def come_back(self, pick: int) -> None:
+        file = self.hidden.pop(pick % len(self.hidden))
+        path = f"back{file.path}.log{'.gz' if file.compressed else ''}"
+        os.rename(self.away / file.path, self.world.folder / path)
+        file.path = path
+        self.files.append(file)
+
+    # -- who follows them
+
+    @rule()
+    def look(self) -> None:
+        self.world.look()
+        self.note_a_look(final=False)
+
+    @rule(budget=st.integers(1, 60))
+    def read(self, budget: int, final: bool = False) -> None:
+        found = self.world.read(final, budget)
+        self.note_a_look(final)
+        lines: Counter[bytes] = Counter()
+        expected: Counter[bytes] = Counter()
+        for data in found.values():
+            lines.update(data.splitlines())
+        for file in self.files:
+            if file.known:
+                unread = file.unread(final)
+                expected.update(unread.splitlines())
+                file.read_bytes += len(unread)
+        assert lines == expected
+        present = {file.path for file in self.files if file.known}
+        assert present <= set(self.world.paths().values())
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    # -- help
+
+    def note_a_look(self, final: bool) -> None:
+        for file in self.files:
+            whole = b"\n" in file.content or (final and bool(file.content))
+            file.known = file.known or (file.is_matched and whole)
+            file.seen_path, file.inode_is_new = file.path, False
+
+    def plain(self) -> list[ModelFile]:
+        return [file for file in self.files if not file.compressed]
+
+    # A file that was both renamed and compressed between two looks is a new one (protocol D1).
+
+    def may_move(self) -> list[ModelFile]:
+        return [file for file in self.files if not file.inode_is_new]
+
+    def may_compress(self) -> list[ModelFile]:
+        return [file for file in self.plain() if file.is_matched and file.path == file.seen_path]
+
+    def new_lines(self, number: int) -> bytes:
+        self.count += number
+        return b"".join(b"line %d\n" % (self.count - i) for i in range(number))
+
+    def write(self, file: ModelFile, content: bytes) -> None:
+        file.content = content
+        path = self.world.folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("r+b" if path.exists() else "wb") as stream:  # in place: the inode stays
+            stream.truncate(stream.write(gzip.compress(content) if file.compressed else content))
+        self.now_ns += 10**9  # the clock of a disk that counts no finer would hide what is written at once
+        os.utime(path, ns=(self.now_ns, self.now_ns))
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, print_blob=True)
