@@ -192,7 +192,3 @@ def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json
             f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
             f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
         )
-        if one.rows_without_time:
-            click.echo(
-                f"{name}: {one.rows_without_time:,} rows have no event time: their ids keep their tokens"
-            )

@@ -1,9 +1,7 @@
 """Clearing: ids whose row is in the output need their token no more, only their owner (protocol B6).
 
-Reads the rows that one datacenter has committed and shrinks what the registry stores for their ids; nothing
-else is ever cleared. Everything may be repeated, and done by several at once. How far a pass has come is kept
-beside the datacenter's state, so that the next one reads only what was committed since. What a cleared value
-does in the registry belongs in `photon.registry`; why this is safe, docs/adr/0021.
+A pass reads the rows that one datacenter has committed since the last one, and shrinks what the registry
+stores for their ids. It may be repeated, and run by several at once. Why this is safe: docs/adr/0021.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,32 +35,22 @@ PAGE_ROWS = 10_000  # looked at together: bounds memory
 # Progress is stored every so many rows: a pass that was killed looks at so many again, whose tokens are gone.
 ROWS_BETWEEN_PROGRESS = 100_000
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
     """What one pass over a datacenter's output did.
 
-    Of the `rows` that it looked at, `ids` were cleared now; their values took `bytes_before` at each endpoint
-    and take `bytes_after`. `rows_without_time` can't be cleared: their event's time is part of its identity,
-    and they were written before rows had it.
+    Of the `rows` that it read, `ids` were cleared now; their values took `bytes_before` at each endpoint and
+    take `bytes_after`.
     """
 
     rows: int = 0
     ids: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    rows_without_time: int = 0
 
     def __add__(self, other: Clearing) -> Clearing:
-        return Clearing(
-            self.rows + other.rows,
-            self.ids + other.ids,
-            self.bytes_before + other.bytes_before,
-            self.bytes_after + other.bytes_after,
-            self.rows_without_time + other.rows_without_time,
-        )
+        return Clearing(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def clear_output(
@@ -70,13 +58,13 @@ def clear_output(
     datacenter: str,
     registry: QuorumRegistry,
     everything: bool = False,
-    say: Say = lambda text: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Clearing:
     """Clear the ids of all rows that were committed since the last pass; with `everything`, of all rows.
 
-    The latter finds the tokens at endpoints that were down during a pass. Rows of retired epochs are left
-    alone: they do not count, and their ids may have to be released. RegistryUnavailable, LakeUnavailable,
-    StateUnavailable, FormatTooNew: what was cleared until then stays so, and the next pass goes on.
+    The latter finds the tokens at endpoints that were down during a pass. Rows of retired epochs do not
+    count, and their ids may have to be released. RegistryUnavailable, LakeUnavailable, StateUnavailable,
+    FormatTooNew: what was cleared until then stays so, and the next pass goes on.
     """
     place = pipeline.datacenters[datacenter]
     table = OutputTable(place.lake, "joined_events")
@@ -89,7 +77,7 @@ def clear_output(
         after = 0 if everything else progress.cleared_to(epoch)
         for batches in snapshot.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
             if epoch not in clearable(datacenter, registry.register.read().epochs):
-                break  # retired meanwhile
+                break  # retired since
             for page in snapshot.pages(epoch, batches, PAGE_ROWS):
                 done += _clear_page(page, datacenter, pipeline.foreign, registry)
                 say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
@@ -109,36 +97,34 @@ def clearable(datacenter: str, epochs: Mapping[str, EpochRecord]) -> list[str]:
 
 
 def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry: QuorumRegistry) -> Clearing:
-    rows = page.num_rows
-    if log.time_in_id:
-        page = page.filter(pc.is_valid(page["_event_time"]))
-    ids = page["_event_id"].to_pylist()
-    times_us = page["_event_time"].cast(pa.int64()).to_pylist()
-    registered = zip(
-        page["_epoch"].to_pylist(), page["_batch"].to_pylist(), page["_occurrence"].to_pylist(), strict=True
+    # A row without its event's time can't be told from others of its id.
+    rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
+    times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
+    ids, epochs, batches, occurrences = (
+        rows[name].to_pylist() for name in ("_event_id", "_epoch", "_batch", "_occurrence")
     )
     keys = [event_key(event_id, time_us, log) for event_id, time_us in zip(ids, times_us, strict=True)]
+    registered = zip(keys, registry.tokens_anywhere(keys), epochs, batches, occurrences, strict=True)
     claims = [
         Claim(key, token)
-        for key, tokens, row in zip(keys, registry.tokens_anywhere(keys), registered, strict=True)
+        for key, tokens, *row in registered
         for token in sorted(tokens)
         if is_of_row(token, datacenter, *row)
     ]
     cleared = encode_value(Cleared(datacenter))
     return Clearing(
-        rows=rows,
+        rows=page.num_rows,
         ids=registry.clear(claims),
         bytes_before=sum(len(fast_value(claim.token).encode()) for claim in claims),
         bytes_after=len(claims) * len(cleared.encode()),
-        rows_without_time=rows - page.num_rows,
     )
 
 
 def is_of_row(token: str, datacenter: str, epoch: str, batch: int, occurrence: str) -> bool:
     """Whether a token registered this very row. Rows do not have the random id of their plan.
 
-    Two plans of one epoch and batch can only be if an old state was put back in between. Then the row is of
-    the one that was committed, and a copy of the other one's token was never chosen: it goes as well.
+    One epoch and batch has two plans only if an old state was put back in between. The row is of the plan
+    that was committed; the other one's token was never chosen, so it goes as well.
     """
     parsed = Token.parse(token)
     plan = parsed.plan
@@ -147,12 +133,11 @@ def is_of_row(token: str, datacenter: str, epoch: str, batch: int, occurrence: s
 
 
 class Progress:
-    """Up to which batch of each epoch the ids are cleared. Lost, it costs a look at all rows, and no more."""
+    """Up to which batch of each epoch the ids are cleared. A lost file only costs a look at all rows."""
 
     def __init__(self, state_folder: Path) -> None:
         """FormatTooNew, StateUnavailable."""
         self._path = state_folder / PROGRESS_FILE
-        self._batches: dict[str, int] = {}
         try:
             stored = json.loads(self._path.read_text()) if self._path.exists() else {}
         except (OSError, ValueError) as error:
@@ -162,7 +147,7 @@ class Progress:
             ) from error
         if stored.get("format", PROGRESS_FORMAT) > PROGRESS_FORMAT:
             raise FormatTooNew(self._path, stored["format"], PROGRESS_FORMAT)
-        self._batches = stored.get("cleared_to", {})
+        self._batches: dict[str, int] = stored.get("cleared_to", {})
 
     def cleared_to(self, epoch: str) -> int:
         """The last batch whose rows were looked at; 0 before the first."""

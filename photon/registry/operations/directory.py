@@ -29,9 +29,18 @@ TABLE_DEFINITION: dict[str, Any] = {
     "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
     "BillingMode": "PAY_PER_REQUEST",
 }
+_TABLE_MISSING = "ResourceNotFoundException"
 TABLE_SECONDS = 120.0  # AWS takes about ten to make a table
 
 T = TypeVar("T")
+
+
+class EndpointSilent(RegistryUnavailable):
+    """The endpoint gave no answer that we can use; `reason` without the endpoint's name."""
+
+    def __init__(self, endpoint: EndpointAddress, reason: str) -> None:
+        super().__init__(f"{endpoint} does not answer ({reason})")
+        self.reason = reason
 
 
 def new_incarnation() -> str:
@@ -55,10 +64,7 @@ class Directory:
             item = client.get_item(TableName=DIRECTORY, Key=key, ConsistentRead=True).get("Item")
             return None if item is None else str(item["t"]["S"])
 
-        try:
-            return self._call(request)
-        except _TableMissing:
-            return None
+        return self._call(request, unless=_TABLE_MISSING)
 
     def ensure_table_of(self, pipeline: str) -> str:
         """The pipeline's table, made if there is none; of two who make one at once, that of the first."""
@@ -107,11 +113,8 @@ class Directory:
 
     def has(self, table: str) -> bool:
         """Whether there is such a table."""
-        try:
-            self._call(lambda client: client.describe_table(TableName=table))
-        except _TableMissing:
-            return False
-        return True
+        there = self._call(lambda client: client.describe_table(TableName=table), unless=_TABLE_MISSING)
+        return there is not None
 
     def create(self, table: str) -> None:
         """Make a table, unless it is there, and wait until it can be used."""
@@ -128,7 +131,7 @@ class Directory:
 
     def remove(self, table: str) -> None:
         """Remove a table, if it is there."""
-        self._call(lambda c: c.delete_table(TableName=table), unless="ResourceNotFoundException")
+        self._call(lambda c: c.delete_table(TableName=table), unless=_TABLE_MISSING)
 
     def _call(self, request: Callable[[Any], T], unless: str | None = None) -> T | None:
         """What `request` makes of the answer; None if the endpoint answers with the error `unless`."""
@@ -137,25 +140,10 @@ class Directory:
                 self._client = connection(self.endpoint, ADMIN_TIMEOUT, 1)()
             return request(self._client)
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            if code == unless:
+            if error.response.get("Error", {}).get("Code", "") == unless:
                 return None
-            if code == "ResourceNotFoundException":
-                raise _TableMissing(f"a table is missing at {self.endpoint}: {error}") from error
             raise EndpointSilent(self.endpoint, str(error)) from error
         except BotoCoreError as error:
             raise EndpointSilent(self.endpoint, str(error)) from error
         except UNREADABLE as error:
             raise EndpointSilent(self.endpoint, f"an answer that can't be read: {error!r}") from error
-
-
-class EndpointSilent(RegistryUnavailable):
-    """The endpoint gave no answer that we can use; `reason` without the endpoint's name."""
-
-    def __init__(self, endpoint: EndpointAddress, reason: str) -> None:
-        super().__init__(f"{endpoint} does not answer ({reason})")
-        self.reason = reason
-
-
-class _TableMissing(RegistryUnavailable):
-    pass
