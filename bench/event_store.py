@@ -30,6 +30,7 @@ T = TypeVar("T")
 LOOKUPS = 10_000
 EVENTS_PER_SECOND = 1_000
 START_US = 1_700_000_000_000_000
+WINDOW_US = 600_000_000
 BATCH_BYTES = 4 * 2**20
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
 
@@ -42,6 +43,11 @@ def event_id(number: int) -> str:
 def time_us(number: int) -> int:
     """Its time: events come evenly."""
     return START_US + number * 1_000_000 // EVENTS_PER_SECOND
+
+
+def lookup_of(number: int) -> PrimaryLookup:
+    """Look for the event of that number around its time."""
+    return PrimaryLookup.around(event_id(number), time_us(number), WINDOW_US)
 
 
 def write_logs(folder: Path, events: int, files: int) -> list[LogFile]:
@@ -93,9 +99,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         logs = write_logs(folder, events, files)
-        place = EventStorePlace(
-            folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings(), lookup_window_us=600_000_000
-        )
+        place = EventStorePlace(folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings())
         measure_indexing(place, logs, events)
         measure_lookups(place, events)
         measure_growth(place, logs)
@@ -126,12 +130,12 @@ def index_each(parsed: list[tuple[LogFile, ByteRange, ParsedRange]], store: Logs
 def measure_lookups(place: EventStorePlace, events: int) -> None:
     """Look up ids that are there, near the end and everywhere, and ids that are not."""
     random.seed(1)
-    wanted = [PrimaryLookup(event_id(each), time_us(each)) for each in random.sample(range(events), LOOKUPS)]
-    recent = [PrimaryLookup(event_id(each), time_us(each)) for each in range(events - LOOKUPS, events)]
+    wanted = [lookup_of(each) for each in random.sample(range(events), LOOKUPS)]
+    recent = [lookup_of(each) for each in range(events - LOOKUPS, events)]
     measure_found(place, "of all the history", wanted)
     measure_found(place, "of the last 10 s", recent)
     nowhere = [replace(each, id=each.id + "x") for each in wanted]
-    anywhere = [replace(each, anywhere=True) for each in nowhere]
+    anywhere = [replace(each, window=None) for each in nowhere]
     with open_event_store(place) as store:
         timed(f"look up {LOOKUPS:,} ids that are nowhere", LOOKUPS, partial(store.lookup, nowhere))
         timed(f"look up {LOOKUPS:,} of them anywhere", LOOKUPS, partial(store.lookup, anywhere))
@@ -158,7 +162,9 @@ def measure_growth(place: EventStorePlace, logs: list[LogFile]) -> None:
             parsed = list(small_ranges(logs[0], batch, place))
             index = partial(index_ranges, parsed, store.log_map, store.cache)
             timed(f"index batch {batch} of 2,000 files with one event each", 2_000, index)
-            wanted = [PrimaryLookup(f"{number}-{batch}", START_US + batch) for number in range(8)]
+            wanted = [
+                PrimaryLookup.around(f"{number}-{batch}", START_US + batch, WINDOW_US) for number in range(8)
+            ]
             timed("look up 8 of these ids, from the cache", 8, partial(store.lookup, wanted))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.event_store.hashing import Hashes
+from photon.event_store.interface import TimeWindow
 
 TICK_US = 4_000_000
 LEAST_TICK, LARGEST_TICK = -(2**31), 2**31 - 1
@@ -26,7 +27,6 @@ LEAST_ENTRY_BYTES = 4096
 
 Ints = npt.NDArray[np.int64]
 Span = tuple[int, int]  # first and last tick, both included
-TimeWindow = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
 
 
 @dataclass(frozen=True)

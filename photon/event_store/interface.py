@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class PrimaryLookup:
-    """A primary id that a foreign event names, and where in time to look for it.
-
-    `around_us` is the id's own time where the id carries one, else the foreign event's. `anywhere` looks
-    through the whole log: the last lookup before an event is unjoinable.
-    """
-
-    id: str
-    around_us: int | None
-    anywhere: bool = False
+TimeWindow = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +21,26 @@ class PrimaryEvent:
     header: bytes  # of its file, for CSV and TSV; else empty
 
 
+@dataclass(frozen=True, slots=True)
+class PrimaryLookup:
+    """A primary id that a foreign event names, and the times between which its event must be.
+
+    The window is exact to the microsecond, so that every datacenter finds the same event.
+    """
+
+    id: str
+    window: TimeWindow = None  # None: the last lookup, before an event is unjoinable
+
+    @staticmethod
+    def around(event_id: str, time_us: int, window_us: int) -> PrimaryLookup:
+        """Look for an id not further than `window_us` before or after a time."""
+        return PrimaryLookup(event_id, (time_us - window_us, time_us + window_us))
+
+    def accepts(self, event: PrimaryEvent) -> bool:
+        """Whether the event, which has the id, is within the window."""
+        return self.window is None or self.window[0] <= event.time_us <= self.window[1]
+
+
 class EventStore(Protocol):
     """Where the joiner finds primary events."""
 
@@ -44,6 +53,6 @@ class EventStore(Protocol):
         """The event of each id, in order; None where it is not (yet) in the logs read so far.
 
         Where the same id was logged twice, the first by (time, path, offset) counts.
-        The cost does not grow with the length of the history, except for `anywhere`.
+        The cost does not grow with the length of the history, except without a window.
         """
         ...

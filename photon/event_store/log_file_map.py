@@ -24,7 +24,6 @@ from photon.event_store.entries import (
     EntryLimits,
     Piece,
     Span,
-    TimeWindow,
     fill,
     find_hashes,
     merge_spans,
@@ -32,6 +31,7 @@ from photon.event_store.entries import (
     window_ticks,
 )
 from photon.event_store.hashing import Hashes
+from photon.event_store.interface import TimeWindow
 from photon.event_store.memory import process_memory
 from photon.logs.files import LogFile
 from photon.pipeline.file import EventStoreSettings

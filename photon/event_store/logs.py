@@ -14,8 +14,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.clock import microseconds
-from photon.event_store.entries import ENTRY_LIMITS, EntryLimits, TimeWindow
+from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
 from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import Block, LogFileMap, map_path
@@ -41,7 +40,6 @@ class EventStorePlace:
     log: PrimaryLog
     limits: Limits
     settings: EventStoreSettings
-    lookup_window_us: int
     workers: int = 1  # task processes that share the cache's memory
     entry_limits: EntryLimits = ENTRY_LIMITS
 
@@ -55,32 +53,12 @@ class EventStorePlace:
             pipeline.primary,
             pipeline.limits,
             pipeline.event_store,
-            microseconds(pipeline.retry.lookup_window),
             workers,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WindowLookup:
-    """An id with the times between which its event must be."""
-
-    id: str
-    window: TimeWindow
-
-    def accepts(self, event: PrimaryEvent) -> bool:
-        """Whether the event, which has the id, is within the window."""
-        return self.window is None or self.window[0] <= event.time_us <= self.window[1]
-
-
-def with_window(lookup: PrimaryLookup, lookup_window_us: int) -> WindowLookup:
-    """The lookup with its window, exact to the microsecond: so every datacenter finds the same event."""
-    if lookup.anywhere or lookup.around_us is None:
-        return WindowLookup(lookup.id, None)
-    return WindowLookup(lookup.id, (lookup.around_us - lookup_window_us, lookup.around_us + lookup_window_us))
-
-
 def is_only_candidate(
-    lookup: WindowLookup, candidates: Mapping[Block, int], event: PrimaryEvent | None
+    lookup: PrimaryLookup, candidates: Mapping[Block, int], event: PrimaryEvent | None
 ) -> bool:
     """Whether a remembered event is the only one that it can be: one candidate, and this is it."""
     if event is None or list(candidates.values()) != [1]:
@@ -91,7 +69,7 @@ def is_only_candidate(
 
 
 def first_event(
-    lookup: WindowLookup, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
+    lookup: PrimaryLookup, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
 ) -> PrimaryEvent | None:
     """Of several copies the first by (time, path, offset) counts."""
     return min(
@@ -139,12 +117,11 @@ class LogsEventStore:
 
     def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
         """See `EventStore.lookup`."""
-        all_lookups = [with_window(each, self._place.lookup_window_us) for each in lookups]
-        distinct = list(dict.fromkeys(all_lookups))
+        distinct = list(dict.fromkeys(lookups))
         hashes = hash_ids([each.id for each in distinct])
         candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])
-        found: dict[WindowLookup, PrimaryEvent] = {}
-        to_read: dict[WindowLookup, Mapping[Block, int]] = {}
+        found: dict[PrimaryLookup, PrimaryEvent] = {}
+        to_read: dict[PrimaryLookup, Mapping[Block, int]] = {}
         for each, blocks in zip(distinct, candidates, strict=True):
             event = self.cache.get(each.id) if blocks else None
             if event is not None and is_only_candidate(each, blocks, event):
@@ -153,11 +130,11 @@ class LogsEventStore:
                 to_read[each] = blocks
         found |= self._from_logs(to_read)
         self.cache.put(found.values())
-        return [found.get(each) for each in all_lookups]
+        return [found.get(each) for each in lookups]
 
     def _from_logs(
-        self, to_read: Mapping[WindowLookup, Mapping[Block, int]]
-    ) -> dict[WindowLookup, PrimaryEvent]:
+        self, to_read: Mapping[PrimaryLookup, Mapping[Block, int]]
+    ) -> dict[PrimaryLookup, PrimaryEvent]:
         ids_by_block: dict[Block, dict[str, int]] = defaultdict(dict)
         for each, blocks in to_read.items():
             for block, occurrences in blocks.items():
@@ -171,7 +148,7 @@ class LogsEventStore:
                     events[event.id].append(event)
             except UNREADABLE:
                 unread.add(block)
-        found: dict[WindowLookup, PrimaryEvent] = {}
+        found: dict[PrimaryLookup, PrimaryEvent] = {}
         for each, blocks in to_read.items():
             if not unread.isdisjoint(blocks):
                 self.unanswered.add(each.id)

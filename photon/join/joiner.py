@@ -215,12 +215,14 @@ class Joiner:
 
     def _look_up_primaries(self, events: Sequence[Event], anywhere: bool) -> dict[int, PrimaryEvent]:
         """The primary events that the EventStore has, by the leader of their foreign event."""
+        pipeline = self.context.pipeline
+        window_us = microseconds(pipeline.retry.lookup_window)
         lookups = []
         for event in events:
             key = self.records.keys[event.leader] or ""
-            log = self.context.pipeline.primary
-            around_us = primary_time_us(key, self.records.times_us[event.leader], log)
-            lookups.append(PrimaryLookup(key, around_us, anywhere))
+            around_us = primary_time_us(key, self.records.times_us[event.leader], pipeline.primary)
+            near = PrimaryLookup.around(key, around_us, window_us)
+            lookups.append(PrimaryLookup(key) if anywhere else near)
         answers = self.store.lookup(lookups) if lookups else []
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 

@@ -12,7 +12,7 @@ from photon.event_store.entries import EntryLimits
 from photon.event_store.indexing import Indexed, index_ranges
 from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
-from photon.event_store.logs import EventStorePlace, LogsEventStore, with_window
+from photon.event_store.logs import EventStorePlace, LogsEventStore
 from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
@@ -22,6 +22,7 @@ from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
 SECOND_US = 1_000_000
+WINDOW_US = 600 * SECOND_US
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,9 @@ class Logged:
 class World:
     """Primary logs below `folder`, their map, a cache, and every line that was indexed."""
 
-    def __init__(
-        self, folder: Path, entry_limits: EntryLimits | None = None, window_us: int = 600 * SECOND_US
-    ):
+    def __init__(self, folder: Path, entry_limits: EntryLimits | None = None):
         self.place = EventStorePlace(
-            folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings(), window_us,
+            folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings(),
             entry_limits=entry_limits or small_entries(),
         )  # fmt: skip
         self.cache = CacheEventStore(10**6)
@@ -110,13 +109,12 @@ class World:
 
     def truth(self, lookup: PrimaryLookup) -> PrimaryEvent | None:
         """The answer by looking at every line that was indexed."""
-        window = with_window(lookup, self.place.lookup_window_us).window
         found = [
             line
             for line in self.lines
             if line.id == lookup.id
             and line.offset_bytes < self.indexed_to.get(line.file_number, 0)
-            and (window is None or window[0] <= line.time_us <= window[1])
+            and (lookup.window is None or lookup.window[0] <= line.time_us <= lookup.window[1])
         ]
         if not found:
             return None

@@ -16,7 +16,7 @@ from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.logs import lines_showing, open_event_store
 from photon.logs.files import ByteRange
-from tests.unit.event_store_world import SECOND_US, World, small_entries
+from tests.unit.event_store_world import SECOND_US, WINDOW_US, World, small_entries
 
 NOW_US = 1_700_000_000 * SECOND_US
 WILD_TIMES_US = (0, -1_000_000, 2_000_000_000 * SECOND_US, 4_102_444_800 * SECOND_US, 60 * SECOND_US)
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def around(event_id: str, time_us: int = NOW_US) -> PrimaryLookup:
-    return PrimaryLookup(event_id, time_us)
+    return PrimaryLookup.around(event_id, time_us, WINDOW_US)
 
 
 def test_an_event_is_found_by_its_id_in_the_cache_and_in_the_logs(world: World) -> None:
@@ -48,22 +48,18 @@ def test_an_id_that_is_nowhere_costs_no_reading(world: World) -> None:
     world.write(1, [("a", NOW_US)])
     world.index()
     store = world.cold_store()
-    assert (
-        store.lookup([around("nowhere"), PrimaryLookup("nowhere", None), PrimaryLookup("no", NOW_US, True)])
-        == [None] * 3
-    )
+    assert store.lookup([around("nowhere"), PrimaryLookup("nowhere"), around("no")]) == [None] * 3
     assert store.bytes_read == 0
 
 
 def test_an_event_outside_the_window_is_found_only_by_looking_anywhere(world: World) -> None:
-    far_us = NOW_US + world.place.lookup_window_us + 1
+    far_us = NOW_US + WINDOW_US + 1
     world.write(1, [("a", NOW_US)])
     world.index()
     store = world.store()
     assert store.lookup([around("a", far_us)]) == [None]
     assert store.lookup([around("a", far_us - 1)]) != [None]
-    assert store.lookup([PrimaryLookup("a", far_us, anywhere=True)]) != [None]
-    assert store.lookup([PrimaryLookup("a", None)]) != [None]
+    assert store.lookup([PrimaryLookup("a")]) != [None]
 
 
 def test_of_two_copies_the_earlier_counts_though_the_cache_holds_the_later(world: World) -> None:
@@ -109,7 +105,7 @@ def test_of_copies_of_one_time_the_first_by_path_and_offset_counts(world: World)
 
 
 def test_a_copy_outside_the_window_does_not_count(world: World) -> None:
-    world.write(1, [("a", NOW_US - 2 * world.place.lookup_window_us), ("a", NOW_US)])
+    world.write(1, [("a", NOW_US - 2 * WINDOW_US), ("a", NOW_US)])
     world.index()
     assert world.store().lookup([around("a")])[0].time_us == NOW_US
 
@@ -233,7 +229,7 @@ def test_what_a_lookup_reads_does_not_grow_with_the_history(tmp_path: Path, wild
     for minutes in (20, 2_000):
         folder = tmp_path / str(minutes)
         folder.mkdir()
-        world = World(folder, small_entries(entry_bytes=8_192), window_us=120 * SECOND_US)
+        world = World(folder, small_entries(entry_bytes=8_192))
         for minute in range(minutes):
             odd = [(f"odd {minute}", WILD_TIMES_US[minute % len(WILD_TIMES_US)])] if wild else []
             events = [(f"{minute}/{i}", NOW_US + minute * 60 * SECOND_US + i) for i in range(20)]
@@ -241,7 +237,8 @@ def test_what_a_lookup_reads_does_not_grow_with_the_history(tmp_path: Path, wild
             world.index() if minute % 10 == 9 else None
         store = world.cold_store()
         middle = minutes // 2
-        wanted = [around(f"{middle}/{i}", NOW_US + middle * 60 * SECOND_US) for i in range(20)]
+        minute_us = NOW_US + middle * 60 * SECOND_US
+        wanted = [PrimaryLookup.around(f"{middle}/{i}", minute_us, 120 * SECOND_US) for i in range(20)]
         assert store.lookup(wanted) == [world.truth(each) for each in wanted]
         read_bytes[minutes] = store.bytes_read
         filters_consulted[minutes] = len(world.log_map._filters.arrays)
@@ -254,7 +251,8 @@ TIMES = st.integers(0, 3_000).map(lambda s: NOW_US + s * SECOND_US) | st.sampled
 IDS = st.sampled_from("abcdefgh")
 EVENTS = st.lists(st.tuples(IDS, TIMES), min_size=1, max_size=30)
 WANTED = st.lists(
-    st.builds(PrimaryLookup, IDS | st.just("nowhere"), st.none() | TIMES, st.booleans()), max_size=20
+    st.builds(PrimaryLookup, IDS | st.just("nowhere")) | st.builds(around, IDS | st.just("nowhere"), TIMES),
+    max_size=20,
 )
 
 
