@@ -107,7 +107,8 @@ class Scope:
 
     def notes(self, datacenter: str) -> list[str]:
         """Why a datacenter can't be fully verified, in words."""
-        notes = [self.read_offsets[datacenter].problem] if self.read_offsets[datacenter].problem else []
+        problem = self.read_offsets[datacenter].problem
+        notes = [problem] if problem else []
         has_joined = any(epoch.datacenter == datacenter for epoch in self.epochs.values())
         if has_joined and self.tables[datacenter, "joined_events"].version is None:
             lake = self.pipeline.datacenters[datacenter].lake

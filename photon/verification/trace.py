@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.state import STATE_FILE, DispatcherState
-from photon.dispatcher.state_view import read_offsets
+from photon.dispatcher.state import StateUnavailable
+from photon.dispatcher.state_view import open_view, read_offsets
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
@@ -27,7 +27,7 @@ from photon.registry.interface import BeyondHorizon, Free, IdRegistry, Joined, L
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.storage.columns import TableName
-from photon.storage.tables import OutputTable
+from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
 
 _BATCH = ["_epoch", "_batch", "_occurrence"]
@@ -60,7 +60,7 @@ def trace(
     for name in pipeline.datacenters:
         here = found.datacenters[name] = DatacenterTrace()
         with _noting_problem(found):
-            _find_waiting(pipeline, name, found)
+            here.waiting += _find_waiting(pipeline, name, event_id)
         tables: dict[TableName, list[dict[str, Any]]] = {
             "joined_events": here.rows,
             "dead_letters": here.dead_letters,
@@ -69,14 +69,14 @@ def trace(
         }
         for table, rows in tables.items():
             with _noting_problem(found):
-                rows += _find_rows(pipeline, name, table, found)
+                rows += _find_rows(pipeline, name, table, event_id)
         if search_logs:
             here.records += search_log(pipeline, name, "foreign", [event_id], found, progress)
             keys = list(dict.fromkeys(record.key for record in here.records if record.key is not None))
             if keys:
                 here.primaries += search_log(pipeline, name, "primary", keys, found, progress)
     with _noting_problem(found):
-        _ask_registry(pipeline, found, registry)
+        found.registry += _ask_registry(pipeline, found, registry)
     return found
 
 
@@ -88,32 +88,29 @@ def _noting_problem(found: Trace) -> Iterator[None]:
         found.problems.append(str(error))
 
 
-def _find_waiting(pipeline: Pipeline, datacenter: str, found: Trace) -> None:
+def _find_waiting(pipeline: Pipeline, datacenter: str, event_id: str) -> list[WaitingRecord]:
     folder = pipeline.datacenters[datacenter].state
-    if not (folder / STATE_FILE).exists():
-        found.problems.append(f"datacenter {datacenter}: no state in {folder}: it never ran, or it was lost")
-        return
-    state = DispatcherState(folder, read_only=True)
-    try:
-        found.datacenters[datacenter].waiting += [
+    with open_view(folder) as state:
+        if state is None:
+            raise StateUnavailable(
+                f"datacenter {datacenter}: no state in {folder}: it never ran, or it was lost"
+            )
+        return [
             WaitingRecord(
                 str(row.occurrence), row.reason, row.status, row.attempts, row.first_seen_us, row.due_us
             )
-            for row in state.waiting_of(found.event_id)
+            for row in state.waiting_of(event_id)
         ]
-    finally:
-        state.close()
 
 
-def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, found: Trace) -> list[dict[str, Any]]:
+def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> list[dict[str, Any]]:
     lake = pipeline.datacenters[datacenter].lake
     table = OutputTable(lake, name)
     if not table.exists():
-        found.problems.append(f"datacenter {datacenter}: no table {name} in {lake}")
-        return []
-    of_event = ds.field("_event_id" if name == "joined_events" else "event_id") == found.event_id
+        raise LakeUnavailable(f"datacenter {datacenter}: no table {name} in {lake}")
+    of_event = ds.field("_event_id" if name == "joined_events" else "event_id") == event_id
     if name == "dead_letters":  # a line that is no event may hold the id all the same
-        of_event |= ds.field("event_id").is_null() & pc.match_substring(ds.field("raw"), found.event_id)
+        of_event |= ds.field("event_id").is_null() & pc.match_substring(ds.field("raw"), event_id)
     rows = table.load().to_pyarrow_dataset().to_table(columns=SHOWN[name], filter=of_event)
     return list(rows.to_pylist())
 
@@ -121,21 +118,20 @@ def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, found: Trac
 # -- registry
 
 
-def _ask_registry(pipeline: Pipeline, found: Trace, registry: IdRegistry | None) -> None:
+def _ask_registry(pipeline: Pipeline, found: Trace, registry: IdRegistry | None) -> list[RegistryAnswer]:
     keys = _event_keys(pipeline, found)
     if not keys:
-        found.problems.append("registry: not asked, for the event's time belongs to its id and is not known")
-        return
+        raise UserError("registry: not asked, for the event's time belongs to its id and is not known")
     outcomes = (registry or open_registry(find_registry(pipeline))).lookup(keys)
-    found.registry += [_answer(key, outcome) for key, outcome in zip(keys, outcomes, strict=True)]
+    return [_answer(key, outcome) for key, outcome in zip(keys, outcomes, strict=True)]
 
 
 def _event_keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
     times = {record.time_us for one in found.datacenters.values() for record in one.records}
     for one in found.datacenters.values():
         for row in (*one.unjoined, *one.too_old):
-            moment = row["event_time"]
-            times.add(int(moment.timestamp()) * MICROSECONDS + moment.microsecond)
+            event_time = row["event_time"]
+            times.add(int(event_time.timestamp()) * MICROSECONDS + event_time.microsecond)
     log = pipeline.foreign
     if not log.time_in_id:
         return [event_key(found.event_id, min(times, default=None), log)]
