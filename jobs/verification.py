@@ -103,7 +103,7 @@ class Verification:
         _require_registry(decided)
         self._find_decided(decided)
 
-        self._progress("comparing rows with joins made afresh")
+        self._progress("comparing rows with joins made now")
         verdicts = self._persist(queries.compared_rows(records, primaries))
         not_compared = self._find_differences(verdicts, unreadable)
         self._find_rows_without_event(records, rows, unreadable)

@@ -33,17 +33,17 @@ class Meaning:
 MEANINGS: Mapping[FindingKind, Meaning] = {
     "missing": Meaning(
         "records that should be joined and are in no table",
-        "have the dispatcher read them again: stop the join, move the state folder of a datacenter that has "
-        "the record away, join again (a new epoch; what is registered is not joined twice)",
+        "have the dispatcher read them again: stop the join, move away the state folder of the datacenter "
+        "that registered them (if none did: of one that has them), and join again; a new epoch reads all "
+        "logs, and what is registered is not joined twice",
     ),
     "missing_and_cleared": Meaning(
         "records that were joined and whose ids were cleared, and whose rows are gone from the table",
-        "if there is a later copy of that datacenter's lake, put it back before anything else is joined; "
-        "without one they stay missing: a cleared id can't be released, so that they are joined again only "
-        "if the pipeline begins anew",
+        "put the rows back before anything else is joined: from a later copy of that datacenter's lake, or "
+        "from an earlier version of its table; a cleared id can't be released, so no join makes them again",
     ),
     "duplicate_rows": Meaning(
-        "ids with more than one row over all tables that count",
+        "ids with more than one row in the tables of all datacenters",
         "keep the files of both tables for analysis and read without the duplicates: the promise of one "
         "row an id is broken; look at both rows with photon trace",
     ),
@@ -52,7 +52,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "the log or the table was changed by somebody else: compare the place with the file, restore either",
     ),
     "different_values": Meaning(
-        "rows whose values differ from a join made afresh from the raw logs",
+        "rows whose values differ from a join of the raw logs made now",
         "if the adapter or a declared type was changed, that is why: rebuild those rows; else somebody "
         "changed the table or the logs",
     ),

@@ -69,7 +69,7 @@ class World:
             results = pool.map(lambda name: run_shift(self.pipeline, name, mode, "local"), names)  # type: ignore[arg-type]
             self.counts = {name: result.counts for name, result in zip(names, results, strict=True)}
 
-    def windows(self) -> dict[str, ReadOffsets]:
+    def read_offsets(self) -> dict[str, ReadOffsets]:
         return {name: read_offsets(place.state) for name, place in self.pipeline.datacenters.items()}
 
     def table(self, datacenter: str, name: Any = "joined_events") -> DeltaTable:
@@ -114,12 +114,12 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def windows_while_waiting(world: World) -> dict[str, ReadOffsets]:
-    return world.windows()
+def offsets_while_waiting(world: World) -> dict[str, ReadOffsets]:
+    return world.read_offsets()
 
 
 @pytest.fixture(scope="module")
-def while_waiting(world: World, windows_while_waiting: dict[str, ReadOffsets]) -> VerificationReport:
+def while_waiting(world: World, offsets_while_waiting: dict[str, ReadOffsets]) -> VerificationReport:
     return world.verify()
 
 
@@ -223,24 +223,24 @@ def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
 
 
 def test_a_log_is_verified_up_to_the_first_record_that_waits(
-    windows_while_waiting: dict[str, ReadOffsets], while_waiting: VerificationReport
+    offsets_while_waiting: dict[str, ReadOffsets], while_waiting: VerificationReport
 ) -> None:
-    for name, window in windows_while_waiting.items():
-        places = zip(window.waiting["file"].to_pylist(), window.waiting["offset"].to_pylist(), strict=True)
+    for name, read in offsets_while_waiting.items():
+        places = zip(read.waiting["file"].to_pylist(), read.waiting["offset"].to_pylist(), strict=True)
         first: dict[int, int] = {}
         for number, offset in sorted(places, reverse=True):
             first[number] = offset
         assert first, "nothing waits, so that this shows nothing"
-        ends = {number: first.get(number, end) for number, end in window.foreign_end_bytes.items()}
-        begun = {number: end for number, end in ends.items() if end > window.files[number].file.header_bytes}
+        ends = {number: first.get(number, end) for number, end in read.foreign_end_bytes.items()}
+        begun = {number: end for number, end in ends.items() if end > read.files[number].file.header_bytes}
         assert while_waiting.datacenters[name].newly_verified_offsets == begun
 
 
 def test_when_all_has_ended_every_log_is_verified_as_far_as_it_was_read(
     world: World, after_a_lost_state: VerificationReport
 ) -> None:
-    for name, window in world.windows().items():
-        assert after_a_lost_state.datacenters[name].newly_verified_offsets == window.foreign_end_bytes
+    for name, read in world.read_offsets().items():
+        assert after_a_lost_state.datacenters[name].newly_verified_offsets == read.foreign_end_bytes
 
 
 def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(
@@ -342,9 +342,9 @@ def test_log_files_that_are_gone_are_named_and_break_no_promise(
 def test_a_log_that_is_gone_is_not_verified_by_that(
     world: World, without_some_files: VerificationReport
 ) -> None:
-    report, window = without_some_files.datacenters["west"], world.windows()["west"]
+    report, read = without_some_files.datacenters["west"], world.read_offsets()["west"]
     gone = {file.path for file in report.unverified}
-    left = {tracked.file.number for tracked in window.of("foreign") if tracked.file.path not in gone}
+    left = {tracked.file.number for tracked in read.of("foreign") if tracked.file.path not in gone}
     assert set(report.newly_verified_offsets) == left
 
 
@@ -389,9 +389,9 @@ def test_only_the_datacenter_that_was_asked_for_is_reported(timed: VerificationR
 def test_a_data_file_that_is_gone_is_named_with_its_table(world: World, planted: Planted) -> None:
     table = world.pipeline.datacenters["east"].lake / "joined_events"
     gone = table / pa.table(world.table("east").get_add_actions())["path"][0].as_py()
-    aside = gone.rename(gone.with_suffix(".aside"))
+    hidden = gone.rename(gone.with_suffix(".hidden"))
     try:
         with pytest.raises(LakeUnavailable, match=re.escape(f"such as {gone}; put them back")):
             world.verify()
     finally:
-        aside.rename(gone)
+        hidden.rename(gone)

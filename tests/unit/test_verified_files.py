@@ -111,10 +111,10 @@ def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misse
     pipeline: Pipeline,
 ) -> None:
     there, missed, read_further = file(1, 100), gone(file(2, 100)), gone(file(3, 100))
-    window = ReadOffsets("e1", files={one.file.number: one for one in (there, missed, read_further)})
+    read = ReadOffsets("e1", files={one.file.number: one for one in (there, missed, read_further)})
     address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
     verified = {"east": {1: 100, 2: 100, 3: 99}}
-    scope = Scope(pipeline, ["east"], address, {"east": window}, tables={}, epochs={}, verified=verified)
+    scope = Scope(pipeline, ["east"], address, {"east": read}, tables={}, epochs={}, verified=verified)
     looked_for = {stretch.tracked.file.number for stretch in scope.stretches("east", "foreign")}
     assert looked_for == {1, 3}
     assert scope.gone_and_verified("east") == [missed]
