@@ -1,8 +1,4 @@
-"""Where a registry is, as a value that pickles: found once by the dispatcher, opened in every task.
-
-Only the description belongs here. Finding or making a registry is `photon.registry.operations.init`, opening
-it is `photon.registry.open`.
-"""
+"""Where a registry is, as a value that pickles: found once by the dispatcher, opened in every task."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ class EndpointAddress:
 class RegistryAddress:
     """One pipeline's registry: its stores, its table at each (name with incarnation), how it is laid out.
 
-    A table that an endpoint has lost is named here all the same: it does not answer there.
+    An endpoint that has lost its table does not answer for it.
     """
 
     pipeline: str

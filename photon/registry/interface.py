@@ -1,8 +1,7 @@
 """The IdRegistry's interface: what every backend promises, and the outcomes as types.
 
-No backend and no I/O here. Rules: protocol B and C of the design; paper, section 3.2
-(`PaxosDB: lookup, insert if absent`). The contract test suite in `tests/contract` holds every
-backend to what these docstrings say.
+Rules: protocol B and C; paper, section 3.2 (`PaxosDB: lookup, insert if absent`). `tests/contract` holds
+every backend to these docstrings.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from photon.pipeline.event_key import EventKey
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One record's wish to register an event: the event's key and the record's own token."""
+    """Asks to register an event for a record: the event's key and the record's own token."""
 
     key: EventKey
     token: str
@@ -33,15 +32,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """This token holds the id: chosen, and checked against boundary and members afterwards."""
+    """The token holds the id: chosen, and checked against boundary and members afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Another value is chosen for the id (protocol B3): never said of an answer that got lost.
-
-    As the outcome of a release: there was nothing of this token to release.
-    """
+    """Another value is chosen for the id (protocol B3), so that a release has nothing to release."""
 
     holder: Holder
 
@@ -77,10 +73,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The token does not hold the id and never will (protocol B5), whether or not it ever did.
-
-    As the outcome of a commit: the token was released, so its plan is over; only a zombie asks.
-    """
+    """The token does not hold the id and never will (protocol B5): only a zombie still commits it."""
 
 
 CommitOutcome = Won | Lost | Released | TooOld | BeyondHorizon | Unknown
@@ -89,7 +82,7 @@ ReleaseOutcome = Released | Lost | Unknown
 
 
 class RegistryUnavailable(UserError):
-    """The registry does not answer, now; the caller waits and asks again. Nothing is known of any id."""
+    """The registry does not answer now: wait and ask again."""
 
 
 class RegistryMismatch(UserError):
@@ -99,8 +92,8 @@ class RegistryMismatch(UserError):
 class IdRegistry(Protocol):
     """Ids of joined foreign events, each with the token of its one winner.
 
-    Results come in the order of the arguments. Conflicts within one call are settled as if the
-    claims came one after the other. An empty call returns an empty list and asks nobody.
+    Results come in the order of the arguments, as if claims came one after the other. An empty call asks
+    nobody.
     """
 
     def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
@@ -111,7 +104,7 @@ class IdRegistry(Protocol):
         """Register each id for its token, if nobody holds it.
 
         Repeatable: a token that holds the id wins again. Once released, it never wins again: `Released`.
-        Does not raise RegistryUnavailable: what got no answer is `Unknown`.
+        A claim without an answer is `Unknown`: there is no RegistryUnavailable.
         """
         ...
 
@@ -122,7 +115,7 @@ class IdRegistry(Protocol):
     def clear(self, claims: Sequence[Claim]) -> int:
         """Shrink the value of ids whose row is in the output to the owner's name; how many changed.
 
-        Each token must have a row for good: it holds the id, and nobody releases it, now or later. One that
-        is seen to be released is left alone, but a release beside a clearing would not be seen.
+        Each token must have a row for good. A token that was released is left alone, but a release at the
+        same time as the clearing would not be seen.
         """
         ...

@@ -1,7 +1,4 @@
-"""Opening a registry from its address: one client a process, shared by its threads.
-
-What a registry does once it is open belongs in `photon.registry.consensus.proposer`.
-"""
+"""Opening a registry from its address: one client a process, shared by its threads."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _lock = threading.Lock()
 def open_registry(address: RegistryAddress, clock: Clock | None = None) -> QuorumRegistry:
     """The registry at `address`; the same object for the same address within one process.
 
-    Asks nobody: a registry that is down or gone says so when it is used (RegistryUnavailable, `Unknown`).
+    Asks nobody: a registry that is down says so when it is used (RegistryUnavailable, `Unknown`).
     """
     with _lock:
         key = (os.getpid(), address)
@@ -46,14 +43,12 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
 
 def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
-    timeout = settings.request_timeout
-    return DynamoAcceptor(
-        table, connection(endpoint, timeout, settings.concurrent_requests), endpoint.transactions
-    )
+    connect = connection(endpoint, settings.request_timeout, settings.concurrent_requests)
+    return DynamoAcceptor(table, connect, endpoint.transactions)
 
 
 def open_register(address: RegistryAddress) -> RegisterStore:
-    """The small register (epochs, horizon, boundaries) of the registry at `address`."""
+    """The small register (epochs, horizon, boundary) of the registry at `address`."""
     return open_registry(address).register
 
 
@@ -69,7 +64,7 @@ def close_registries() -> None:
 
 
 def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], WireClient]:
-    """How to get a client of an endpoint; one that is local is started for it."""
+    """How to get a client of an endpoint; a local one is started first."""
 
     def connect() -> WireClient:
         return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)

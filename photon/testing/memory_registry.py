@@ -1,8 +1,4 @@
-"""A registry in memory, for fast tests: the product's own rounds over acceptors that live in this process.
-
-Only the store is different from the real one, so that what is tested is what runs. Faults are
-switched on and off on `MemoryAcceptor`. Not durable, and never for more than one process.
-"""
+"""A registry in memory, for fast tests: the product's own rounds over stores in this process, with faults."""
 
 from __future__ import annotations
 
@@ -47,14 +43,20 @@ R = TypeVar("R")
 TIMED_OUT = NoReply("timed out", "unreachable")
 UNPROCESSED = NoReply("unprocessed", "throttled")
 
+_REFUSED = NoReply("connection refused", "unreachable")
+_WITHOUT_EFFECT: dict[Fault | None, NoReply] = {
+    "down": _REFUSED,
+    "full": NoReply("the disk is full"),
+    "lost_request": TIMED_OUT,
+}
+
 
 class MemoryAcceptor:
     """One endpoint in memory, with faults.
 
-    `down`: nothing is answered or applied, until `mend`. `full`: nothing is written, and said so, until
-    `mend`. `lost_request`: a batch times out without effect. `lost_answer`: a batch is applied and times out.
-    `unprocessed`: half of the items of a batch are left undone, and said so. `slow_seconds` passes, on the
-    clock, before each batch.
+    `down` answers nothing and `full` refuses writes, both until `mend`. `lost_request`: a batch times out
+    without effect. `lost_answer`: a batch is applied and times out. `unprocessed`: half of the items of a
+    batch are refused. `slow_seconds` pass, on the clock, before each batch.
     """
 
     inserts_per_request = 25
@@ -91,57 +93,57 @@ class MemoryAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
-        """Store a value where there is no item."""
-        return self._serve("insert", batch, [i.key for i in batch], self._insert)
+        """See `Acceptor`."""
+        return self._serve("insert", batch, self._insert)
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
-        """What is stored."""
-        return self._serve("read", batch, batch, lambda key: self.items.get(key, ABSENT))
+        """See `Acceptor`."""
+        return self._serve("read", batch, lambda key: self.items.get(key, ABSENT))
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
-        """Promise a ballot above the one promised."""
-        return self._serve("prepare", batch, [p.key for p in batch], self._prepare)
+        """See `Acceptor`."""
+        return self._serve("prepare", batch, self._prepare)
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
-        """Store a value at a ballot not below the one promised."""
-        return self._serve("accept", batch, [a.key for a in batch], self._accept)
+        """See `Acceptor`."""
+        return self._serve("accept", batch, self._accept)
 
     def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
-        """Replace exactly the value `old`."""
-        return self._serve("replace", batch, [r.key for r in batch], self._replace)
-
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """The next items, by key."""
-        self.on_request("scan", [after])
-        if self._next_fault(reads=True) is not None:
-            return NoReply("connection refused", "unreachable")
-        with self._lock:
-            keys = sorted(key for key in self.items if after is None or key > after)[:limit]
-            items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
-        return Page(items, keys[-1] if len(keys) == limit else None)
-
-    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """The next items of a shard, by key."""
-        self.on_request("scan_shard", [after])
-        if self._next_fault(reads=True) is not None:
-            return NoReply("connection refused", "unreachable")
-        with self._lock:
-            there = (key for key in self.items if key.p == shard and (not below or key.s < below))
-            keys = sorted(key for key in there if after is None or key > after)[:limit]
-            items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
-        return Page(items, keys[-1] if len(keys) == limit else None)
+        """See `Acceptor`."""
+        return self._serve("replace", batch, self._replace)
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
-        """Remove items."""
-        return self._serve("delete", batch, [d.key for d in batch], self._delete)
+        """See `Acceptor`."""
+        return self._serve("delete", batch, self._delete)
+
+    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """See `Acceptor`."""
+        self.on_request("scan", [after])
+        return self._page(limit, lambda key: after is None or key > after)
+
+    def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
+        """See `Acceptor`."""
+
+        def is_wanted(key: ItemKey) -> bool:
+            return key.p == shard and (not below or key.s < below) and (after is None or key > after)
+
+        self.on_request("scan_shard", [after])
+        return self._page(limit, is_wanted)
 
     def size(self) -> StoreSize | NoReply:
-        """How much there is."""
+        """See `Acceptor`."""
+        page = self._page(None, lambda key: True)
+        if isinstance(page, NoReply):
+            return page
+        return StoreSize(len(page.items), sum(map(item_bytes, page.items)))
+
+    def _page(self, limit: int | None, is_wanted: Callable[[ItemKey], bool]) -> Page | NoReply:
         if self._next_fault(reads=True) is not None:
-            return NoReply("connection refused", "unreachable")
+            return _REFUSED
         with self._lock:
-            items = [Scanned(key, self.times.get(key, ""), self.items[key]) for key in self.items]
-        return StoreSize(len(items), sum(map(item_bytes, items)))
+            keys = sorted(filter(is_wanted, self.items))[:limit]
+            items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
+        return Page(items, keys[-1] if len(keys) == limit else None)
 
     # -- one item
 
@@ -185,23 +187,18 @@ class MemoryAcceptor:
 
     # -- requests
 
-    def _serve(
-        self, kind: str, batch: Sequence[Q], keys: Sequence[ItemKey], apply: Callable[[Q], R]
-    ) -> list[R | NoReply]:
+    def _serve(self, kind: str, batch: Sequence[Q], apply: Callable[[Q], R]) -> list[R | NoReply]:
+        keys = {getattr(query, "key", query) for query in batch}
         # What the real one refuses as a whole must not pass here.
-        assert len(set(keys)) == len(keys), "one request names an item twice (protocol B7)"
+        assert len(keys) == len(batch), "one request names an item twice (protocol B7)"
         bounds = {"read": self.reads_per_request, "insert": self.inserts_per_request}
         assert len(batch) <= bounds.get(kind, self.writes_per_request)
         if self.slow_seconds:
             self._clock.sleep(self.slow_seconds)
         self.on_request(kind, batch)
         fault = self._next_fault(reads=kind == "read")
-        if fault == "down":
-            return [NoReply("connection refused", "unreachable")] * len(batch)
-        if fault == "full":
-            return [NoReply("the disk is full")] * len(batch)
-        if fault == "lost_request":
-            return [TIMED_OUT] * len(batch)
+        if fault in _WITHOUT_EFFECT:
+            return [_WITHOUT_EFFECT[fault]] * len(batch)
         with self._lock:
             if fault == "unprocessed":
                 return [apply(q) if i % 2 else UNPROCESSED for i, q in enumerate(batch)]
@@ -229,7 +226,7 @@ def memory_registry(
 ) -> QuorumRegistry:
     """A registry over these acceptors (a new one, if none is given), with its register.
 
-    Registries over the same acceptors are clients of one registry. `horizon_us`: ids carry their time.
+    Registries over the same acceptors are clients of one registry. With `horizon_us` ids carry their time.
     """
     clock = clock or SystemClock()
     settings = settings or Registry()

@@ -29,9 +29,9 @@ class Throttling(MemoryAcceptor):
 
     items_per_request: int | None = None  # None: all
 
-    def _serve(self, kind: str, batch: Sequence[Any], keys: Sequence[Any], apply: Any) -> list[Any]:
+    def _serve(self, kind: str, batch: Sequence[Any], apply: Any) -> list[Any]:
         bound = len(batch) if self.items_per_request is None else self.items_per_request
-        done = super()._serve(kind, batch[:bound], keys[:bound], apply)
+        done = super()._serve(kind, batch[:bound], apply)
         return [*done, *[THROTTLED] * (len(batch) - len(done))]
 
     def slow_down(self, items_per_request: int) -> None:

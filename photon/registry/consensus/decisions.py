@@ -17,6 +17,7 @@ from photon.registry.consensus.layout import (
     Value,
     datacenter_of,
     decode_value,
+    encode_value,
     holder_of,
     is_cleared,
     with_released,
@@ -53,8 +54,7 @@ def fast_quorum(n: int) -> int:
 def ballot(counter: int, proposer: str) -> str:
     """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4).
 
-    A letter before the counter says how many digits it has: `a7`, then `b10`. An id may keep two ballots
-    for good, so they are short.
+    A letter before the counter says how many digits it has: `a7`, then `b10`.
     """
     digits = str(counter)
     return f"{chr(ord('a') + len(digits) - 1)}{digits}-{proposer}"
@@ -115,25 +115,17 @@ def _cleared_copy(stored: Iterable[Stored]) -> str | None:
 def decide_fast(token: str, replies: Sequence[FastReply], n: int) -> FastOutcome:
     """The outcome of a fast round for `token`, from the replies of the endpoints that answered."""
     stored = [r for r in replies if isinstance(r, Stored)]
-    own = sum(1 for s in stored if s.accepted == FAST_BALLOT and _holds(s, token))
+    fast = encode_value(Held(token))
+    own = sum(s.accepted == FAST_BALLOT and s.value == fast for s in stored)
     if len(replies) - len(stored) + own >= fast_quorum(n):
         return Won()
     chosen = chosen_value(stored, n)
     match decode_value(chosen) if chosen is not None else None:
-        case Held(other) as value if other != token:
-            return Lost(holder_of(value))
-        case Cleared() as value:
+        case Held() | Cleared() as value if holder_of(value).token != token:
             return Lost(holder_of(value))
         case Tombstone(released) if token in released:
             return Released()
     return NeedsBallot() if len(replies) >= majority(n) else TooFewReplies()
-
-
-def _holds(stored: Stored, token: str) -> bool:
-    if stored.value is None:
-        return False
-    value = decode_value(stored.value)
-    return isinstance(value, Held) and value.token == token
 
 
 def decide_lookup(stored: Sequence[Stored], n: int) -> Holder | TooFewReplies | None:

@@ -1,13 +1,10 @@
-"""How the registry is laid out: keys of items from keys of events, and what values look like.
-
-Pure functions only; the same for one endpoint and for five. What is decided from stored values
-belongs in `photon.registry.consensus.decisions`.
+"""How the registry is laid out: keys of items from keys of events, and what values look like. Pure.
 
 An item has `p` (shard), `s` (key in the shard), `t` (value), `b` (promised ballot), `a` (ballot at
 which the value was accepted; absent: the fast round), `e` (time of the event, where the key has none:
-for collection; empty if nobody said). Values are texts with a prefix:
-`T:` + token, `C:` + datacenter (cleared), `X:` + released tokens (tombstone). A token that came after a
-tombstone is followed by the released ones, each after a newline: so that they still never win (B5).
+for gc; empty if unknown). Values are texts with a prefix: `T:` + token, `C:` + datacenter (cleared),
+`X:` + released tokens (tombstone). A token that came after a tombstone is followed by the released ones,
+each after a newline: so that they still never win (B5).
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ _FIXED = "fixed"  # in the place of a config's number
 
 
 class ItemKey(NamedTuple):
-    """Where an item lies: shard and key in the shard. A tuple, for each is hashed many times on its way."""
+    """Where an item lies: shard and key in the shard. A tuple, because each is hashed many times."""
 
     p: str
     s: str
@@ -97,7 +94,7 @@ def time_of_key(item: ItemKey) -> int:
 
 
 def stored_time(claim: Claim) -> str:
-    """What an item keeps of when its event was: nothing where its key has it already, or nobody said."""
+    """The time that an item keeps: empty where its key has it already, or nobody knows it."""
     if claim.key.time_us is not None or claim.key.at_us is None:
         return ""
     return sortable_time(claim.key.at_us)
@@ -107,7 +104,8 @@ def _range_key(time: str, event_id: str) -> str:
     # `i` and `h` keep an id apart from another one that happens to look like its hash.
     plain = f"{time}i{event_id}"
     encoded = _bytes(event_id)
-    if len(time) + 1 + len(encoded) <= KEY_BYTES and _is_text(event_id):
+    is_utf8 = encoded == event_id.encode("utf-8", "replace")
+    if len(time) + 1 + len(encoded) <= KEY_BYTES and is_utf8:
         return plain
     return f"{time}h{hashlib.blake2b(encoded, digest_size=32).hexdigest()}"
 
@@ -115,14 +113,6 @@ def _range_key(time: str, event_id: str) -> str:
 def _bytes(text: str) -> bytes:
     # JSON may spell half a surrogate pair: no UTF-8, and yet an id like any other.
     return text.encode("utf-8", "surrogatepass")
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _config_of(time_us: int, configs: Sequence[ShardConfig]) -> tuple[int, ShardConfig]:
@@ -134,13 +124,13 @@ def _config_of(time_us: int, configs: Sequence[ShardConfig]) -> tuple[int, Shard
 
 
 def is_too_old(key: EventKey, register: Register) -> bool:
-    """Whether collection has passed the event (protocol C1); never, if nobody knows when it was."""
+    """Whether gc has passed the event (protocol C1); never, if nobody knows when it was."""
     boundary_us, event_us = register.boundary_us, key.event_us
     return boundary_us is not None and event_us is not None and event_us < boundary_us
 
 
 def is_collected(item: ItemKey, time: str, register: Register) -> bool:
-    """Whether an item with this stored time is of an event that collection has passed."""
+    """Whether gc has passed the event of an item with this stored time."""
     if register.boundary_us is None or item == REGISTER_KEY:
         return False
     known = time if is_fixed(item.p) else item.s

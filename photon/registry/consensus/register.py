@@ -24,11 +24,11 @@ class ReshardingRefused(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Which incarnations of the stores count, by slot, and how often that has changed (protocol B11).
+    """The incarnations of the stores that count, by slot; the version counts their changes (protocol B11).
 
     A slot that is down has a store that is just being filled: it is neither asked nor counted. A fresh one
-    has come up with this very version: it counts for ids, and for the register only from the next version on,
-    so that nobody who still asks the store of before can miss the change (docs/adr/0017).
+    has come up with this very version: it counts for ids, but for the register only from the next version on,
+    so that clients which still ask the old store can't miss the change (docs/adr/0017).
     """
 
     version: int
@@ -143,7 +143,7 @@ def with_slot_up(register: Register, slot: int) -> Register:
 
 
 def without_fresh_slots(register: Register) -> Register:
-    """The register with no slot that is fresh: all that are up count for the register too."""
+    """The register without fresh slots: all that are up count for the register too."""
     old = register.members
     if not old.fresh:
         return register
@@ -166,8 +166,8 @@ def with_boundary(register: Register, boundary_us: int) -> Register:
 def with_shards(register: Register, shards: int) -> Register:
     """The register with so many shards for events from the horizon on (protocol C3).
 
-    Nothing below the horizon changes. A config that begins at the horizon has no id yet, for no commit passes
-    it: asked again, another one takes its place. ReshardingRefused where ids carry no time, or at the limit.
+    Nothing below the horizon changes. A config that begins at the horizon has no id yet, since no commit
+    passes it: another call may replace it. ReshardingRefused where ids carry no time, or at the limit.
     """
     horizon_us = register.horizon_us
     if horizon_us is None:

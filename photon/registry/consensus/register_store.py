@@ -27,7 +27,7 @@ from photon.registry.consensus.register import (
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Deadline, Endpoints
 from photon.registry.interface import RegistryUnavailable
 
-Change = Callable[[Register | None], Register]
+Change = Callable[[Register], Register]
 Reply = TypeVar("Reply")
 
 MEMBERS_CHANGES = 3  # followed within one read of the register: a repair makes two
@@ -97,7 +97,7 @@ class RegisterStore:
             return register
         # Somebody died while changing it, or an endpoint missed a change and another one is down. A value
         # that is not chosen may go away again, and boundary and members never go back.
-        answer = self._round(_existing(lambda current: current), ballot(next_counter(stored), self._proposer))
+        answer = self._round(lambda current: current, ballot(next_counter(stored), self._proposer))
         return NoReply("others change the register") if isinstance(answer, int) else answer
 
     # -- changing
@@ -107,11 +107,29 @@ class RegisterStore:
         there = self.read_once()
         if isinstance(there, Register):
             return there
-        return self._propose(lambda current: current or register)
+        return self.change(lambda current: current, first=register)
 
-    def change(self, change: Callable[[Register], Register]) -> Register:
-        """Replace the register by `change(register)`, which is called again after a conflict."""
-        return self._propose(_existing(change))
+    def change(self, change: Change, first: Register | None = None) -> Register:
+        """Replace the register by `change(register)`, which is called again after a conflict.
+
+        `first`: the register where there is none.
+        """
+        deadline = self._deadline()
+        # Above every ballot so far: a lower one would cost a round and a pause.
+        (replies,) = self._endpoints.read([REGISTER_KEY])
+        counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
+        while True:
+            answer = self._round(change, ballot(counter, self._proposer), first)
+            if isinstance(answer, Register):
+                return answer
+            if isinstance(answer, int):
+                counter = max(counter + 1, answer)
+                reason = "others change the register all the time"
+            else:
+                counter += 1
+                reason = answer.reason
+            if not deadline.pause():
+                raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
 
     def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
         """Record a live epoch of a datacenter; adding it again changes nothing."""
@@ -133,25 +151,7 @@ class RegisterStore:
             return register
         return self.change(lambda current: with_horizon(current, now_us, self._horizon_step_us))
 
-    def _propose(self, change: Change) -> Register:
-        deadline = self._deadline()
-        # Above every ballot so far: a lower one would cost a round and a pause.
-        (replies,) = self._endpoints.read([REGISTER_KEY])
-        counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
-        while True:
-            answer = self._round(change, ballot(counter, self._proposer))
-            if isinstance(answer, Register):
-                return answer
-            if isinstance(answer, int):
-                counter = max(counter + 1, answer)
-                reason = "others change the register all the time"
-            else:
-                counter += 1
-                reason = answer.reason
-            if not deadline.pause():
-                raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
-
-    def _round(self, change: Change, own: str) -> Register | NoReply | int:
+    def _round(self, change: Change, own: str, first: Register | None = None) -> Register | NoReply | int:
         """One classic round: the new register; or why too few replied, or the counter to go above."""
         n, active = self._endpoints.n, self._endpoints.active
         (promises,) = self._endpoints.prepare([Prepare(REGISTER_KEY, own)])
@@ -159,8 +159,10 @@ class RegisterStore:
         if len(promised) < majority(n):
             return _failure(promises)
         text = recover(promised, n)
-        current = decode_register(text) if text is not None else None
-        if current is not None and current.members != active.members:
+        current = decode_register(text) if text is not None else first
+        if current is None:
+            raise RegistryUnavailable("the registry's table has no register: nothing to change")
+        if text is not None and current.members != active.members:
             self._endpoints.follow(current.members)  # the stores that were asked no longer count (B11)
             return NoReply(_MEMBERS_MOVE)
         register = change(current)
@@ -193,15 +195,6 @@ def _of_newer_members(stored: Stored, members: Members | None) -> Register | Non
     register = decode_register(stored.value) if stored.value is not None else None
     is_newer = register is not None and members is not None and register.members.version > members.version
     return register if is_newer else None
-
-
-def _existing(change: Callable[[Register], Register]) -> Change:
-    def change_existing(current: Register | None) -> Register:
-        if current is None:
-            raise RegistryUnavailable("the registry's table has no register: nothing to change")
-        return change(current)
-
-    return change_existing
 
 
 def _failure(replies: Sequence[object]) -> NoReply | int:

@@ -76,17 +76,19 @@ class Threads:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._lock = threading.Lock()
-        self._lanes: WeakKeyDictionary[Acceptor, _Lane] = WeakKeyDictionary()
+        self._lanes: WeakKeyDictionary[Acceptor, tuple[ThreadPoolExecutor, ConcurrencyLimit]] = (
+            WeakKeyDictionary()
+        )
         self._background = ThreadPoolExecutor(PROBES_AT_ONCE, thread_name_prefix="registry-probe")
 
     def exchange(
         self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]]
     ) -> Iterator[tuple[int, list[R]]]:
         """See `Channel`."""
-        futures = {
-            self._lane_of(acceptor).submit(partial(send, acceptor, batch)): index
-            for index, (acceptor, batch) in enumerate(requests)
-        }
+        futures: dict[Future[list[R]], int] = {}
+        for index, (acceptor, batch) in enumerate(requests):
+            threads, limit = self._lane_of(acceptor)
+            futures[threads.submit(limit.send, partial(send, acceptor, batch))] = index
         return ((futures[future], future.result()) for future in as_completed(futures))
 
     def in_background(self, work: Callable[[], None]) -> None:
@@ -97,26 +99,16 @@ class Threads:
         """See `Channel`."""
         with self._lock:
             lanes = list(self._lanes.values())
-        for lane in lanes:
-            lane.threads.shutdown()
+        for threads, _ in lanes:
+            threads.shutdown()
         self._background.shutdown()
 
-    def _lane_of(self, acceptor: Acceptor) -> _Lane:
+    def _lane_of(self, acceptor: Acceptor) -> tuple[ThreadPoolExecutor, ConcurrencyLimit]:
         with self._lock:
             if acceptor not in self._lanes:
-                self._lanes[acceptor] = _Lane(self._concurrency)
+                threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="registry")
+                self._lanes[acceptor] = (threads, ConcurrencyLimit(self._concurrency))
             return self._lanes[acceptor]
-
-
-class _Lane:
-    """The way to one store."""
-
-    def __init__(self, concurrency: int) -> None:
-        self.threads = ThreadPoolExecutor(concurrency, thread_name_prefix="registry")
-        self._limit = ConcurrencyLimit(concurrency)
-
-    def submit(self, request: Callable[[], list[R]]) -> Future[list[R]]:
-        return self.threads.submit(self._limit.send, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +131,7 @@ class Endpoints:
     """The acceptors of a registry, the channel to them, and the randomness of the client.
 
     `chance` makes ballots unique: the machine's own, except in a simulation that has to be repeatable.
-    `members`: whose stores the acceptors are, as far as known; `reopen` gives those of other incarnations.
-    Without `reopen` the acceptors stay, whatever the members are called.
+    `members`: those of the acceptors, if known; `reopen` opens other incarnations, if the acceptors may move.
     """
 
     def __init__(
