@@ -177,7 +177,7 @@ class _Scanner:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Which found file is which known one, and what is new."""
+    """Which found files are known, and which are new."""
 
     same: Mapping[int, FoundFile]  # file number -> where it is now
     fresh: tuple[FoundFile, ...]  # never seen before

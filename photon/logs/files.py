@@ -1,8 +1,4 @@
-"""What Photon knows of a log file: the frozen records that the rest passes around.
-
-Data only. Finding files is `discovery`, telling them apart is `identity`, cutting what is to be read
-is `ranges`, making events of bytes is `parse`.
-"""
+"""What Photon knows of a log file, as immutable records."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class TrackedFile:
     file: LogFile
     offset_bytes: int  # everything before it is in a completed or open plan
     tail_hash: bytes  # of the last 256 bytes before `offset_bytes` (protocol D2); empty at the start
-    inside_oversized: bool  # `offset_bytes` is amid a line longer than the limit
+    inside_oversized: bool  # `offset_bytes` is inside a line longer than the limit
     size_bytes: int  # as last seen (of a compressed file: decompressed, once it was read to the end)
     grown_us: int  # when it was last seen to grow
     max_time_us: int | None  # the largest event time read from it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,15 +67,13 @@ def join_lines(raws: pa.Array) -> bytes:
     return bytes(joined[0].as_py())
 
 
-def concat_texts(parts: Sequence[LineTexts], sizes: Sequence[int]) -> LineTexts:
-    """Texts of consecutive lines, put together; `sizes`: how many lines each part has."""
-    failures: dict[int, str] = {}
-    first = 0
-    for part, size in zip(parts, sizes, strict=True):
-        failures.update({first + row: reason for row, reason in part.failures.items()})
-        first += size
-    columns = zip(*(part.columns for part in parts), strict=True)
-    return LineTexts(tuple(pa.concat_arrays(column) for column in columns), failures)
+def _in_halves(raws: pa.Array, read: Callable[[pa.Array], LineTexts]) -> LineTexts:
+    """Read two halves of the lines one after the other."""
+    half = len(raws) // 2
+    first, second = read(raws[:half]), read(raws[half:])
+    failures = {**first.failures, **{half + row: reason for row, reason in second.failures.items()}}
+    columns = zip(first.columns, second.columns, strict=True)
+    return LineTexts(tuple(pa.concat_arrays(halves) for halves in columns), failures)
 
 
 # -- CSV and TSV: quotes are CSV's alone, and a quoted value may not hold a newline
@@ -98,10 +96,9 @@ def read_csv_lines(raws: pa.Array, column_count: int, wanted: Sequence[int], tsv
     if block is not None:
         return block
     if len(raws) == 1:
-        return LineTexts(_nulls(1, len(wanted)), {0: "not valid CSV: a quoted value is not closed"})
-    half = len(raws) // 2
-    parts = [read_csv_lines(part, column_count, wanted, tsv) for part in (raws[:half], raws[half:])]
-    return concat_texts(parts, [half, len(raws) - half])
+        nothing = (pa.nulls(1, pa.string()),) * len(wanted)
+        return LineTexts(nothing, {0: "not valid CSV: a quoted value is not closed"})
+    return _in_halves(raws, lambda half: read_csv_lines(half, column_count, wanted, tsv))
 
 
 def _without(raws: pa.Array, bad: pa.Array, column_count: int, wanted: Sequence[int], tsv: bool) -> LineTexts:
@@ -167,10 +164,6 @@ def _spread(columns: Sequence[pa.Array], places: Sequence[int | None]) -> tuple[
     """Each column with its values where `places` says; None is null."""
     indices = pa.array(places, pa.int64())
     return tuple(column.take(indices) for column in columns)
-
-
-def _nulls(length: int, count: int) -> tuple[pa.Array, ...]:
-    return (pa.nulls(length, pa.string()),) * count
 
 
 # -- JSON lines: strings stay as they are, null and what is missing are null, numbers and true/false keep
@@ -260,9 +253,7 @@ def read_json_lines(raws: pa.Array, names: Sequence[str], valued: Collection[str
         return block
     if len(raws) <= _SMALLEST_BLOCK:
         return _read_each(raws, names)
-    half = len(raws) // 2
-    parts = [read_json_lines(part, names, valued) for part in (raws[:half], raws[half:])]
-    return concat_texts(parts, [half, len(raws) - half])
+    return _in_halves(raws, lambda half: read_json_lines(half, names, valued))
 
 
 def _read_each(raws: pa.Array, names: Sequence[str]) -> LineTexts:
@@ -345,7 +336,7 @@ def _guess_schema(first: bytes, names: Sequence[str], valued: Collection[str]) -
 
 
 def _as_strings(column: pa.ChunkedArray) -> pa.Array | None:
-    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    array = _one_array(column)
     if pa.types.is_integer(array.type) and pc.any(pc.equal(array, 0)).as_py():
         return None  # it may have been written as -0
     return array if pa.types.is_string(array.type) else array.cast(pa.string())

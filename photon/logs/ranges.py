@@ -132,14 +132,14 @@ def cut_range(
 def _read_lines(
     source: Source, start: int, budget_bytes: int, line_limit_bytes: int, size_bytes: int | None
 ) -> tuple[bytes, bool]:
-    """Bytes to cut a range from, and whether they reach the end of what is to be read."""
+    """Bytes to cut a range from, and whether they reach the end of the file, or `size_bytes`."""
     length_bytes = budget_bytes if size_bytes is None else min(budget_bytes, size_bytes - start)
     if length_bytes <= 0:
         return b"", True
     data = source.read(start, length_bytes)
     if len(data) < length_bytes:
         return data, True
-    # The budget or `size_bytes` ends here, perhaps amid a line. A first line, and one that begins before
+    # The budget or `size_bytes` ends here, perhaps inside a line. A first line, and one that begins before
     # `size_bytes`, are read to their end, or far enough to know that they are too long.
     at_size = start + len(data) == size_bytes
     if data.endswith(b"\n") or (b"\n" in data and not at_size):

@@ -183,8 +183,8 @@ class WholeGzips:
     """Which gzip files are whole: only those are log files (protocol D3).
 
     One that ends early is still being written, or was left behind half done: reading it now would lose its
-    rest. To know, it is decompressed once, a bounded piece at each look. Between looks this remembers what is
-    known of each gzip file that is no log file yet.
+    rest. To find out, decompress it once, a bounded piece at each look. Between looks this remembers what it
+    found of each gzip file that is no log file yet.
     """
 
     def __init__(self, logs_folder: Path, idle_after: timedelta, look_bytes: int) -> None:

@@ -1,7 +1,6 @@
-"""Following the files of one log: which there are, how far they were read, what is to be read next.
+"""Follow the files of one log: which there are, how far they were read, what to read next.
 
-Nothing is stored here: what is to be remembered goes back to the caller as `TrackedFile`s, and comes in again
-with the next look.
+Nothing is stored here. The caller stores the `TrackedFile`s that a look returns, and gives them to the next one.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Observation:
 
 @dataclass(slots=True)
 class _Look:
-    """One look under way: the known files as they become, and what is noticed."""
+    """One look under way: the known files as they become, and what it has noticed."""
 
     files: dict[int, TrackedFile]
     next_number: int

@@ -148,7 +148,7 @@ def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _key_path(detail: ErrorDetails, value: object) -> KeyPath:
-    """Pydantic's location without what is in no file, as the names of a union's branches."""
+    """Pydantic's location, without parts that no file has, such as the names of a union's branches."""
     path: list[str | int] = []
     location = detail["loc"]
     for i, part in enumerate(location):
@@ -191,7 +191,7 @@ def _shown(value: object) -> str:
 
 
 def _known_keys(path: KeyPath, root: type[BaseModel]) -> list[str]:
-    """The keys that may stand beside the last one of `path`."""
+    """The keys that are known beside the last one of `path`."""
     model = root
     for part in path[:-1]:
         field = fields_by_key(model).get(str(part))

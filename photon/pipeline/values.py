@@ -90,7 +90,7 @@ def _cron(value: str) -> str:
 
 
 def _cron_field(text: str, least: int, most: int) -> set[int]:
-    """The numbers that a field of cron stands for; none if it is not well formed."""
+    """The numbers that a field of cron means; none if it is not well formed."""
     numbers: set[int] = set()
     for match in map(_CRON_PART.fullmatch, text.split(",")):
         if match is None:

@@ -86,7 +86,7 @@ def prepare(pipeline: Pipeline) -> None:
     PipelineError for a column that is in no header; AdapterNotFound. Never makes a registry that is not
     local, nor one for datacenters that have a lake or a state already.
     """
-    from photon.logs.headers import check_columns
+    from photon.logs.columns import check_columns
 
     problems = check_columns(pipeline)
     if problems:

@@ -1,7 +1,4 @@
-"""The process that writes live traffic while others read it: beside a measurement, and in the demo.
-
-What it writes is `live_traffic`.
-"""
+"""A process that writes live traffic while others read it: beside a measurement, and in the demo."""
 
 from __future__ import annotations
 
@@ -90,7 +87,7 @@ def _generate(
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """What is started meanwhile ignores the terminal's Ctrl-C: its parent decides when it stops."""
+    """A process that is started here ignores the terminal's Ctrl-C: its parent decides when it stops."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

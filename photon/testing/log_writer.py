@@ -80,7 +80,7 @@ def _break(record: dict[str, Value], fault: Fault, format: str) -> bytes:
     match fault:
         case "broken_line":
             whole = _encode({**record, free_text: "broken"}, format)
-            # of JSON half an object, else a record that ends amid its second column
+            # of JSON half an object, else a record that ends inside its second column
             return whole[: len(whole) // 2 if format == "jsonl" else len(str(record[id_column])) + 4] + b"\n"
         case "missing_id":
             return _encode({**record, id_column: None}, format)

@@ -89,7 +89,7 @@ class RealLogs:
         self, folder: Path, datacenters: Sequence[str] = ("east", "west"),
         order: Order = "primary_first", steps: int = 6, seed: int = 1,
     ) -> RealLayout:  # fmt: skip
-        """A layout below `folder`/logs/DATACENTER, of which nothing is written yet.
+        """A layout below `folder`/logs/DATACENTER, with nothing written yet.
 
         Each side grows in `steps` steps, one side after the other as `order` says. The datacenters hold
         the same lines, in files that are cut at different places.
@@ -147,7 +147,7 @@ def write_pipeline(folder: Path, datacenters: Sequence[str] = ("east", "west"), 
 
 
 def cut_anywhere(data: bytes, pieces: int, chance: random.Random) -> Iterator[bytes]:
-    """`data` in about equal pieces, cut at any byte: mostly amid a line."""
+    """`data` in about equal pieces, cut at any byte: mostly inside a line."""
     cuts = [round(len(data) * (piece + chance.uniform(-0.3, 0.3)) / pieces) for piece in range(1, pieces)]
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         yield data[start:end]

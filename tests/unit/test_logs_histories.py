@@ -47,7 +47,7 @@ class ModelFile:
 
 
 class Histories(RuleBasedStateMachine):
-    """Writers, rotations and accidents; whoever follows the folder may look, read and restart at any time."""
+    """Writers, rotations and accidents; between them the follower may look, read or restart."""
 
     def __init__(self) -> None:
         super().__init__()

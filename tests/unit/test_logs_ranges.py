@@ -145,7 +145,7 @@ def test_a_long_line_needs_no_more_memory_than_budget_and_limit():
 def test_lines_that_begin_behind_the_size_of_the_first_look_are_left_alone():
     data = b"one\ntwo\nthree\n"
     byte_range, at = cut_range(Bytes(data), tracked(data), 100, 100, final=True, size_bytes=6)
-    assert byte_range.end_bytes == 8  # the line amid which the size was taken is read to its end
+    assert byte_range.end_bytes == 8  # the size was taken inside a line, which is read to its end
     assert cut_range(Bytes(data), at, 100, 100, final=True, size_bytes=6) is None
 
 

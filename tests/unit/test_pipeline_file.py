@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs.headers import check_columns
+from photon.logs.columns import check_columns
 from photon.pipeline.file import PipelineError, identity_settings, load_pipeline, settings_hash
 
 GOOD = """\
