@@ -192,9 +192,6 @@ class Joiner:
             self._decide(pair.event, verdict)
             if verdict == Final("joined"):
                 won.append(row)
-                # One row an event: its other records are duplicates (protocol A9).
-                others = pair.event.records[1:]
-                self.verdicts.of.update(dict.fromkeys(others, Final("duplicates")))
         if not won:
             return
         winners = [pairs[row] for row in won]
@@ -207,7 +204,10 @@ class Joiner:
     # -- parts of steps
 
     def _decide(self, event: Event, verdict: Verdict) -> None:
-        self.verdicts.of.update(dict.fromkeys(event.records, verdict))
+        """The verdict on an event. Its first record alone is joined, the others are duplicates (A9)."""
+        others = Final("duplicates") if verdict == Final("joined") else verdict
+        self.verdicts.of.update(dict.fromkeys(event.records, others))
+        self.verdicts.of[event.leader] = verdict
 
     def _raw_records(self, indices: Sequence[int]) -> RawRecords:
         records = self.records

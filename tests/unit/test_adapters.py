@@ -35,20 +35,32 @@ class Table(Adapter):
         return self.function(foreign, primary)
 
 
-def test_merging_keeps_foreign_names_and_prefixes_primary_ones_that_are_taken() -> None:
-    foreign = pa.table({"id": ["f"], "time": [1]})
-    primary = pa.table({"id": ["p"], "host": ["h"]})
-    assert merge(foreign, primary).to_pylist() == [{"id": "f", "time": 1, "primary_id": "p", "host": "h"}]
-
-
-def test_names_that_differ_only_by_case_clash_as_they_do_in_delta() -> None:
-    merged = merge(pa.table({"id": ["f"]}), pa.table({"ID": ["p"]}))
-    assert merged.column_names == ["id", "primary_ID"]
-
-
-def test_the_prefix_is_repeated_until_the_name_is_free() -> None:
-    merged = merge(pa.table({"id": [1], "primary_id": [2]}), pa.table({"id": [3]}))
-    assert merged.column_names == ["id", "primary_id", "primary_primary_id"]
+@pytest.mark.parametrize(
+    ("foreign", "primary", "merged"),
+    [
+        pytest.param(
+            {"id": "f", "time": 1},
+            {"id": "p", "host": "h"},
+            {"id": "f", "time": 1, "primary_id": "p", "host": "h"},
+            id="foreign names stay, primary ones that are taken get a prefix",
+        ),
+        pytest.param(
+            {"id": "f"},
+            {"ID": "p"},
+            {"id": "f", "primary_ID": "p"},
+            id="case tells no names apart, as in Delta",
+        ),
+        pytest.param(
+            {"id": 1, "primary_id": 2},
+            {"id": 3},
+            {"id": 1, "primary_id": 2, "primary_primary_id": 3},
+            id="the prefix is repeated until the name is free",
+        ),
+    ],
+)
+def test_merging_gives_primary_columns_a_free_name(foreign, primary, merged) -> None:
+    row = merge(pa.Table.from_pylist([foreign]), pa.Table.from_pylist([primary])).to_pylist()[0]
+    assert list(row.items()) == list(merged.items())
 
 
 @pytest.mark.parametrize("name", RESERVED_COLUMNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,15 +37,37 @@ def cover(entries: list[Entry]) -> list[tuple[int, int]]:
     return [(entry.start_bytes, entry.end_bytes) for entry in entries]
 
 
-def test_an_entry_is_full_at_its_bytes() -> None:
-    entries = fill(None, piece(0, [(400, 0)] * 5), LIMITS)
-    assert cover(entries) == [(0, 800), (800, 1600), (1600, 2000)]
-    assert [(e.read_start, e.read_end) for e in entries] == [(0, 799), (800, 1599), (1600, 1999)]
+BY_TIME = EntryLimits(10**6, span_ticks=15)
+PAGE = LEAST_ENTRY_BYTES
 
 
-def test_an_entry_may_be_filled_to_the_last_byte() -> None:
-    assert cover(fill(None, piece(0, [(500, 0), (501, 0)]), LIMITS)) == [(0, 1001)]
-    assert cover(fill(None, piece(0, [(500, 0), (502, 0)]), LIMITS)) == [(0, 500), (500, 1002)]
+@pytest.mark.parametrize(
+    ("limits", "lines", "ends"),
+    [
+        pytest.param(LIMITS, [(400, 0)] * 5, [800, 1600, 2000], id="full at its bytes"),
+        pytest.param(LIMITS, [(500, 0), (501, 0)], [1001], id="filled to the last byte"),
+        pytest.param(LIMITS, [(500, 0), (502, 0)], [500, 1002], id="one byte too many"),
+        pytest.param(
+            LIMITS, [(10, 0), (5000, 0), (10, 0)], [10, 5010, 5020], id="a line longer than an entry"
+        ),
+        pytest.param(
+            BY_TIME,
+            [(PAGE, 0), (100, 15), (100, 16), (100, 17)],
+            [PAGE + 100, PAGE + 300],
+            id="full at its time",
+        ),
+        pytest.param(
+            BY_TIME,
+            [(100, 1_000 * i) for i in range(10)],
+            [1_000],
+            id="below a page, its time does not close it",
+        ),
+    ],
+)
+def test_a_file_is_cut_into_entries_that_are_full(limits, lines, ends) -> None:
+    entries = fill(None, piece(0, lines), limits)
+    assert cover(entries) == list(zip([0, *ends[:-1]], ends, strict=True))
+    assert [(entry.read_start, entry.read_end + 1) for entry in entries] == cover(entries)
 
 
 def test_the_last_entry_is_extended_while_it_has_room() -> None:
@@ -57,28 +80,6 @@ def test_the_last_entry_is_extended_while_it_has_room() -> None:
 def test_a_full_last_entry_is_left_as_it_is() -> None:
     (last,) = fill(None, piece(0, [(1000, 0)]), LIMITS)
     assert cover(fill(last, piece(1000, [(400, 0)]), LIMITS)) == [(1000, 1400)]
-
-
-def test_a_line_longer_than_an_entry_has_one_of_its_own() -> None:
-    assert cover(fill(None, piece(0, [(10, 0), (5000, 0), (10, 0)]), LIMITS)) == [
-        (0, 10),
-        (10, 5010),
-        (5010, 5020),
-    ]
-
-
-def test_an_entry_is_full_at_its_time_span() -> None:
-    limits = EntryLimits(10**6, span_ticks=15)
-    lines = [(LEAST_ENTRY_BYTES, 0), (100, 15), (100, 16), (100, 17)]
-    entries = fill(None, piece(0, lines), limits)
-    assert cover(entries) == [
-        (0, LEAST_ENTRY_BYTES + 100),
-        (LEAST_ENTRY_BYTES + 100, LEAST_ENTRY_BYTES + 300),
-    ]
-
-
-def test_an_entry_below_a_page_is_not_closed_for_its_time_span() -> None:
-    assert len(fill(None, piece(0, [(100, 1_000 * i) for i in range(10)]), EntryLimits(10**6, 15))) == 1
 
 
 def test_bytes_between_records_are_covered_but_not_read() -> None:

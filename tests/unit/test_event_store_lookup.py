@@ -62,25 +62,19 @@ def test_an_event_outside_the_window_is_found_only_by_looking_anywhere(world: Wo
     assert store.lookup([PrimaryLookup("a")]) != [None]
 
 
-def test_of_two_copies_the_earlier_counts_though_the_cache_holds_the_later(world: World) -> None:
-    world.write(1, [("a", NOW_US)])
-    world.index()
-    world.write(2, [("a", NOW_US + 1)])
-    world.index()
-    assert world.cache.get("a").time_us == NOW_US + 1
-    assert world.store().lookup([around("a")])[0].time_us == NOW_US
-
-
-def test_of_two_copies_in_one_entry_the_earlier_counts_though_it_was_written_later(world: World) -> None:
-    world.write(1, [("a", NOW_US + 1), ("a", NOW_US)])
-    world.index()
-    assert world.store().lookup([around("a")])[0].time_us == NOW_US
-
-
-def test_of_two_copies_in_one_entry_the_earlier_counts_though_the_cache_holds_the_later(world: World) -> None:
-    world.write(1, [("a", NOW_US), ("a", NOW_US + 1)])
-    world.index()
-    assert world.cache.get("a").time_us == NOW_US + 1
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param([[0], [1]], id="in two files, the later one in the cache"),
+        pytest.param([[1, 0]], id="in one entry, the earlier one written later"),
+        pytest.param([[0, 1]], id="in one entry, the later one in the cache"),
+    ],
+)
+def test_of_two_copies_the_earlier_counts(world: World, files: list[list[int]]) -> None:
+    for number, delays_us in enumerate(files, start=1):
+        world.write(number, [("a", NOW_US + delay_us) for delay_us in delays_us])
+        world.index()
+    assert world.cache.get("a").time_us == NOW_US + files[-1][-1]
     assert world.store().lookup([around("a")])[0].time_us == NOW_US
 
 
