@@ -1,6 +1,6 @@
 """Follow the files of one log: which there are, how far they were read, what to read next.
 
-Nothing is stored here. The caller stores the `TrackedFile`s that a look returns, and gives them to the next one.
+Nothing is stored here: the caller stores the `TrackedFile`s that a look returns, for the next look.
 """
 
 from __future__ import annotations
