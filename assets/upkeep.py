@@ -56,9 +56,9 @@ class UpkeepKind:
     max_runtime_seconds: int = 6 * 3_600
 
 
-def upkeep_asset(kind: UpkeepKind, served: ServedPipeline, clock: Clock | None = None) -> AssetsDefinition:
+def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
     """The asset of one kind of upkeep of a pipeline."""
-    key, clock = served.asset_key(kind.asset), clock or SystemClock()
+    key, clock = served.asset_key(kind.asset), SystemClock()
 
     @asset(
         key=key,
