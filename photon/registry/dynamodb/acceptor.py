@@ -40,7 +40,6 @@ from photon.registry.dynamodb.answers import (
     Answer,
     batch_answers,
     error_code,
-    insert_reply,
     is_done,
     items_of,
     no_reply,
@@ -48,7 +47,7 @@ from photon.registry.dynamodb.answers import (
     promised_before,
     size_of,
     transaction_answers,
-    unless_refused,
+    write_reply,
 )
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import RegistryUnavailable
@@ -101,7 +100,7 @@ class DynamoAcceptor:
     def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
         statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
         writes = [(statement, (i.key.p, i.key.s, i.time, i.value)) for i in batch]
-        return [insert_reply(answer) for answer in self._write(writes, as_puts=True)]
+        return [write_reply(answer) for answer in self._write(writes, as_puts=True)]
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
         keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
@@ -115,37 +114,34 @@ class DynamoAcceptor:
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
         update = f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
         rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
-        replies: list[PrepareReply | None]
         if self._transactions:
             replies = self._promised(batch, self._write([(update, row) for row in rows]))
         else:
             returning = update + " RETURNING ALL OLD *"
             answers = self._write([(returning, row) for row in rows])
             replies = [
-                promised_before(answer, prepare.key) if is_done(answer) else unless_refused(answer)
+                promised_before(answer, prepare.key) if is_done(answer) else write_reply(answer)
                 for prepare, answer in zip(batch, answers, strict=True)
             ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
         new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
         return self._insert_where_absent(insert, new, replies, Promised(ABSENT))
 
-    def _promised(self, batch: Sequence[Prepare], answers: Sequence[Answer]) -> list[PrepareReply | None]:
+    def _promised(self, batch: Sequence[Prepare], answers: Sequence[Answer]) -> list[Any]:
         """Replies to promises made in a transaction. It does not say what was there; a read afterwards does.
 
         As long as our promise is there, nothing was accepted since. So what we read was there before, or has
         been cleared since then, which we may know at any time. Without our promise, another one was faster.
         """
-        replies: list[PrepareReply | None] = [
-            None if is_done(answer) else unless_refused(answer) for answer in answers
-        ]
-        made = [index for index, answer in enumerate(answers) if is_done(answer)]
+        replies: list[Any] = [write_reply(answer) for answer in answers]
+        made = [index for index, reply in enumerate(replies) if isinstance(reply, Done)]
         there = self.read([batch[index].key for index in made]) if made else []
         for index, found in zip(made, there, strict=True):
-            if isinstance(found, NoReply):
-                replies[index] = found
-            else:
+            if isinstance(found, Stored):
                 is_ours = found.promised == batch[index].ballot
                 replies[index] = Promised(found) if is_ours else Refused(found)
+            else:
+                replies[index] = found
         return replies
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
@@ -157,10 +153,7 @@ class DynamoAcceptor:
         rows = [
             (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
         ]
-        answers = self._write([(statement, row) for row in rows])
-        replies: list[AcceptReply | None] = [
-            Done() if is_done(answer) else unless_refused(answer) for answer in answers
-        ]
+        replies = [write_reply(answer) for answer in self._write([(statement, row) for row in rows])]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
         new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
         return self._insert_where_absent(insert, new, replies, Done())
@@ -168,7 +161,7 @@ class DynamoAcceptor:
     def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
         answers = self._write([(statement, (r.new, r.key.p, r.key.s, r.old)) for r in batch])
-        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
+        return [write_reply(answer) for answer in answers]
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
@@ -176,8 +169,7 @@ class DynamoAcceptor:
             (f"{whole} AND e = ?", (d.key.p, d.key.s, d.time)) if d.time else (whole, (d.key.p, d.key.s))
             for d in batch
         ]
-        answers = self._write(writes)
-        return [Done() if is_done(answer) else unless_refused(answer) or Unchanged() for answer in answers]
+        return [write_reply(answer) for answer in self._write(writes)]
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
         return self._page("scan", after, limit, {})
@@ -202,13 +194,14 @@ class DynamoAcceptor:
     # -- requests
 
     def _insert_where_absent(
-        self, statement: str, rows: Sequence[Row], replies: list[Any], done: Promised | Done
+        self, statement: str, rows: Sequence[Row], update_replies: Sequence[Any], done: Promised | Done
     ) -> list[Any]:
-        """Complete the replies of None: their updates met no item, or a higher ballot.
+        """Complete the replies of updates that met no item, or a higher ballot.
 
-        An update says the same of both. A read tells them apart, and an insert decides.
+        An update says the same of both (Unchanged). A read tells them apart, and an insert decides.
         """
-        refused = [index for index, reply in enumerate(replies) if reply is None]
+        replies = list(update_replies)
+        refused = [index for index, reply in enumerate(replies) if isinstance(reply, Unchanged)]
         if not refused:
             return replies
         now = self.read([ItemKey(*rows[index][:2]) for index in refused])
@@ -217,7 +210,7 @@ class DynamoAcceptor:
         absent = [index for index in refused if replies[index] == Refused(ABSENT)]
         answers = self._write([(statement, rows[index]) for index in absent])
         for index, answer in zip(absent, answers, strict=True):
-            reply = insert_reply(answer)
+            reply = write_reply(answer)
             if isinstance(reply, Done):
                 replies[index] = done
             elif isinstance(reply, NoReply):

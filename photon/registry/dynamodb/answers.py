@@ -59,6 +59,13 @@ def is_done(answer: Answer) -> TypeGuard[Mapping[str, Any]]:
     return not isinstance(answer, NoReply) and error_code(answer) is None
 
 
+def write_reply(answer: Answer) -> WriteReply:
+    """What the answer to one write says; Unchanged: its condition failed, or the item is there already."""
+    if is_done(answer):
+        return Done()
+    return Unchanged() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
+
+
 def no_reply(answer: Answer) -> NoReply:
     """Map any other error to NoReply."""
     if isinstance(answer, NoReply):
@@ -68,18 +75,6 @@ def no_reply(answer: Answer) -> NoReply:
     if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
     return NoReply(f"{code}: {error.get('Message', '')}", "throttled" if code in _THROTTLED else "unclear")
-
-
-def unless_refused(answer: Answer) -> NoReply | None:
-    """None where the condition of an update failed, else no reply."""
-    return None if error_code(answer) == _CONDITION_FAILED else no_reply(answer)
-
-
-def insert_reply(answer: Answer) -> WriteReply:
-    """What the answer to one insert says."""
-    if is_done(answer):
-        return Done()
-    return Unchanged() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
 
 
 def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:
