@@ -10,6 +10,7 @@ Why no id is won again: docs/adr/0020.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from photon.clock import Clock
@@ -91,13 +92,9 @@ def gc_pass(
             problem = "out of use until a repair of it has ended"
             done.append(EndpointGc(slot, StoreSize(0, 0), problem=problem))
             continue
-        endpoint = Endpoints([acceptor], channel(), registry.endpoints.chance)
-        try:
-            done.append(
-                _EndpointPass(registry, register, clock, acceptor, endpoint, page_items).run(slot, shards)
-            )
-        finally:
-            endpoint.close()
+        with closing(Endpoints([acceptor], channel(), registry.endpoints.chance)) as endpoint:
+            one = _EndpointPass(registry, register, clock, acceptor, endpoint, page_items)
+            done.append(one.run(slot, shards))
         fault_point("collect.after_endpoint")
     return done
 

@@ -345,9 +345,8 @@ class _Copying:
         Without those that gc has passed: what it deletes must not come back (protocol C2). An endpoint that
         does not answer is asked again after the others; their order does not matter.
         """
-        acceptors = [acceptor for acceptor in self._active.acceptors if acceptor is not None]
         scans: deque[tuple[Endpoints, ItemKey | None]] = deque(
-            (self._endpoints.alone(a), None) for a in acceptors
+            (self._endpoints.alone(acceptor), None) for acceptor in filter(None, self._active.acceptors)
         )
         enough = len(scans) - majority(self._endpoints.n)  # so many may be left when it ends
         deadline = self._deadline()

@@ -18,23 +18,18 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 
-# Commits are counted over so long; events of the last minutes may not have been registered yet.
-WINDOW_SECONDS = 600
-SKIPPED_SECONDS = 300
+WINDOW_SECONDS = 600  # commits are counted over so long
+SKIPPED_SECONDS = 300  # events of the last minutes may not have been registered yet
 _LOOK_BACK_US = (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
-# So many shards stand for all, and so many items of each are counted: 80,000 items a look at the most.
-SAMPLED_SHARDS = 8
-SAMPLED_ITEMS = 10_000
+SAMPLED_SHARDS = 8  # they stand for all
+SAMPLED_ITEMS = 10_000  # counted in each of them
 # Fewer shards only where each would be filled to no more than half: or growing and shrinking would alternate.
 SHRINK_TO_FILL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
-    """How much one shard may hold and take: half of what DynamoDB serves of one key range.
-
-    That is 10 GB, and 1,000 writes a second.
-    """
+    """What one shard may hold and take: half of the 10 GB and 1,000 writes/s of a DynamoDB key range."""
 
     ids: int = 25_000_000
     bytes: int = 4 * 2**30
@@ -55,10 +50,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Resharded:
-    """The number of shards asked for last before, and that from `begins_us` on (event time, microseconds).
-
-    `begins_us` None: this number is in force already.
-    """
+    """The number of shards asked for before, and the one from `begins_us` on (event time; None: in force)."""
 
     before: int
     shards: int
@@ -69,8 +61,7 @@ class Resharded:
 class Advice:
     """What the policy says: the load of `shards` shards, and another number of them, or None.
 
-    `awaits_us`: this number begins with events of that time; until then nothing is proposed.
-    `applied`: the proposed number was put in force.
+    With `awaits_us` this number begins with events of that time, and nothing is proposed until then.
     """
 
     shards: int
@@ -142,8 +133,8 @@ def advise(registry: QuorumRegistry, limits: ShardLimits, clock: Clock) -> Advic
 def proposed_shards(shards: int, load: Load, limits: ShardLimits) -> int | None:
     """Another number of shards, where this one is too small or more than twice too large; else None. Pure.
 
-    Double or halve as often as it takes: few changes, for each adds a config that is never forgotten. Never
-    shrink a registry that takes no ids just now: its joins may be stopped.
+    Double or halve: few changes, for each adds a config that is never forgotten. Never shrink a registry that
+    takes no ids just now: its joins may be stopped.
     """
     wanted = shards
     while wanted < min(_needed(load, limits, 1.0), MOST_SHARDS):
@@ -166,9 +157,7 @@ def _needed(load: Load, limits: ShardLimits, fill: float) -> int:
 
 def _load_of(registry: QuorumRegistry, register: Register, now_us: int) -> Load:
     reason = "no endpoint is in use"
-    for acceptor in registry.endpoints.active.acceptors:
-        if acceptor is None:
-            continue
+    for acceptor in filter(None, registry.endpoints.active.acceptors):
         size, rate = acceptor.size(), _commits_per_second(acceptor, register, now_us)
         if isinstance(size, StoreSize) and not isinstance(rate, NoReply):
             return Load(size.items, size.bytes, rate)
@@ -189,9 +178,6 @@ def _commits_per_second(acceptor: Acceptor, register: Register, now_us: int) -> 
         page = acceptor.scan_shard(shard, sortable_time(end_us), after, SAMPLED_ITEMS)
         if isinstance(page, NoReply):
             return page
-        if page.last is None:
-            seconds = float(WINDOW_SECONDS)
-        else:
-            seconds = max(1.0, (time_of_key(page.last) - begin_us) / MICROSECONDS)
-        per_second += len(page.items) / seconds
+        counted_us = end_us - begin_us if page.last is None else time_of_key(page.last) - begin_us
+        per_second += len(page.items) / max(1.0, counted_us / MICROSECONDS)
     return per_second * len(shards) / len(sample)
