@@ -70,58 +70,41 @@ def test_the_next_ballot_is_above_all_that_were_promised_or_accepted() -> None:
 def test_a_fast_quorum_of_inserts_wins_and_one_less_does_not(n: int) -> None:
     f = fast_quorum(n)
     assert decide_fast(OWN, [Done()] * f, n) == Won()
+    assert (
+        decide_fast(OWN, [fast(A), *[Done()] * (f - 1)], n) == Won()
+    )  # inserted before, the answer got lost
     assert decide_fast(OWN, [Done()] * (f - 1), n) != Won()
 
 
-@pytest.mark.parametrize("n", [1, 3, 5])
-def test_an_own_copy_at_ballot_0_counts_as_an_insert(n: int) -> None:
-    replies = [fast(A), *[Done()] * (fast_quorum(n) - 1)]
-    assert decide_fast(OWN, replies, n) == Won()
+RELEASED_OTHER = encode_value(Tombstone((OTHER,)))
+RELEASED_BOTH = encode_value(Tombstone((OTHER, OWN)))
 
 
-def test_an_own_copy_under_a_ballot_is_left_to_a_classic_round() -> None:
-    assert decide_fast(OWN, [classic(A, FIRST)], 1) == NeedsBallot()
-
-
-def test_another_value_that_is_not_chosen_is_no_loss() -> None:
-    assert decide_fast(OWN, [fast(B), fast(B), Done()], 3) == NeedsBallot()
-
-
-def test_another_value_at_a_fast_quorum_is_a_loss() -> None:
-    assert decide_fast(OWN, [fast(B)] * 4, 5) == Lost(Holder("west", OTHER))
-
-
-def test_another_value_at_a_majority_with_one_ballot_is_a_loss() -> None:
-    replies = [classic(B, FIRST), classic(B, FIRST), Done()]
-    assert decide_fast(OWN, replies, 3) == Lost(Holder("west", OTHER))
-
-
-def test_another_value_at_different_ballots_is_not_known_to_be_chosen() -> None:
-    replies = [classic(B, FIRST), classic(B, SECOND), fast(B)]
-    assert decide_fast(OWN, replies, 3) == NeedsBallot()
-
-
-def test_one_cleared_copy_is_a_loss() -> None:
-    assert decide_fast(OWN, [fast(CLEARED), fast(B), Done()], 3) == Lost(Holder("west", None))
-
-
-def test_a_tombstone_of_another_token_is_no_loss() -> None:
-    tombstone = encode_value(Tombstone((OTHER,)))
-    assert decide_fast(OWN, [classic(tombstone, FIRST)], 1) == NeedsBallot()
-
-
-def test_a_tombstone_of_ones_own_token_is_the_end_of_it() -> None:
-    tombstone = encode_value(Tombstone((OTHER, OWN)))
-    assert decide_fast(OWN, [classic(tombstone, FIRST)], 1) == Released()
-
-
-def test_a_promise_without_a_value_is_left_to_a_classic_round() -> None:
-    assert decide_fast(OWN, [Stored(promised=FIRST)], 1) == NeedsBallot()
-
-
-@pytest.mark.parametrize(("n", "answered"), [(1, 0), (3, 1), (5, 2)])
-def test_fewer_than_a_majority_of_answers_say_nothing(n: int, answered: int) -> None:
-    assert decide_fast(OWN, [Done()] * answered, n) == TooFewReplies()
+@pytest.mark.parametrize(
+    ("replies", "n", "outcome"),
+    [
+        # Too few answers say nothing.
+        ([], 1, TooFewReplies()),
+        ([Done()], 3, TooFewReplies()),
+        ([Done(), Done()], 5, TooFewReplies()),
+        # Nothing is chosen, or nothing that shows.
+        ([classic(A, FIRST)], 1, NeedsBallot()),
+        ([Stored(promised=FIRST)], 1, NeedsBallot()),
+        ([fast(B), fast(B), Done()], 3, NeedsBallot()),
+        ([classic(B, FIRST), classic(B, SECOND), fast(B)], 3, NeedsBallot()),
+        ([classic(RELEASED_OTHER, FIRST)], 1, NeedsBallot()),
+        # Another value is chosen: a fast quorum, a majority at one ballot, or one cleared copy.
+        ([fast(B)] * 4, 5, Lost(Holder("west", OTHER))),
+        ([classic(B, FIRST), classic(B, FIRST), Done()], 3, Lost(Holder("west", OTHER))),
+        ([fast(CLEARED), fast(B), Done()], 3, Lost(Holder("west", None))),
+        # The end of a token.
+        ([classic(RELEASED_BOTH, FIRST)], 1, Released()),
+    ],
+)
+def test_a_fast_round_decides_only_what_its_replies_prove(
+    replies: list[Done | Stored], n: int, outcome: object
+) -> None:
+    assert decide_fast(OWN, replies, n) == outcome
 
 
 # -- lookup (B3, B8)

@@ -77,9 +77,16 @@ def test_ids_are_spread_over_all_shards() -> None:
     assert len(used) == FIXED_SHARDS
 
 
-@pytest.mark.parametrize(
-    "value", [Held("e:1"), Held("e:1", ("w:2", "e:3")), Cleared("T:odd"), Tombstone(("e:1", "w:2"))]
+TOKENS = st.text(min_size=1).filter(lambda text: "\n" not in text)
+RELEASED = st.lists(TOKENS, min_size=1).map(tuple)
+VALUES = (
+    st.builds(Held, TOKENS, st.just(()) | RELEASED)
+    | st.builds(Cleared, st.text(min_size=1))
+    | st.builds(Tombstone, RELEASED)
 )
+
+
+@given(VALUES)
 def test_a_value_is_read_as_it_was_written(value: Held | Cleared | Tombstone) -> None:
     assert decode_value(encode_value(value)) == value
 

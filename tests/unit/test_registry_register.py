@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from photon.clock import ManualClock
 from photon.pipeline.file import Registry
@@ -17,6 +19,7 @@ from photon.registry.consensus.register import (
     ShardConfig,
     decode_register,
     encode_register,
+    with_boundary,
     with_epoch_state,
     with_horizon,
 )
@@ -37,8 +40,37 @@ REGISTER = Register(
 )
 
 
-def test_a_register_is_read_as_it_was_written() -> None:
-    assert decode_register(encode_register(REGISTER)) == REGISTER
+TIMES_US = st.none() | st.integers(-(2**63), 2**63 - 1)
+SLOTS = st.lists(st.integers(0, 4), unique=True).map(tuple)
+NAMES = st.text(min_size=1)
+REGISTERS = st.builds(
+    Register,
+    pipeline=NAMES,
+    settings_hash=NAMES,
+    shard_hash=NAMES,
+    members=st.builds(Members, st.integers(1), st.lists(NAMES, min_size=1).map(tuple), SLOTS, SLOTS),
+    configs=st.lists(st.builds(ShardConfig, st.integers(1), TIMES_US, TIMES_US)).map(tuple),
+    horizon_us=TIMES_US,
+    boundary_us=TIMES_US,
+    epochs=st.dictionaries(
+        NAMES,
+        st.builds(EpochRecord, NAMES, st.sampled_from(("live", "revoked", "retired")), NAMES, st.integers(0)),
+    ),
+)
+
+
+@given(REGISTERS)
+def test_a_register_is_read_as_it_was_written(register: Register) -> None:
+    assert decode_register(encode_register(register)) == register
+
+
+@given(REGISTERS, st.integers(0, 2**62), st.integers(1, 2**60))
+def test_horizon_and_boundary_never_go_back(register: Register, now_us: int, step_us: int) -> None:
+    moved = with_boundary(with_horizon(register, now_us, step_us), now_us)
+    assert moved.has_boundary_of(register)
+    assert (moved.horizon_us is None) == (register.horizon_us is None)
+    assert moved.horizon_us is None or moved.horizon_us >= (register.horizon_us or moved.horizon_us)
+    assert moved.members == register.members
 
 
 def test_an_epoch_is_revoked_then_retired_and_never_live_again() -> None:
