@@ -1,4 +1,4 @@
-"""Upkeep of the registry that needs outputs or reports: clearing tokens, garbage collection.
+"""Upkeep of the registry that reads outputs or reports: clearing of tokens, garbage collection.
 
-What needs the registry alone belongs in `photon.registry.operations`.
+Upkeep that needs only the registry is in `photon.registry.operations`.
 """

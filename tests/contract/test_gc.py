@@ -194,7 +194,7 @@ def test_a_client_that_slept_through_a_whole_collection_does_not_win(timed: Back
         disarm()
 
 
-def test_an_item_that_was_made_anew_meanwhile_is_not_deleted(untimed: Backend) -> None:
+def test_an_item_that_was_made_anew_since_is_not_deleted(untimed: Backend) -> None:
     acceptor, item = untimed.acceptors[0], item_key(EventKey("a"), ())
     earlier, later = sortable_time(START_US), sortable_time(START_US + DAY_US)
     acceptor.insert([Insert(item, fast_value(EAST), later)])

@@ -145,7 +145,7 @@ def test_a_note_cut_short_is_not_believed(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-def test_a_port_that_was_taken_meanwhile_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_was_taken_since_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with local_server(tmp_path / "one") as url:
         taken = int(url.rsplit(":", 1)[1])
         ports = iter([taken, free_port()])

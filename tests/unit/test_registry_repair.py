@@ -152,13 +152,13 @@ def test_an_attempt_from_before_a_repair_does_not_count_after_it() -> None:
     client.lookup(keys("a"))
     repaired: list[Refilled] = []
 
-    def repair_meanwhile(kind: str, batch: object) -> None:
+    def repair_in_between(kind: str, batch: object) -> None:
         if kind == "read" and not repaired and any(k.s == "ia0" for k in site.stores[0, "old0"].items):
             repaired.append(Refilled(Members(0, ()), 0, 0))
             site.wipe(2)
             repaired.append(site.repair(2))
 
-    site.stores[0, "old0"].on_request = repair_meanwhile
+    site.stores[0, "old0"].on_request = repair_in_between
     # All three inserted it; the check finds other members, so that it is won by a round under these.
     assert client.commit([Claim(EventKey("a0"), EAST)]) == [Won()]
     assert len(repaired) == 2
@@ -248,7 +248,7 @@ def test_after_a_repair_all_five_agree_on_what_was_under_way_at_two_of_them() ->
     ] * 5
 
 
-def test_an_endpoint_of_five_that_is_down_meanwhile_is_not_waited_for() -> None:
+def test_a_repair_does_not_wait_for_another_endpoint_of_five_that_is_down() -> None:
     site = Site(5)
     commit(site, keys("a"), EAST)
     site.stores[0, "old0"].fail("down")
@@ -268,7 +268,7 @@ def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down(
     assert site.client().register.read().members.down == (1,)
 
 
-def test_a_register_that_is_not_chosen_is_settled_before_it_is_believed() -> None:
+def test_a_register_that_is_half_written_is_chosen_before_it_is_believed() -> None:
     site = Site(3)
     for slot in (1, 2):
         site.stores[slot, f"old{slot}"].on_request = lambda kind, batch, slot=slot: (

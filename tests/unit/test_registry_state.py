@@ -111,7 +111,7 @@ def test_endpoints_that_agree_are_behind_at_no_id(clock: ManualClock) -> None:
     assert [one.items for one in state.endpoints] == [3] * 3
 
 
-def test_an_endpoint_that_was_down_is_behind_at_the_ids_that_came_meanwhile(clock: ManualClock) -> None:
+def test_an_endpoint_that_was_down_is_behind_at_the_ids_that_came_since(clock: ManualClock) -> None:
     stores, registry = three(clock)
     registry.commit(claims("a", "b"))
     stores[2].fail("down")
@@ -154,7 +154,7 @@ def test_an_endpoint_that_does_not_take_a_write_for_a_moment_is_up(clock: Manual
     assert {one.health for one in look(registry, clock).endpoints} == {"up"}
 
 
-def test_a_look_leaves_every_item_as_it_is(clock: ManualClock) -> None:
+def test_a_report_leaves_every_item_as_it_is(clock: ManualClock) -> None:
     stores, registry = three(clock)
     registry.commit(claims("a"))
     before = [dict(store.items) for store in stores]
@@ -170,7 +170,7 @@ def test_an_endpoint_that_no_repair_has_put_back_is_out_of_use(clock: ManualCloc
     assert state.endpoints[1].problem == "until a repair of it has ended: one runs, or died"
 
 
-def test_an_endpoint_that_goes_down_amid_the_look_does_not_end_it(clock: ManualClock) -> None:
+def test_an_endpoint_that_goes_down_while_it_is_read_does_not_end_the_report(clock: ManualClock) -> None:
     stores, registry = three(clock)
     registry.commit(claims("a", "b", "c"))
 

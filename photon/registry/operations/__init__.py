@@ -1,4 +1,4 @@
-"""What an operator does with a registry: make it, repair it, reshard it, report on it.
+"""What an operator does with a registry: make, repair, reshard and report on it, delete its old ids (gc).
 
-Joins use none of this.
+Joins and verification only find their registry here.
 """

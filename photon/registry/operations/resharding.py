@@ -21,7 +21,7 @@ from photon.registry.operations.init import find_registry
 WINDOW_SECONDS = 600  # commits are counted over so long
 SKIPPED_SECONDS = 300  # events of the last minutes may not have been registered yet
 _LOOK_BACK_US = (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
-SAMPLED_SHARDS = 8  # they stand for all
+SAMPLED_SHARDS = 8  # taken for all
 SAMPLED_ITEMS = 10_000  # counted in each of them
 # Fewer shards only where each would be filled to no more than half: or growing and shrinking would alternate.
 SHRINK_TO_FILL = 0.5
