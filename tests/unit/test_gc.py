@@ -33,36 +33,49 @@ def stored(report: DatacenterReport, ok: bool = True) -> StoredReport:
     return StoredReport(NOW_US, "a run", 1.0, replace(report, findings=findings).as_dict())
 
 
-def test_ids_are_kept_so_many_days() -> None:
-    found = boundary_limit(
-        NOW_US, 30, {"east": verified(NOW_US), "west": verified(NOW_US, epoch="w1")}, EPOCHS
-    )
-    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
+WEST = verified(NOW_US, epoch="w1")
+BOTH = {"east": verified(NOW_US), "west": WEST}
 
 
 def test_the_boundary_stays_behind_the_datacenter_that_is_verified_least_far() -> None:
+    kept = boundary_limit(NOW_US, 30, BOTH, EPOCHS)
+    assert kept == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
     west = verified(NOW_US - 70 * DAY_US, epoch="w1")
     reports = {"east": verified(NOW_US - 50 * DAY_US), "west": west}
-    assert boundary_limit(NOW_US, 30, reports, EPOCHS) == BoundaryLimit(
-        NOW_US - 70 * DAY_US, "west is verified up to there"
-    )
+    found = boundary_limit(NOW_US, 30, reports, EPOCHS)
+    assert found == BoundaryLimit(NOW_US - 70 * DAY_US, "west is verified up to there")
+
+
+EARLIER = {key: value for key, value in WEST.report.items() if key not in ("verified_until_us", "epoch")}
+OTHER_EPOCH = "the last verification of west was not of the epoch"
 
 
 @pytest.mark.parametrize(
-    ("keep_days", "west", "because"),
+    ("west", "because"),
     [
-        (None, verified(NOW_US, epoch="w1"), "keep_days is null"),
-        (30, None, "west was never verified"),
-        (30, verified(NOW_US, ok=False), "found a promise broken"),
-        (30, verified(None), "read no event"),
+        (None, "west was never verified"),
+        (StoredReport(NOW_US, "a run", 1.0, EARLIER), "not by this version"),
+        (verified(NOW_US, ok=False, epoch="w1"), "found a promise broken"),
+        (verified(None, epoch="w1"), "read no event"),
+        (verified(NOW_US, epoch="of another registry"), OTHER_EPOCH),
+        (verified(NOW_US, epoch=None), OTHER_EPOCH),
+        (verified(NOW_US, epoch="e1"), OTHER_EPOCH),  # another datacenter's
+        (verified(NOW_US, epoch="w0"), OTHER_EPOCH),  # the one before
     ],
 )
-def test_nothing_is_collected_while_that_is_not_known(
-    keep_days: int | None, west: StoredReport | None, because: str
+def test_no_id_goes_while_the_verification_of_one_datacenter_says_too_little(
+    west: StoredReport | None, because: str
 ) -> None:
-    found = boundary_limit(NOW_US, keep_days, {"east": verified(NOW_US), "west": west}, EPOCHS)
+    epochs = {"w0": epoch("west", "revoked"), **EPOCHS}
+    found = boundary_limit(NOW_US, 30, {**BOTH, "west": west}, epochs)
     assert found.boundary_us is None
     assert because in found.because
+
+
+def test_no_id_goes_where_they_are_kept_for_ever() -> None:
+    found = boundary_limit(NOW_US, None, BOTH, EPOCHS)
+    assert found.boundary_us is None
+    assert "keep_days is null" in found.because
 
 
 @pytest.mark.parametrize(("side", "is_held"), [("foreign", True), ("primary", False)])
@@ -81,28 +94,6 @@ def test_a_log_that_is_gone_and_was_verified_before_does_not_hold_it() -> None:
     )
     found = boundary_limit(NOW_US, 30, {"east": stored(report)}, {"e1": epoch("east")})
     assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
-
-
-def test_a_report_of_an_earlier_version_says_nothing_of_its_window() -> None:
-    report = verified(NOW_US)
-    earlier = {key: report.report[key] for key in report.report if key not in ("verified_until_us", "epoch")}
-    early = StoredReport(NOW_US, "a run", 1.0, earlier)
-    assert boundary_limit(NOW_US, 30, {"east": early}, EPOCHS).boundary_us is None
-
-
-@pytest.mark.parametrize(
-    "foreign_epoch",
-    ["of another registry", None, "w1", "e0"],
-    ids=["another registry's", "none", "another datacenter's", "the one before"],
-)
-def test_a_report_of_another_epoch_than_the_one_that_lives_vouches_for_nothing(
-    foreign_epoch: str | None,
-) -> None:
-    epochs = {"e0": epoch("east", "revoked"), **EPOCHS}
-    reports = {"east": verified(NOW_US, epoch=foreign_epoch), "west": verified(NOW_US, epoch="w1")}
-    found = boundary_limit(NOW_US, 30, reports, epochs)
-    assert found.boundary_us is None
-    assert "the last verification of east was not of the epoch" in found.because
 
 
 def test_a_datacenter_that_is_lost_for_good_is_not_waited_for() -> None:

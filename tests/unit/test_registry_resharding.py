@@ -52,25 +52,28 @@ DAY_US = 86_400 * MICROSECONDS
 # -- configs
 
 
-def test_the_new_number_begins_where_the_horizon_is() -> None:
-    assert with_shards(REGISTER, 9).configs == (ShardConfig(4, None, 1_000), ShardConfig(9, 1_000, None))
+MORE = (ShardConfig(4, None, 1_000), ShardConfig(9, 1_000, None))
 
 
-def test_fewer_shards_begin_there_as_well() -> None:
-    assert with_shards(REGISTER, 1).configs == (ShardConfig(4, None, 1_000), ShardConfig(1, 1_000, None))
-
-
-def test_the_number_that_is_in_force_changes_nothing() -> None:
-    assert with_shards(REGISTER, 4) == REGISTER
-
-
-def test_before_the_horizon_has_moved_another_number_takes_the_place_of_the_first() -> None:
-    twice = with_shards(with_shards(REGISTER, 9), 6)
-    assert twice.configs == (ShardConfig(4, None, 1_000), ShardConfig(6, 1_000, None))
-
-
-def test_before_the_horizon_has_moved_a_change_can_be_taken_back() -> None:
-    assert with_shards(with_shards(REGISTER, 9), 4) == REGISTER
+@pytest.mark.parametrize(
+    ("asked", "configs"),
+    [
+        ([9], MORE),
+        ([1], (ShardConfig(4, None, 1_000), ShardConfig(1, 1_000, None))),
+        ([4], REGISTER.configs),
+        ([9, 9], MORE),
+        # Before the horizon has moved another number takes the place of the first, or takes it back.
+        ([9, 6], (ShardConfig(4, None, 1_000), ShardConfig(6, 1_000, None))),
+        ([9, 4], REGISTER.configs),
+    ],
+)
+def test_the_number_asked_for_last_begins_where_the_horizon_is(
+    asked: list[int], configs: tuple[ShardConfig, ...]
+) -> None:
+    register = REGISTER
+    for shards in asked:
+        register = with_shards(register, shards)
+    assert register.configs == configs
 
 
 def test_once_the_horizon_has_moved_a_change_stays() -> None:
