@@ -1,3 +1,5 @@
+import pytest
+
 from photon.logs.discovery import FoundFile, match
 from photon.logs.files import LogFile, TrackedFile
 
@@ -16,14 +18,40 @@ def matched(tracked: list[TrackedFile], contents: dict[FoundFile, str], taken: f
     return match(by_number, contents, lambda now, file: contents[now].encode() == file.file.head_hash, taken)
 
 
-def test_a_file_is_known_by_inode_and_content_wherever_it_is():
-    moved = seen("b", 1)
-    assert matched([known(1, "a", 1, "x")], {moved: "x"}).same == {1: moved}
-
-
-def test_a_file_is_known_by_path_and_content_with_another_inode():
-    restored = seen("a", 2)
-    assert matched([known(1, "a", 1, "x")], {restored: "x"}).same == {1: restored}
+@pytest.mark.parametrize(
+    ("tracked", "found", "same", "fresh"),
+    [
+        pytest.param([("a", 1, "x")], [("b", 1, "x")], {1: "b"}, [], id="its inode, wherever it is"),
+        pytest.param([("a", 1, "x")], [("a", 2, "x")], {1: "a"}, [], id="its path, with another inode"),
+        pytest.param([("a", 1, "x")], [("a.gz", 2, "x")], {1: "a.gz"}, [], id="its path, compressed"),
+        pytest.param(
+            [("a", 1, "x")],
+            [("a", 2, "x"), ("a.1", 1, "x")],
+            {1: "a.1"},
+            ["a"],
+            id="its inode before its path",
+        ),
+        pytest.param(
+            [("a", 1, "x"), ("a", 2, "x")],
+            [("a", 9, "x")],
+            {2: "a"},
+            [],
+            id="its path, the latest file first",
+        ),
+        pytest.param(
+            [("a.1", 1, "x"), ("a", 2, "y")],
+            [("a.2", 1, "x"), ("a.1", 2, "y"), ("a", 3, "z")],
+            {1: "a.2", 2: "a.1"},
+            ["a"],
+            id="its inode in a chain of rotations",
+        ),
+    ],
+)
+def test_a_file_is_known_by_its_content_and(tracked, found, same, fresh):
+    files = [known(number, *file) for number, file in enumerate(tracked, 1)]
+    matches = matched(files, {seen(path, inode): content for path, inode, content in found})
+    assert {number: file.path for number, file in matches.same.items()} == same
+    assert [file.path for file in matches.fresh] == fresh
 
 
 def test_neither_path_nor_inode_is_enough_without_the_content():
@@ -36,30 +64,6 @@ def test_the_content_is_not_enough_without_path_or_inode():
     copy = seen("b", 2)
     found = matched([known(1, "a", 1, "x")], {copy: "x"})
     assert (found.fresh, found.missing) == ((copy,), (1,))
-
-
-def test_the_inode_decides_before_the_path():
-    rotated, new = seen("a.1", 1), seen("a", 2)
-    found = matched([known(1, "a", 1, "x")], {new: "x", rotated: "x"})
-    assert (found.same, found.fresh) == ({1: rotated}, (new,))
-
-
-def test_of_several_files_that_had_a_path_the_latest_is_asked_first():
-    now = seen("a", 9)
-    assert matched([known(1, "a", 1, "x"), known(2, "a", 2, "x")], {now: "x"}).same == {2: now}
-
-
-def test_a_chain_of_rotations_is_followed():
-    tracked = [known(1, "a.1", 1, "x"), known(2, "a", 2, "y")]
-    found = {seen("a.2", 1): "x", seen("a.1", 2): "y", seen("a", 3): "z"}
-    found = matched(tracked, found)
-    assert {number: file.path for number, file in found.same.items()} == {1: "a.2", 2: "a.1"}
-    assert [file.path for file in found.fresh] == ["a"]
-
-
-def test_a_compressed_file_has_the_path_it_had():
-    compressed = seen("a.gz", 2)
-    assert matched([known(1, "a", 1, "x")], {compressed: "x"}).same == {1: compressed}
 
 
 def test_the_other_form_of_a_file_that_is_there_is_a_copy():
