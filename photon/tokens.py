@@ -1,8 +1,4 @@
-"""Tokens and occurrences: who registers an event, and on behalf of which record.
-
-A token says which record of which plan registered an id (protocol A1). What a registry does
-with tokens belongs in `photon.registry`; what a plan is belongs in `photon.dispatcher`.
-"""
+"""Tokens and occurrences: which record of which plan registers an event (protocol A1)."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """The identity of a plan: presented on every re-run of it, and by nobody else (protocol A1)."""
+    """The identity of a plan: only its own runs present it (protocol A1)."""
 
     datacenter: str
     epoch: str

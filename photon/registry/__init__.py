@@ -1,4 +1,4 @@
 """The IdRegistry: which datacenter joined which event, over DynamoDB-compatible stores.
 
-Upkeep that reads outputs or reports belongs in `photon.upkeep`.
+Upkeep that reads the output is in `photon.upkeep`.
 """

@@ -49,7 +49,7 @@ class _Broken:
 class ReadsThenWrites(_Broken):
     """Looks the ids up and then writes those that were free, without a condition.
 
-    The first calls of all threads meet between the two: so it does its wrong whoever's turn it is.
+    The first calls of all threads meet between the two, so that it goes wrong in every order of threads.
     """
 
     def __init__(self, acceptor: MemoryAcceptor, all_have_read: threading.Barrier) -> None:

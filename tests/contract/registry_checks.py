@@ -61,7 +61,7 @@ def check_that_each_id_has_one_winner(
 
 
 def check_that_a_lost_answer_is_no_loss(registry: IdRegistry, faults: Faults) -> None:
-    """The first answer gets lost after the request was applied: whoever asks again must still win."""
+    """The first answer gets lost after the request was applied: the same token must win when asked again."""
     own = token("east", 1)
     faults.fail("lost_answer")
     (outcome,) = registry.commit(claims(["a"], own))

@@ -3,9 +3,8 @@
     python -m tests.contract.registry_client ORDER   (JSON of an `Order`)
 
 Calls are chosen by a seed; ids come from a window that moves on, the same for all clients, so that they
-meet. A token says what became of its plan: either its row is in the output (it may be cleared once it has
-won, and is never released), or it ended without one (anybody may release it). Who starts such processes
-and kills them belongs in `tests.contract.registry_histories`.
+meet. A token says how its plan ended: either its row is in the output (it may be cleared once it has
+won, and is never released), or it ended without one (anybody may release it).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Histories of a registry over real servers: client processes, while servers are killed and stalled.
-
-What the clients do is `tests.contract.registry_client`; whether what they were told can be true is for
-`tests.simulation.history`.
-"""
+"""Histories of a registry over real servers: client processes, while servers are killed and stalled."""
 
 from __future__ import annotations
 

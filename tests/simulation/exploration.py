@@ -1,27 +1,27 @@
 """Exhaustive exploration of the registry's rounds in small cases: every order of messages, losses, a crash.
 
-What runs is the product's own `Rounds`. A client's position is nothing but the replies that it got so far: it
-is run again with them until it asks for more, so that no model of it is needed. Scenarios belong in the
-tests, what may be chosen and answered in `tests.simulation.chosen_values`.
+The product's own `Rounds` run. The replies that a client got so far are its whole position: it is run again
+with them until it asks for more, so that no model of it is needed.
 
-One id, a register that does not change. Endpoints are alike, so that states which differ by their order
-are one state. A message is delivered, or times out; then it may still arrive at any time, or never. Or an
-endpoint is out of a client's reach during a whole step.
+One id, a register that does not change. Endpoints are alike: states that differ by their order are one
+state. A message is delivered, or times out; then it may still arrive at any time, or never. Or an endpoint
+is out of a client's reach during a whole step.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
-from photon.registry.consensus.layout import datacenter_of, item_key
+from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
+from photon.registry.consensus.register import Members, Register, encode_register
 from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.consensus.rounds import Contender, Rounds, holders_of
 from photon.registry.endpoints.endpoints import Endpoints
@@ -48,7 +48,6 @@ from tests.simulation.exploration_states import (
     Step,
     Verb,
 )
-from tests.simulation.scripted import REGISTER, Inline, Request, Scripted, Waits
 
 KEY = EventKey("a")
 ITEM = item_key(KEY, ())
@@ -346,3 +345,59 @@ def _replied(column: Column, client: int, reply: int | None) -> Column:
     """With one more reply to the client; None: its attempt is over."""
     so_far = () if reply is None else (*column.replies[client], reply)
     return column._replace(replies=(*column.replies[:client], so_far, *column.replies[client + 1 :]))
+
+
+# -- endpoints that give the replies so far, and stop the client at the next request
+
+
+class Request(NamedTuple):
+    """One message of a client."""
+
+    kind: str
+    query: Any
+
+
+class Waits(Exception):
+    """The client asks for something that has not been answered yet."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self.request = request
+
+
+REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
+_STORED = Stored(encode_register(REGISTER))
+
+
+class Scripted:
+    """An endpoint that gives the replies it was given, and then none."""
+
+    inserts_per_request = writes_per_request = reads_per_request = 1
+
+    def __init__(self, replies: Sequence[Any]) -> None:
+        self._replies = iter(replies)
+
+    def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
+        def answer(batch: Sequence[Any]) -> list[Any]:
+            if batch[0] == REGISTER_KEY:
+                return [_STORED]
+            return [next(self._replies, Request(kind, batch[0]))]
+
+        return answer
+
+
+class Inline:
+    """A channel without threads, which stops the client where an answer is missing."""
+
+    def exchange(self, send: Any, requests: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+        answers = [send(*request) for request in requests]
+        for (answer,) in answers:
+            if isinstance(answer, Request):
+                raise Waits(answer)
+        return enumerate(answers)
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Nobody is probed here."""
+
+    def close(self) -> None:
+        """Nothing was opened."""

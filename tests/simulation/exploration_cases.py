@@ -1,8 +1,6 @@
 """The small cases that are explored exhaustively: who does what, at how many endpoints, what goes wrong.
 
-    python -m tests.simulation.exploration_cases      all of them, also those that take minutes
-
-How they are explored belongs in `tests.simulation.exploration`.
+python -m tests.simulation.exploration_cases      all of them, also those that take minutes
 """
 
 from __future__ import annotations

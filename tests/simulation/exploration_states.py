@@ -1,7 +1,6 @@
 """What an exploration knows at one moment: endpoints, clients, and what may still go wrong.
 
-Immutable and quick to hash, for states are many. How one leads to the next belongs in
-`tests.simulation.exploration`.
+Immutable and quick to hash, because there are many states.
 """
 
 from __future__ import annotations

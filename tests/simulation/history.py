@@ -1,8 +1,7 @@
-"""Whether what a registry told its clients can be true: a checker of histories.
+"""A checker of histories: whether what a registry told its clients can be true.
 
-It is written apart from the registry and knows nothing of endpoints, rounds or ballots: only who asked what
-between when and when, and what the answer was. Ids without a time or above the boundary; calls about one
-id at a time. How histories are made belongs in the simulations and in the tests on real servers.
+It shares no code with the registry. It knows only who asked what, from when to when, and the answer. It
+checks one id at a time, without a time or above the boundary.
 """
 
 from __future__ import annotations

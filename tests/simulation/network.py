@@ -1,7 +1,7 @@
 """A network in one process, as a seed wants it: requests are late, lost, repeated, reordered, endpoints fall.
 
-Time is virtual: nobody waits. Clients are ordinary code on threads of their own, of which only one ever runs:
-the one whose answers have come. What clients do belongs in `tests.simulation.registry_simulation`.
+Time is virtual: nobody waits. Clients are ordinary code on threads of their own. Only one thread runs at a
+time: that of the client whose answers have come.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Client:
         return round((self.network.now_seconds + self.skew_seconds) * MICROSECONDS)
 
     def sleep(self, seconds: float) -> None:
-        """Let the others run meanwhile."""
+        """Let the others run for so long."""
         self.network.after(seconds, self._resume)
         self._wait()
 

@@ -1,7 +1,4 @@
-"""An observer of all stores of a simulated registry, and the rules F3, F6, F9 and C3 after every step.
-
-What clients are told is judged in `tests.simulation.simulated_calls`.
-"""
+"""An observer of all stores of a simulated registry, and the rules F3, F6, F9 and C3 after every step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a client asked of a registry and was told, written down so that a kill -9 does not lose it.
+"""A record of what a client asked of a registry and was told, which a kill -9 does not lose.
 
-One line before each call and one after it. Whether it can all be true is for `tests.simulation.history`.
+One line before each call and one after it.
 """
 
 from __future__ import annotations

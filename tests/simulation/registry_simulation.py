@@ -3,7 +3,7 @@
     python -m tests.simulation.registry_simulation --seeds 100000
     python -m tests.simulation.registry_simulation --seed 4711
 
-After every step the rules of protocol F about the registry are checked, and at the end the history by
+Every step is checked by the rules of protocol F about the registry, and the history at the end by
 `tests.simulation.history`. Ids are few, so that clients meet. A token is either in the output (it may be
 cleared, and is never released) or belongs to a plan that ended without a row (it is released).
 """
@@ -102,7 +102,7 @@ class Simulation:
             self.network.run()
         finally:
             disarm()
-        self._settle()
+        self._come_to_rest()
         found = problems(self.calls.history())
         if found:
             raise RuleBroken(f"history: {found[0]}")
@@ -180,7 +180,7 @@ class Simulation:
 
     # -- at rest
 
-    def _settle(self) -> None:
+    def _come_to_rest(self) -> None:
         """All is up and repaired, and nothing is lost: an id is decided, and found everywhere (F13)."""
         self.network.weather = Weather()
         self.stores.mend()
@@ -188,7 +188,7 @@ class Simulation:
         self._process().start_with(self._ask_about_all)
         self.network.run()
         if "repair" in self.upkeep:
-            self._repair_all()  # a change that was half-way may have been carried on meanwhile
+            self._repair_all()  # somebody may have completed a change that was half-way
             self._repair(self.chance.randrange(self.n))
             self._must_agree()
 

@@ -1,7 +1,6 @@
 """Calls of simulated clients: made, judged at once, and written down for the checker of histories.
 
-Rules F3 to F5 and C3, of what a client is told, and B6, of what a clearing leaves. Which calls are made
-belongs in `tests.simulation.registry_simulation`.
+Rules F3 to F5 and C3 for what a client is told, and B6 for what a clearing leaves.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _Began:
     horizon_us: int | None
 
     def is_placed(self, key: EventKey) -> bool:
-        """Whether it was settled where the id is: below the horizon, or it carries no time."""
+        """Whether the id had its place: it is below the horizon, or carries no time."""
         return key.time_us is None or _is_below(key, self.horizon_us)
 
     def may_be_beyond(self, key: EventKey) -> bool:
@@ -134,7 +133,7 @@ class Calls:
         calm = self._is_whole and client not in self._network.disturbed and not self._network.weather.repeated
         for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
             if kind == "release" and not began.is_placed(fate.key):
-                continue  # where the id will be is not settled yet: nothing follows
+                continue  # the id has no place yet: nothing follows
             answer, holder = in_words(outcome)
             end = NO_END if answer == "unknown" else self._network.now_seconds
             self.operations[place] = replace(

@@ -1,7 +1,6 @@
 """What operators do to a simulated registry while its clients work: collect, reshard, repair.
 
-By the product's own code, and now and then they die amid it. What clients do belongs in
-`tests.simulation.registry_simulation`.
+They run the product's own code, and now and then die half-way.
 """
 
 from __future__ import annotations

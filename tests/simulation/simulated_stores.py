@@ -1,7 +1,6 @@
 """The stores of a simulated registry by slot and incarnation, as endpoints have tables, and who uses them.
 
-An observer sees all that they take. When they fall, are lost or are made anew is said by
-`tests.simulation.registry_simulation` and `.simulated_operators`.
+An observer sees all that they take.
 """
 
 from __future__ import annotations
@@ -54,13 +53,12 @@ class Store(MemoryAcceptor):
         """See `Acceptor`."""
         return super().scan_shard(shard, below, after, limit) if self.answers else _REFUSED
 
-    def _serve(
-        self, kind: str, batch: Sequence[Any], keys: Sequence[ItemKey], apply: Callable[[Any], Any]
-    ) -> list[Any]:
+    def _serve(self, kind: str, batch: Sequence[Any], apply: Callable[[Any], Any]) -> list[Any]:
         if not self.answers:
             return [_REFUSED] * len(batch)
+        keys: list[ItemKey] = [getattr(query, "key", query) for query in batch]
         before = [self.items.get(key, ABSENT) for key in keys]
-        replies = super()._serve(kind, batch, keys, apply)
+        replies = super()._serve(kind, batch, apply)
         for key, stored in zip(keys, before, strict=True):
             now = self.items.get(key)
             if now is not None:  # what collection deletes is gone, not taken back
@@ -82,7 +80,7 @@ class Stores:
 
     @property
     def members(self) -> Members:
-        """Those of the register as it was last chosen: what whoever looks for the registry finds."""
+        """The members in the register that was chosen last: what `find_registry` would find."""
         return self._observer.register.members
 
     def store(self, slot: int, incarnation: str) -> Store:

@@ -116,7 +116,7 @@ class History:
             assert held.holder.datacenter == row["_datacenter"]
             assert f":{row['_epoch']}:{row['_batch']}#" in (held.holder.token or "")
 
-    def settle(self) -> None:
+    def come_to_rest(self) -> None:
         """F13: at rest everything that can be joined is, and the classes add up."""
         for name in (*DATACENTERS, *DATACENTERS):
             self.world.join(name, "complete")
@@ -147,5 +147,5 @@ def test_no_history_joins_an_event_twice_or_loses_one(tmp_path: Path, seed: int)
     for _ in range(STEPS):
         history.step()
         history.check()
-    history.settle()
+    history.come_to_rest()
     history.check()

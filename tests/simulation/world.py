@@ -1,7 +1,7 @@
 """A world in one process: log folders on disk, real Delta tables, the product's own dispatcher and joiner.
 
-Only three things are not the product's: the clock moves when it is told to, the registry's stores
-are in memory, and a crash is an exception that nobody catches. Faults belong to the tests.
+Three things differ from the product: the clock moves when told to, the registry's stores are in memory, and
+a crash is an exception that nobody catches.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_a_slow_store_does_not_hold_up_requests_to_another() -> None:
 
 
 class ProbesAtOnce(Threads):
-    """Threads, but what is done aside is done before anybody goes on."""
+    """Threads, but background work is done at once."""
 
     def in_background(self, work: Callable[[], None]) -> None:
         work()

@@ -178,7 +178,7 @@ class Acceptor(Protocol):
         ...
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
-        """Remove items, for collection alone; where there is none, `Done` or `Unchanged`."""
+        """Remove items, for gc alone; where there is none, `Done` or `Unchanged`."""
         ...
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:

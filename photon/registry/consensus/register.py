@@ -24,7 +24,7 @@ class ReshardingRefused(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The incarnations of the stores that count, by slot; the version counts their changes (protocol B11).
+    """The incarnations of the stores in use, by slot; the version rises with each change (protocol B11).
 
     A slot that is down has a store that is just being filled: it is neither asked nor counted. A fresh one
     has come up with this very version: it counts for ids, but for the register only from the next version on,
