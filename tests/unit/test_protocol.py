@@ -111,6 +111,12 @@ def test_a_rule_names_a_test_or_says_that_it_is_not_kept_yet(rule: Rule) -> None
     assert ("- Kept in: " in rule.text) == rule.is_kept
 
 
+@pytest.mark.parametrize("rule", [r for r in RULES if r.is_kept and r.code[0] != "F"], ids=lambda r: r.code)
+def test_a_module_that_keeps_a_rule_cites_it(rule: Rule) -> None:
+    named = re.findall(r"`(\S+\.py)`", rule.text.partition("- Kept in: ")[2].partition("\n- ")[0])
+    assert [name for name in named if rule.code in cited_in(ROOT / name)] != []
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_test_that_a_rule_names_exists(rule: Rule) -> None:
     assert [f"{file}: {name}" for file, name in rule.tests if name not in functions_of(file)] == []

@@ -4,7 +4,8 @@
     -> members + 1, slot up -> members + 1, slot counted for the register -> compare
 
 Each step needs those before it to be chosen. A crash at any point leaves the slot down or fully up, and
-running the repair again begins with a new store. Why this is safe: docs/adr/0017.
+running the repair again begins with a new store. A store is never asked again under its old name (protocol
+B10). Why this is safe: docs/proof.md.
 """
 
 from __future__ import annotations
