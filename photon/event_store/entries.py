@@ -146,18 +146,13 @@ def fill(last: Entry | None, piece: Piece, limits: EntryLimits) -> list[Entry]:
         else:  # full
             entries.append(current)  # type: ignore[arg-type]  # an empty entry takes at least one record
             current = None
-    if current is None or not len(piece.offsets):
-        current = _covering(current, piece)
+    if current is None:  # without records, an entry says that the file is indexed so far
+        start = piece.start_bytes
+        current = Entry(start, start, start, start, (), np.empty(0, np.uint64))
     entries.append(replace(current, end_bytes=piece.end_bytes))
     if last is not None and entries[0] is last:
         del entries[0]
     return entries
-
-
-def _covering(current: Entry | None, piece: Piece) -> Entry:
-    """An entry for a piece without records: they say that the file is indexed so far."""
-    start = piece.start_bytes
-    return current or Entry(start, start, start, start, (), np.empty(0, np.uint64))
 
 
 def _fitting(current: Entry | None, piece: Piece, at: int, limits: EntryLimits) -> int:

@@ -33,11 +33,6 @@ def hash_ids(ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> Hashes:
     return np.concatenate(chunks) if chunks else np.empty(0, np.uint64)
 
 
-def hash_id(text: str) -> int:
-    """The hash of one id."""
-    return int(hash_ids([text])[0])
-
-
 def _hash_chunk(array: pa.LargeStringArray) -> Hashes:
     _, offset_buffer, data_buffer = array.buffers()
     bounds = np.frombuffer(offset_buffer, np.int64)[array.offset : array.offset + len(array) + 1]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -112,7 +112,10 @@ class LogFileMap:
         """The files that are known among these, by number."""
         sql = "SELECT * FROM files WHERE number IN (SELECT value FROM json_each(?))"
         rows = self._connection.execute(sql, (json.dumps(list(numbers)),))
-        return {row[0]: _file_of(row) for row in rows}
+        return {
+            number: LogFile(number, side, path, inode, bool(compressed), *rest)
+            for number, side, path, inode, compressed, *rest in rows
+        }
 
     def remove_file(self, number: int) -> None:
         """Forget a file and its entries: it is gone, or was replaced."""
@@ -278,8 +281,3 @@ class LogFileMap:
                  WHERE entry IN (SELECT value FROM json_each(?))"""
         rows = self._connection.execute(sql, (json.dumps(list(entries)),))
         return {entry: Block(*where) for entry, *where in rows}
-
-
-def _file_of(row: tuple[Any, ...]) -> LogFile:
-    number, side, path, inode, compressed, *rest = row
-    return LogFile(number, side, path, inode, bool(compressed), *rest)

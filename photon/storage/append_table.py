@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
-from photon.storage.tables import lake_errors
+from photon.storage.tables import create_table, lake_errors
 
 FORMAT_PROPERTY = "photon.format"
 
@@ -35,16 +35,8 @@ class AppendTable:
         """Add rows, all or none of them. LakeUnavailable, FormatTooNew."""
         folder = self.folder(pipeline, datacenter)
         with lake_errors(f"add rows to {folder}, which must be writable"):
-            folder.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                str(folder),
-                schema=self.columns,
-                mode="ignore",
-                name=self.name,
-                description=f"{self.name} of pipeline {pipeline.name}, datacenter {datacenter}",
-                configuration={FORMAT_PROPERTY: str(self.format)},
-                raise_if_key_not_exists=False,
-            )
+            description = f"{self.name} of pipeline {pipeline.name}, datacenter {datacenter}"
+            create_table(folder, self.columns, description, {FORMAT_PROPERTY: str(self.format)})
             write_deltalake(self._open(folder), pa.Table.from_pylist(rows, self.columns), mode="append")
 
     @contextmanager

@@ -52,6 +52,13 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "unjoined": UNJOINED_COLUMNS,
     "too_old": UNJOINED_COLUMNS,
 }
+_NEAREST_TYPES = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_timestamp, _TIME),
+    (pa.types.is_unsigned_integer, pa.int64()),
+    (pa.types.is_date64, pa.date32()),
+)
 _FORBIDDEN_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")  # Parquet column names that Delta refuses
 
 
@@ -79,17 +86,7 @@ def presentable(table: pa.Table) -> pa.Table:
 def _delta_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _delta_type(kind.value_type)
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
-    if pa.types.is_timestamp(kind):
-        return _TIME
-    if pa.types.is_unsigned_integer(kind):
-        return pa.int64()
-    if pa.types.is_date64(kind):
-        return pa.date32()
-    return kind
+    return next((nearest for is_kind, nearest in _NEAREST_TYPES if is_kind(kind)), kind)
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:

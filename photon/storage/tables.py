@@ -72,6 +72,20 @@ def lake_errors(doing: str) -> Iterator[None]:
         raise LakeUnavailable(f"cannot {doing}: {error}") from error
 
 
+def create_table(folder: Path, columns: pa.Schema, description: str, properties: dict[str, str]) -> None:
+    """Make the table in `folder`, unless there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    DeltaTable.create(
+        str(folder),
+        schema=columns,
+        mode="ignore",
+        name=folder.name,
+        description=description,
+        configuration=properties,
+        raise_if_key_not_exists=False,  # Photon has properties of its own
+    )
+
+
 def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
     """Write rows to a file below the table's folder, for a later commit. LakeUnavailable.
 
@@ -106,21 +120,15 @@ class OutputTable:
         """Make the table if it is not there, with Photon's own columns; the others come with the rows."""
         if self.exists():
             return
+        # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
+        # leave out every file when rows are filtered by it.
+        properties = {
+            "delta.checkpointInterval": "100",
+            "delta.dataSkippingStatsColumns": ",".join(STATS_COLUMNS),
+        }
         with lake_errors(f"make the table {self.folder}"):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                str(self.folder),
-                schema=TABLE_COLUMNS[self.name],
-                mode="ignore",
-                name=self.name,
-                description=f"pipeline {pipeline}, datacenter {datacenter}",
-                configuration={
-                    "delta.checkpointInterval": "100",
-                    # The columns of `_stats`. Of any other column delta-rs would take the bounds that are
-                    # not there for null, and leave out every file when rows are filtered by it.
-                    "delta.dataSkippingStatsColumns": ",".join(STATS_COLUMNS),
-                },
-            )
+            description = f"pipeline {pipeline}, datacenter {datacenter}"
+            create_table(self.folder, TABLE_COLUMNS[self.name], description, properties)
 
     def load(self) -> DeltaTable:
         """A handle on the table with every commit there is now, and no later one.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from photon.event_store.entries import EntryLimits
+from photon.event_store.hashing import hash_ids
 from photon.event_store.indexing import Indexed, index_ranges
 from photon.event_store.interface import PrimaryEvent, PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
@@ -140,3 +141,8 @@ def covered_to(map_path: Path) -> dict[int, int]:
         return dict(connection.execute("SELECT file, max(end) FROM entries GROUP BY file"))
     finally:
         connection.close()
+
+
+def hash_id(text: str) -> int:
+    """The hash of one id."""
+    return int(hash_ids([text])[0])

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.event_store.hashing import hash_id
 from photon.event_store.indexing import index_ranges
-from tests.unit.event_store_world import World
+from tests.unit.event_store_world import World, hash_id
 
 
 @pytest.fixture
