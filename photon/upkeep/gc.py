@@ -102,7 +102,7 @@ def boundary_limit(
     """
     if keep_days is None:
         return BoundaryLimit(None, "registry.keep_days is null: ids are kept for ever")
-    limit = BoundaryLimit(now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days")
+    boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days"
     for name in datacenters_to_verify(reports, epochs.values()):
         if name not in reports:
             return BoundaryLimit(
@@ -110,38 +110,38 @@ def boundary_limit(
                 f"{name} is not in the pipeline file, and the registry does not have it as lost for good: put"
                 " it back there and verify it",
             )
-        verified = _verified(name, reports[name], epochs)
-        if verified.boundary_us is None:
-            return verified
-        limit = min(limit, verified, key=lambda one: one.boundary_us or 0)
-    return limit
+        verified = _verified_until_us(name, reports[name], epochs)
+        if isinstance(verified, str):
+            return BoundaryLimit(None, verified)
+        if verified < boundary_us:
+            boundary_us, because = verified, f"{name} is verified up to there"
+    return BoundaryLimit(boundary_us, because)
 
 
-def _verified(name: str, report: StoredReport | None, epochs: Mapping[str, EpochRecord]) -> BoundaryLimit:
-    """How far the newest verification of one datacenter lets the boundary go."""
+def _verified_until_us(
+    name: str, report: StoredReport | None, epochs: Mapping[str, EpochRecord]
+) -> int | str:
+    """How far the newest verification of one datacenter reaches; or why it does not count."""
     if report is None or "epoch" not in report.report:
-        return BoundaryLimit(None, f"{name} was never verified, or not by this version: verify it first")
+        return f"{name} was never verified, or not by this version: verify it first"
     if not report.ok:
-        return BoundaryLimit(None, f"the last verification of {name} found a promise broken: mend that first")
+        return f"the last verification of {name} found a promise broken: mend that first"
     lost = [file for file in report.report["unverified"] if file["side"] == "foreign"]
     if lost:  # what they had registered may have no row, and nobody can tell which ids that are
         one = lost[0]
-        return BoundaryLimit(
-            None,
+        return (
             f"foreign logs of {name} can't be read again and were read further than verified, such as "
-            f"{one['path']} ({one['bytes']:,} bytes; {one['reason']}): put them back as they were and verify",
+            f"{one['path']} ({one['bytes']:,} bytes; {one['reason']}): put them back as they were and verify"
         )
-    verified_us = report.report["verified_until_us"]
+    verified_us: int | None = report.report["verified_until_us"]
     if verified_us is None:
-        return BoundaryLimit(None, f"the last verification of {name} read no event: verify it again")
+        return f"the last verification of {name} read no event: verify it again"
     # An epoch's name is random: a report that came with a copy of another lake, or from before this state was
     # lost, says nothing about what is registered here.
     epoch = epochs.get(report.report["epoch"])
     if epoch is None or (epoch.datacenter, epoch.state) != (name, "live"):
-        return BoundaryLimit(
-            None, f"the last verification of {name} was not of the epoch that it is in now: verify it again"
-        )
-    return BoundaryLimit(verified_us, f"{name} is verified up to there")
+        return f"the last verification of {name} was not of the epoch that it is in now: verify it again"
+    return verified_us
 
 
 def datacenters_to_verify(datacenters: Iterable[str], epochs: Iterable[EpochRecord]) -> list[str]:

@@ -166,6 +166,11 @@ def test_a_damaged_database_is_said_to_be_one(tmp_path: Path) -> None:
         pass
 
 
+def test_the_supervisor_finds_the_package_of_its_user_wherever_that_was_started() -> None:
+    first = Path(module._python_path().split(os.pathsep)[0])
+    assert (first / "photon" / "registry" / "dynamodb" / "local_server.py").samefile(module.__file__)
+
+
 def test_without_java_the_reason_and_the_remedy_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

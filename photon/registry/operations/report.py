@@ -257,7 +257,6 @@ def _probed(
 
 def _refused_write(acceptor: Acceptor, text: str, clock: Clock) -> str | None:
     """Write its own register over itself: why the endpoint does not take that; None if it does."""
-
     write = Replace(REGISTER_KEY, text, text)
     try:
         # Done, or somebody has changed it: either way the endpoint takes writes.
