@@ -32,9 +32,6 @@ class Records:
     is_retry: list[bool]
     recorded: list[bool]  # the table of unjoined events has it already
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
 
 def records_of(
     fresh: pa.Table,
@@ -100,7 +97,7 @@ class Pair:
 
 
 def events_among(records: Records, indices: Iterable[int]) -> list[Event]:
-    """The events of some records. The smallest occurrence gives its time, also beside the identity."""
+    """The events of some records. An event's time is that of its smallest occurrence (protocol A9)."""
     groups: dict[EventKey, list[int]] = defaultdict(list)
     for index in indices:
         groups[records.events[index]].append(index)

@@ -58,21 +58,21 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
 
 Unit = TypeVar("Unit")
-Tools = ParamSpec("Tools")
+Rest = ParamSpec("Rest")
 
 
 def errors_as_values(
-    run: Callable[Concatenate[Unit, TaskContext, Tools], TaskOutcome],
-) -> Callable[Concatenate[Unit, TaskContext, Tools], TaskOutcome]:
+    run: Callable[Concatenate[Unit, TaskContext, Rest], TaskOutcome],
+) -> Callable[Concatenate[Unit, TaskContext, Rest], TaskOutcome]:
     """Let a task return its errors, and die at the fault point that `context.crash_at` names."""
 
     @wraps(run)
-    def guarded(unit: Unit, context: TaskContext, *args: Tools.args, **tools: Tools.kwargs) -> TaskOutcome:
+    def guarded(unit: Unit, context: TaskContext, *args: Rest.args, **options: Rest.kwargs) -> TaskOutcome:
         state = context.folders.state
         if context.crash_at is not None:
             faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
         try:
-            return run(unit, context, *args, **tools)
+            return run(unit, context, *args, **options)
         except (RegistryUnavailable, OutcomeUnknown) as error:
             return Unavailable("registry", str(error))
         except LakeUnavailable as error:

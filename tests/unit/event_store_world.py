@@ -42,9 +42,13 @@ class World:
 
     def __init__(self, folder: Path, entry_limits: EntryLimits | None = None):
         self.place = EventStorePlace(
-            folder / "map.sqlite", folder, LOG, Limits(), EventStoreSettings(),
+            folder / "map.sqlite",
+            folder,
+            LOG,
+            Limits(),
+            EventStoreSettings(),
             entry_limits=entry_limits or small_entries(),
-        )  # fmt: skip
+        )
         self.cache = CacheEventStore(10**6)
         self.files: dict[int, LogFile] = {}
         self.lines: list[Logged] = []  # all that were written
