@@ -100,7 +100,6 @@ class Verification:
 
         self._progress("deciding on records that no table has")
         decided = self._persist(queries.decided_records(records, primaries))
-        _require_registry(decided)
         self._find_decided(decided)
 
         self._progress("comparing rows with joins made now")
@@ -148,6 +147,10 @@ class Verification:
                 self._findings[datacenter].append(Finding(kind, row["count"], tuple(examples)))
 
     def _find_decided(self, decided: DataFrame) -> None:
+        """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""
+        unavailable = decided.where("outcome = 'unavailable'").select("detail").first()
+        if unavailable is not None:
+            raise RegistryUnavailable(unavailable["detail"])
         where = F.format_string("%d:%d", "file", "offset").alias("where")
         cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence")
         for kind in MISSING:
@@ -235,13 +238,6 @@ def _by_datacenter(frame: DataFrame) -> Counter[str]:
     """How many rows there are, by datacenter."""
     counted = frame.groupBy("datacenter").count().collect()
     return Counter({row["datacenter"]: row["count"] for row in counted})
-
-
-def _require_registry(decided: DataFrame) -> None:
-    """RegistryUnavailable if it did not answer for some: they might be too old, or held."""
-    row = decided.where("outcome = 'unavailable'").select("detail").first()
-    if row is not None:
-        raise RegistryUnavailable(row["detail"])
 
 
 # -- how far it reaches
