@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from photon.registry.address import table_name
+from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
 from photon.registry.operations.init import (
     Answer,
     EndpointReply,
     Membership,
-    NoAnswer,
     NoMajority,
     NotMade,
     RegistryFound,
@@ -20,7 +20,7 @@ from photon.registry.operations.init import (
     classify_endpoints,
 )
 
-GONE = NoAnswer("connection refused")
+GONE = NoReply("connection refused")
 NEW = Answer(None, None)
 WHY = {"gone": "does not answer (connection refused); bring it back"}
 WHY |= {"new": "has lost its data, or is a new store; it is not used until it is repaired"}

@@ -24,7 +24,7 @@ from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.wire import UNREADABLE, WireClient
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
-from photon.registry.operations.init import NoAnswer, ask_endpoint
+from photon.registry.operations.init import ask_endpoint
 
 CREDENTIALS = Credentials("key", "secret", "session")
 STATEMENTS = [{"Statement": "INSERT", "Parameters": [{"S": "Käse \ud800"}]}]
@@ -130,7 +130,7 @@ def test_one_that_is_no_store_of_a_registry_is_an_endpoint_that_does_not_answer(
 ) -> None:
     endpoint.answer = (200, content, {})
     address = EndpointAddress(endpoint.url, None)
-    assert isinstance(ask_endpoint("clicks", address), NoAnswer)
+    assert isinstance(ask_endpoint("clicks", address), NoReply)
     with pytest.raises(EndpointSilent, match=f"^{endpoint.url} does not answer") as raised:
         Directory(address, ManualClock()).create("table")
     assert endpoint.url not in raised.value.reason, "it is said once"

@@ -12,7 +12,7 @@ from photon.clock import Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, settings_hash
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig, decode_register, with_horizon
@@ -160,14 +160,7 @@ class Answer:
     register: Register | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """An endpoint that did not answer."""
-
-    reason: str
-
-
-EndpointReply = Answer | NoAnswer
+EndpointReply = Answer | NoReply
 
 
 def _ask_all(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[EndpointReply]:
@@ -180,15 +173,14 @@ def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:
     try:
         table = Directory(endpoint, SystemClock()).table_of(pipeline)
     except EndpointSilent as silent:
-        return NoAnswer(silent.reason)
+        return NoReply(silent.reason)
     except RegistryUnavailable as error:  # a local one that does not start
-        return NoAnswer(str(error))
+        return NoReply(str(error))
     if table is None:
         return Answer(None, None)
     (stored,) = DynamoAcceptor(table, connection(endpoint, ADMIN_TIMEOUT, 1)).read([REGISTER_KEY])
     if isinstance(stored, NoReply):
-        return NoAnswer(stored.reason)
-    assert isinstance(stored, Stored)
+        return stored
     return Answer(table, None if stored.value is None else decode_register(stored.value))
 
 
@@ -278,7 +270,7 @@ def classify_endpoints(pipeline: str, replies: Sequence[EndpointReply]) -> Membe
         right = [s for s in range(n) if s not in members.down and s < len(named) and tables[s] == named[s]]
         if len(named) == n and len(right) >= majority(n):
             return RegistryFound(members, named, _problems(pipeline, members, replies))
-    reasons = {slot: reply.reason for slot, reply in enumerate(replies) if isinstance(reply, NoAnswer)}
+    reasons = {slot: reply.reason for slot, reply in enumerate(replies) if isinstance(reply, NoReply)}
     if registers and n - len(reasons) >= majority(n):
         return NoMajority(_problems(pipeline, registers[0].members, replies))
     return TooFewAnswers(reasons) if reasons else NotMade()
@@ -294,7 +286,7 @@ def _problems(pipeline: str, members: Members, replies: Sequence[EndpointReply])
     problems: dict[int, str] = {}
     for slot, reply in enumerate(replies):
         match reply:
-            case NoAnswer(reason):
+            case NoReply(reason):
                 problems[slot] = f"does not answer ({reason}); bring it back"
             case Answer(register=Register(pipeline=owner)) if owner != pipeline:
                 problems[slot] = (

@@ -44,7 +44,7 @@ from photon.registry.endpoints.endpoints import ActiveEndpoints, Deadline, Endpo
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.directory import Directory, EndpointSilent, new_incarnation
-from photon.registry.operations.init import NoAnswer, ask_endpoint, find_registry
+from photon.registry.operations.init import ask_endpoint, find_registry
 from photon.registry.operations.until_answered import Unanswered, until_answered
 
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
@@ -140,7 +140,7 @@ def _refuse_other_stores(
     if named is None or not directory.has(named):
         return
     reply = ask_endpoint(pipeline.name, endpoint)
-    if isinstance(reply, NoAnswer):
+    if isinstance(reply, NoReply):
         raise RegistryUnavailable(f"{endpoint} does not answer ({reply.reason})")
     if reply.register is not None:
         known = {table_name(pipeline.name, name) for name in reply.register.members.incarnations}
