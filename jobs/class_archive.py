@@ -27,7 +27,7 @@ def make() -> Path:
     try:
         exercise(session)
     finally:
-        stop_session(session, patience_seconds=WRITE_SECONDS)
+        stop_session(session, timeout_seconds=WRITE_SECONDS)
     unfinished.replace(archive)
     return archive
 

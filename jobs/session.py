@@ -76,7 +76,7 @@ def build_session(
     return session
 
 
-def stop_session(session: SparkSession, patience_seconds: float = 30.0) -> None:
+def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
     """Stop a session and the JVM behind it; wait so long for its end."""
     gateway = session.sparkContext._gateway
     session.stop()
@@ -85,6 +85,6 @@ def stop_session(session: SparkSession, patience_seconds: float = 30.0) -> None:
         process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()
-            process.wait(timeout=patience_seconds)
+            process.wait(timeout=timeout_seconds)
     # Else PySpark would use the JVM that is gone for the next session of this process.
     SparkContext._gateway = SparkContext._jvm = None
