@@ -40,7 +40,9 @@ def history(folder: Path, operations: int, prepare: str = "", seed: int = SEED) 
 def test_a_history_under_kills_and_stalls_can_be_true(operations: int, tmp_path: Path) -> None:
     made = history(tmp_path, operations)
     assert len(made.operations) >= operations
-    assert min(made.server_kills, made.server_stalls) > 0
+    assert made.server_kills + made.server_stalls > 0
+    if operations == MANY:  # a short one may see faults of one kind only
+        assert min(made.server_kills, made.server_stalls) > 0
     check_that_much_was_answered(made)
     assert problems(made.operations) == []
 
