@@ -64,9 +64,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# First what needs no JVM, on two processes; then the rest, one after the other: each of those takes both cores.
+# Two processes where tests wait for servers or need one core each; Spark and whole commands take both cores.
 test: test-fast
-	$(BIN)/pytest -m "(spark or server or slow) and not long"
+	$(BIN)/pytest -n 2 -m "server and not (spark or slow or long)"
+	$(BIN)/pytest -m "(spark or slow) and not long"
 
 test-long: setup
 	$(BIN)/pytest -m long

@@ -17,9 +17,10 @@ BACKENDS = [
     "memory-5",
     "memory-3-one-down",
     "memory-5-two-down",
+    # Each store and each way to write once; the other two combinations are in `make test-long`.
     pytest.param("dynamodb-local", marks=pytest.mark.server),
-    pytest.param("dynamodb-local-batches", marks=pytest.mark.server),
-    pytest.param("dynoxide", marks=pytest.mark.server),
+    pytest.param("dynamodb-local-batches", marks=[pytest.mark.server, pytest.mark.long]),
+    pytest.param("dynoxide", marks=[pytest.mark.server, pytest.mark.long]),
     pytest.param("dynoxide-batches", marks=pytest.mark.server),
     pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
