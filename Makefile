@@ -70,7 +70,8 @@ test: test-fast
 	$(BIN)/pytest -m "(spark or slow) and not long"
 
 test-long: setup
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
+	$(BIN)/pytest -m "long and (spark or slow)"
 
 # One that fails is printed, with how to run it again.
 soak: setup

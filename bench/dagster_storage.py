@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dagster import (
     AssetCheckSpec,
@@ -38,7 +39,7 @@ from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
 from photon.dispatcher.state_view import StateView
-from photon.join.outcomes import Counts
+from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import load_pipeline
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import Latency, ShiftReport
@@ -51,7 +52,13 @@ DATACENTERS = ("east", "west")
 SOME = 60
 DAEMON_SECONDS = 5  # between two ticks of a sensor, as Dagster's daemon goes round
 NOW_US = 1_767_607_200 * MICROSECONDS
-COUNTS = {"joined": 612_345, "joined_elsewhere": 598_123, "duplicates": 311, "unjoinable": 42, "pending": 96}
+COUNTS: dict[OutcomeClass, int] = {
+    "joined": 612_345,
+    "joined_elsewhere": 598_123,
+    "duplicates": 311,
+    "unjoinable": 42,
+    "pending": 96,
+}
 DAY = {
     "shift": 2 * 48,  # of 30 minutes
     "report of a shift": 2 * 1_440 * (PICTURE_EVERY - 1) // PICTURE_EVERY,
@@ -126,7 +133,7 @@ def _stored_bytes(home: Path) -> int:
     return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
 
 
-def _shift(events: list) -> AssetsDefinition:
+def _shift(events: list[Any]) -> AssetsDefinition:
     @asset(key=["p", "shift"], partitions_def=StaticPartitionsDefinition(list(DATACENTERS)))
     def shift(context: AssetExecutionContext) -> MaterializeResult[None]:
         for event in events:
@@ -137,12 +144,12 @@ def _shift(events: list) -> AssetsDefinition:
 
 
 def _verification() -> AssetsDefinition:
-    sound = DatacenterReport(classes=COUNTS, rows=612_345)
+    sound = DatacenterReport(classes={str(name): n for name, n in COUNTS.items()}, rows=612_345)
     report = VerificationReport(dict.fromkeys(DATACENTERS, sound), rows=1_210_468)
     specs = [AssetCheckSpec(check.name, asset=["p", "verification"]) for check in CHECKS]
 
     @asset(key=["p", "verification"], check_specs=specs)
-    def verification() -> MaterializeResult:
+    def verification() -> MaterializeResult[None]:
         results = [check_result(check, report) for check in CHECKS]
         return MaterializeResult(metadata=report_metadata(report, 31.5), check_results=results)
 
@@ -164,7 +171,7 @@ GROWTH = Growth(
 )
 
 
-def _report(with_picture: bool) -> dict:
+def _report(with_picture: bool) -> dict[str, Any]:
     latency = Latency(0.412, 0.871, 1.934)
     reports = [
         ShiftReport(NOW_US + i * 60 * MICROSECONDS, 60.0, 112, 3_181 + 7 * i % 100, latency)

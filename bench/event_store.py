@@ -32,7 +32,7 @@ EVENTS_PER_SECOND = 1_000
 START_US = 1_700_000_000_000_000
 WINDOW_US = 600_000_000
 BATCH_BYTES = 4 * 2**20
-LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
+LOG = PrimaryLog(files="*.log", format="jsonl", id=("id",), time="time", time_unit="us")
 
 
 def event_id(number: int) -> str:

@@ -98,7 +98,7 @@ def serve(
     """Put a load on a registry, from threads of this process; `registry` is one over these acceptors."""
     counted = [Counted(acceptor) for acceptor in acceptors]
     members = registry.register.read().members
-    counting = QuorumRegistry(counted, registry.settings, SystemClock(), members=members)  # type: ignore[arg-type]
+    counting = QuorumRegistry(counted, registry.settings, SystemClock(), members=members)
     plans = [PlanKey("east", f"{chance.getrandbits(64):016x}", 1, "0" * 16) for _ in range(load.tasks)]
     starts = [chance.random() for _ in plans]  # of their first id: tasks are not in step
     began = time.monotonic()

@@ -22,7 +22,7 @@ _COLUMNS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeSpan:
     """The stretch of time whose clicks are measured: [start_us, end_us)."""
 
     start_us: int
@@ -65,7 +65,7 @@ def percentile(sorted_values: Sequence[int], share: float) -> float:
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
 
 
-def summarize(rows: Iterable[SeenRow], written: Mapping[str, int], window: Window) -> Latency:
+def summarize(rows: Iterable[SeenRow], written: Mapping[str, int], window: TimeSpan) -> Latency:
     """Latency of the clicks written within the window; `written` has the time of each click's line, in us.
 
     A row seen again in another file (compaction) counts when it was seen first; a click with two

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.latency import Latency, SeenRow, TableReader, Window, summarize
+from bench.generator import Generator, GeneratorFailed, generating
+from bench.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
+from bench.live_traffic import LiveRun
 from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.testing.generator import Generator, GeneratorFailed, generating
-from photon.testing.live_traffic import LiveRun
 from photon.testing.traffic import Traffic
 
 PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
@@ -30,11 +30,11 @@ class MeasurementFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class PhaseTimeouts:
     """How long each phase of a measurement may take, in seconds, and how often the tables are read."""
 
     start: float = 180.0  # until the first row of every datacenter (Spark takes 18 s alone)
-    settle: float = 10.0  # from then on to the first measured click: what piled up is worked off
+    warm_up: float = 10.0  # from then on to the first measured click: what piled up is worked off
     drain: float = 60.0  # from the last measured click to its row
     stop: float = 60.0  # from SIGTERM to the end of the join
     poll: float = 0.02
@@ -54,7 +54,8 @@ class LiveResult:
 
 def measure_live(
     folder: Path, seconds: float, primary_per_second: float = 1_000, foreign_per_second: float = 50, *,
-    ills: Mapping[str, int] | None = None, more: str = "", seed: int = 1, patience: Patience | None = None,
+    ills: Mapping[str, int] | None = None, more: str = "", seed: int = 1,
+    timeouts: PhaseTimeouts | None = None,
     command: Sequence[str] = PHOTON_JOIN, progress: Callable[[str], None] = lambda text: None,
 ) -> LiveResult:  # fmt: skip
     """Join live traffic of two datacenters in a new `folder` for `seconds`, and measure it.
@@ -62,8 +63,8 @@ def measure_live(
     The rates are those of one datacenter's logs, in events per second. `more` is added to the pipeline
     file; `command` followed by its path starts the join. MeasurementFailed if nothing can be measured.
     """
-    patience = patience or Patience()
-    longest_seconds = patience.start + patience.settle + seconds + patience.drain  # stopped long before
+    timeouts = timeouts or PhaseTimeouts()
+    longest_seconds = timeouts.start + timeouts.warm_up + seconds + timeouts.drain  # stopped long before
     traffic = Traffic(
         seed=seed, primary_per_second=primary_per_second, foreign_per_second=foreign_per_second,
         duration_seconds=longest_seconds, ills=ills or {},
@@ -72,13 +73,13 @@ def measure_live(
     for name in traffic.datacenters:
         (folder / "logs" / name).mkdir(parents=True)
     tables = [folder / "lake" / name / "joined_events" for name in traffic.datacenters]
-    with _join(command, pipeline, patience) as join, generating(traffic, folder) as generator:
-        watch = _Watch(tables, join, folder / "join.log", patience, progress)
+    with _join(command, pipeline, timeouts) as join, generating(traffic, folder) as generator:
+        watch = _Watch(tables, join, folder / "join.log", timeouts, progress)
         window = watch.measure(seconds, len(traffic.datacenters))
         run = _stopped(generator)
         written = clicks_written(folder / "logs" / traffic.datacenters[0] / "clicks")
         due = {click for click, time_us in written.items() if time_us in window}
-        watch.until(lambda: due <= watch.clicks, patience.drain, "reading the last rows")
+        watch.until(lambda: due <= watch.clicks, timeouts.drain, "reading the last rows")
     latency = summarize(watch.rows, written, window)
     return LiveResult(latency, primary_per_second, foreign_per_second, run, join.returncode)
 
@@ -109,7 +110,7 @@ class _Watch:
     tables: Sequence[Path]
     join: subprocess.Popen[bytes]
     log: Path
-    patience: Patience
+    timeouts: PhaseTimeouts
     progress: Callable[[str], None]
     clock: Clock = field(default_factory=SystemClock)
     rows: list[SeenRow] = field(default_factory=list)
@@ -119,20 +120,20 @@ class _Watch:
     def __post_init__(self) -> None:
         self._reader = TableReader(self.tables, self.clock)
 
-    def measure(self, seconds: float, datacenters: int) -> Window:
-        """Wait for the join to run and to settle, then for the window to pass."""
+    def measure(self, seconds: float, datacenters: int) -> TimeSpan:
+        """Wait for the join to run and to warm up, then for the window to pass."""
         started = self.until(
-            lambda: len(self.datacenters) == datacenters, self.patience.start, "waiting for the first rows"
+            lambda: len(self.datacenters) == datacenters, self.timeouts.start, "waiting for the first rows"
         )
         if not started:
             raise MeasurementFailed(
-                f"after {self.patience.start:.0f} s only {sorted(self.datacenters) or 'no datacenter'} had "
+                f"after {self.timeouts.start:.0f} s only {sorted(self.datacenters) or 'no datacenter'} had "
                 f"written rows, expected {datacenters} datacenters; {self._last_words()}"
             )
-        self.until(lambda: False, self.patience.settle, "settling")
+        self.until(lambda: False, self.timeouts.warm_up, "warming up")
         start_us = self.clock.now_us()
         self.until(lambda: False, seconds, "measuring")
-        return Window(start_us, self.clock.now_us())
+        return TimeSpan(start_us, self.clock.now_us())
 
     def until(self, done: Callable[[], bool], seconds: float, what: str) -> bool:
         """Read until `done`, at most so long; whether it was done. MeasurementFailed if the join ended."""
@@ -143,9 +144,9 @@ class _Watch:
                 return False
             if now_us >= report_us:
                 self.progress(f"{what}: {(now_us - begin_us) / MICROSECONDS:.0f} s, {self._so_far(now_us)}")
-                report_us = now_us + round(self.patience.report * MICROSECONDS)
+                report_us = now_us + round(self.timeouts.report * MICROSECONDS)
             self._read()
-            self.clock.sleep(self.patience.poll)
+            self.clock.sleep(self.timeouts.poll)
             now_us = self.clock.now_us()
         return True
 
@@ -159,9 +160,9 @@ class _Watch:
         self.datacenters.update(row.row[0] for row in new)
 
     def _so_far(self, now_us: int) -> str:
-        since_us = now_us - round(self.patience.report * MICROSECONDS)
+        since_us = now_us - round(self.timeouts.report * MICROSECONDS)
         recent = {row.click_id: since_us for row in self.rows[-10_000:] if row.readable_us >= since_us}
-        latency = summarize(self.rows[-10_000:], recent, Window(since_us, now_us))
+        latency = summarize(self.rows[-10_000:], recent, TimeSpan(since_us, now_us))
         newest = f", of the last seconds p90 {latency.p90_seconds:.2f} s" if recent else ""
         return f"{len(self.clicks)} rows{newest}"
 
@@ -171,7 +172,9 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def _join(command: Sequence[str], pipeline: Path, patience: Patience) -> Iterator[subprocess.Popen[bytes]]:
+def _join(
+    command: Sequence[str], pipeline: Path, timeouts: PhaseTimeouts
+) -> Iterator[subprocess.Popen[bytes]]:
     with (pipeline.parent / "join.log").open("wb") as log:
         join = subprocess.Popen(
             [*command, str(pipeline)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -180,15 +183,15 @@ def _join(command: Sequence[str], pipeline: Path, patience: Patience) -> Iterato
     try:
         yield join
     finally:
-        _stop_join(join, patience)
+        _stop_join(join, timeouts)
 
 
-def _stop_join(join: subprocess.Popen[bytes], patience: Patience) -> None:
+def _stop_join(join: subprocess.Popen[bytes], timeouts: PhaseTimeouts) -> None:
     """SIGTERM; then whatever is left of its process group is killed."""
     if join.poll() is None:
         join.send_signal(signal.SIGTERM)
     try:
-        join.wait(patience.stop)
+        join.wait(timeouts.stop)
     except subprocess.TimeoutExpired:
         pass
     finally:

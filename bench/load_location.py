@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 
 LOADS = 5
 LOAD = "from orchestration.definitions import defs; defs.get_repository_def()"
@@ -30,12 +30,12 @@ def main(pipelines: list[str]) -> None:
     print(f"loads in {statistics.median(seconds):.2f} s (median of {LOADS}; slowest {max(seconds):.2f} s)")
     command = [sys.executable, "-X", "importtime", "-c", LOAD]
     timed = subprocess.run(command, check=True, env=environ, capture_output=True, text=True)
-    own_seconds: Counter[str] = Counter()
+    own_seconds: defaultdict[str, float] = defaultdict(float)
     for line in timed.stderr.splitlines():
         parts = line.removeprefix("import time:").split("|")
         if len(parts) == 3 and parts[0].strip().isdigit():
             own_seconds[parts[2].strip().partition(".")[0]] += int(parts[0]) / 1_000_000
-    for package, taken in own_seconds.most_common(MOST_SHOWN):
+    for package, taken in sorted(own_seconds.items(), key=lambda one: -one[1])[:MOST_SHOWN]:
         print(f"  {package:24}{taken:8.2f} s")
 
 

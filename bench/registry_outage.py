@@ -1,4 +1,4 @@
-"""What clients of a registry see when endpoints are killed amid their work, and what is left afterwards.
+"""What clients of a registry see when endpoints are killed while they work, and what is left afterwards.
 
 Two processes register the same ids, batch after batch. Servers are killed by who measures.
 """

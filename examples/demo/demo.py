@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from bench.latency import Window
+from bench.generator import Generator, generating
+from bench.latency import TimeSpan
+from bench.latency_plot import draw
 from examples.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
 from examples.demo.folder import DemoFolder, held_folder
-from examples.demo.plot import draw
 from examples.demo.process_tree import GUARD, ProcessTree
 from examples.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
 from examples.demo.summary import Course, Summary, Verdict, verdict_of
@@ -24,7 +25,6 @@ from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.lease import holder_of, lease_status_of
-from photon.testing.generator import Generator, generating
 from photon.testing.traffic import Traffic
 from photon.verification.report_table import newest
 
@@ -68,7 +68,7 @@ def run_demo(wishes: Wishes) -> Summary:
             assert demo.kill is not None
             course = Course(tuple(demo.watch.rows), demo.spans, demo.kill)
             demo.view.says("drawing the plot")
-            draw(course, folder.plot)
+            draw(course.rows, course.shown, course.without, course.kill.datacenter, folder.plot)
             verdict = demo.verdict()
             demo.view.says("done; everything that was started is ended")
     return Summary(verdict, course, demo.stack.url, str(folder.plot), str(folder.path))
@@ -148,7 +148,7 @@ class Demo:
     view: View
     clock: Clock
     kill: Kill | None = None
-    spans: dict[str, Window] = field(default_factory=dict)  # by phase
+    spans: dict[str, TimeSpan] = field(default_factory=dict)  # by phase
     _verification: str | None = None  # the run
     _verified: bool = False
     _asked_us: int = 0
@@ -164,7 +164,7 @@ class Demo:
         self.tree.start(self.stack.webserver())
         self._until(self.stack.ui_is_up, UI_SECONDS, "the UI to answer")
         self.view.says(f"the UI is there: {self.stack.url}")
-        self.spans["dagster"] = Window(began_us, self.clock.now_us())
+        self.spans["dagster"] = TimeSpan(began_us, self.clock.now_us())
 
     def play(self, phases: Iterable[Phase]) -> None:
         """One phase after the other. DemoFailed if one does not come to its end."""
@@ -180,7 +180,7 @@ class Demo:
             if phase.deed is not None:
                 deeds[phase.deed]()
             facts = self._watch(phase, began_us)
-            self.spans[phase.name] = Window(began_us, facts.now_us)
+            self.spans[phase.name] = TimeSpan(began_us, facts.now_us)
 
     def _watch(self, phase: Phase, began_us: int) -> Facts:
         while True:

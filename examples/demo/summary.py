@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.latency import Latency, SeenRow, Window, summarize
+from bench.latency import Latency, SeenRow, TimeSpan, summarize
 from examples.demo.scenario import WARM_UP_SECONDS, Kill
 from photon.clock import MICROSECONDS
 from photon.verification.report_table import StoredReport
@@ -63,18 +63,18 @@ class Course:
     """How a demo went: its phases, the kill, and every row when it was first seen."""
 
     rows: tuple[SeenRow, ...]
-    spans: Mapping[str, Window]  # by phase
+    spans: Mapping[str, TimeSpan]  # by phase
     kill: Kill
 
     @property
-    def undisturbed(self) -> Window:
+    def undisturbed(self) -> TimeSpan:
         """Both datacenters join, what had piled up before is worked off, and nobody was killed yet."""
         both = self.spans["join"]
         warm_us = both.start_us + round(min(WARM_UP_SECONDS, both.seconds / 2) * MICROSECONDS)
-        return Window(warm_us, self.kill.at_us)
+        return TimeSpan(warm_us, self.kill.at_us)
 
     @property
-    def without(self) -> Window:
+    def without(self) -> TimeSpan:
         """From the kill until the datacenter's next row could be read."""
         kill = self.kill
         back_us = min(
@@ -82,23 +82,23 @@ class Course:
             for row in self.rows
             if row.row[0] == kill.datacenter and row.readable_us > kill.gone_us
         )
-        return Window(kill.at_us, back_us)
+        return TimeSpan(kill.at_us, back_us)
 
     @property
-    def end_us(self) -> int:
-        """When the clicks ceased."""
-        return self.spans["return"].end_us
+    def shown(self) -> TimeSpan:
+        """From the moment at which both datacenters keep up to the last clicks."""
+        return TimeSpan(self.undisturbed.start_us, self.spans["return"].end_us)
 
-    def latency(self, window: Window) -> Latency:
+    def latency(self, window: TimeSpan) -> Latency:
         """Of the rows whose later line was written in the window."""
         return summarize(self.rows, {row.click_id: row.written_us for row in self.rows}, window)
 
     def shares(self) -> dict[str, dict[str, int]]:
         """Rows by datacenter, before the kill, while one datacenter was gone, and afterwards."""
         windows = {
-            "before": Window(0, self.without.start_us),
+            "before": TimeSpan(0, self.without.start_us),
             "without": self.without,
-            "after": Window(self.without.end_us, 2**63),
+            "after": TimeSpan(self.without.end_us, 2**63),
         }
         return {
             name: dict(Counter(row.row[0] for row in self.rows if row.readable_us in window))
@@ -166,7 +166,7 @@ class Summary:
         )
 
 
-def total_seconds(spans: Iterable[Window]) -> float:
+def total_seconds(spans: Iterable[TimeSpan]) -> float:
     """From the beginning of the first to the end of the last."""
     listed = list(spans)
     return (max(span.end_us for span in listed) - min(span.start_us for span in listed)) / MICROSECONDS

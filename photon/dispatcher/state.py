@@ -138,10 +138,13 @@ class DispatcherState:
             _put(db, "meta", [(key, str(value)) for key, value in values.items()])
 
     def meta(self, key: str) -> str | None:
-        """A value of the meta table; None if it is not there, or the database is empty."""
-        if not self._has("sqlite_master WHERE name = ?", "meta"):
-            return None
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        """A value of the meta table; None if it is not there, or the database is empty. StateUnavailable."""
+        try:
+            if not self._has("sqlite_master WHERE name = ?", "meta"):
+                return None
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        except sqlite3.OperationalError as error:
+            raise StateUnavailable(f"cannot read the state {self.path}: {error}") from error
         return row[0] if row else None
 
     @property

@@ -151,9 +151,11 @@ def combine_isolating_failures(
     def combine(first: int, count: int) -> Adapted:
         result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
         adapted = checked_rows(result, count)
-        table = adapted.table if row_schema is None else fit(presentable(adapted.table), row_schema)
-        check_names(table.column_names)
-        return Adapted(table, adapted.kept)
+        if row_schema is not None:  # which leaves out columns without a type, and so may leave no row
+            fitted = fit(presentable(adapted.table), row_schema)
+            adapted = checked_rows(Adapted(fitted, adapted.kept), count)
+        check_names(adapted.table.column_names)
+        return adapted
 
     parts, failures = isolate(combine, foreign.num_rows)
     parts, failures = _of_one_type(parts, failures)

@@ -115,6 +115,7 @@ def run_index_unit(unit: IndexUnit, context: TaskContext) -> IndexResult:
 
 def _quarantine_primaries(unit: IndexUnit, context: TaskContext) -> IndexResult:
     """The unit's one line kept an index task from ending: a dead letter, unread."""
+    assert len(unit.ranges) == 1, f"a unit in quarantine has one line, not {len(unit.ranges)} ranges"
     ((file, line),) = unit.ranges
     letter = {
         "_file": [file.number],

@@ -211,7 +211,8 @@ class OutputTable:
         for epoch, group in by_epoch.items():
             rows = self._rows_of_batches(handle, epoch, {token.plan.batch for token in group})
             present = set(zip(rows["_batch"].to_pylist(), rows["_occurrence"].to_pylist(), strict=True))
-            version = handle.transaction_version(app_id(group[0].plan.datacenter, epoch)) or 0
+            with self.reading():
+                version = handle.transaction_version(app_id(group[0].plan.datacenter, epoch)) or 0
             for token in group:
                 if (token.plan.batch, str(token.occurrence)) in present:
                     found[token] = "row"

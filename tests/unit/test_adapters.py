@@ -172,6 +172,20 @@ def test_a_value_of_another_type_than_its_column_fails_alone() -> None:
     assert list(combined.failures) == [4]
 
 
+def test_rows_stay_with_their_pairs_when_one_alone_has_nothing_but_nulls() -> None:
+    @per_event
+    def fails_at_1(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
+        if foreign["n"] == 1:
+            raise KeyError("no such thing")
+        return {"v": foreign["n"] or None}
+
+    schema = pa.schema([("v", pa.int64())])
+    combined = combine_isolating_failures(fails_at_1, FOREIGN, PRIMARY, schema)
+    assert (combined.kept, combined.table["v"].to_pylist()) == ([2, 3, 4], [2, 3, 4])
+    assert sorted(combined.failures) == [0, 1]
+    assert "combine returned 0 rows for 1 pairs" in combined.failures[0]
+
+
 def test_an_adapter_that_fails_once_is_asked_about_few_pairs_again() -> None:
     calls = []
 

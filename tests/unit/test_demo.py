@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.latency import SeenRow, Window
+from bench.latency import SeenRow, TimeSpan
+from bench.latency_plot import draw, percentiles_over_time, rows_per_second
 from examples.demo import scenario
 from examples.demo.dagster_stack import HOST, stack_in
 from examples.demo.demo import interrupts
 from examples.demo.folder import FolderRefused, held_folder
-from examples.demo.plot import draw, percentiles_over_time, rows_per_second
 from examples.demo.scenario import Facts, Kill, phases
 from examples.demo.summary import Course, Summary, Verdict, verdict_of
 from examples.demo.view import as_line, cells, words
@@ -60,9 +60,9 @@ def a_course() -> Course:
     rows += [row(1_000 + n, "west", n / 2, n / 2 + 0.5) for n in range(190) if not 59 <= n / 2 < 79.5]
     rows.append(row(5_000, "east", 70, 75))  # one that took long while west was gone
     spans = {
-        "dagster": Window(-30_000_000, -20_000_000), "start": Window(-20_000_000, 0),
-        "join": Window(0, 60_000_000), "kill": Window(60_000_000, 80_100_000),
-        "return": Window(80_100_000, 95_100_000),
+        "dagster": TimeSpan(-30_000_000, -20_000_000), "start": TimeSpan(-20_000_000, 0),
+        "join": TimeSpan(0, 60_000_000), "kill": TimeSpan(60_000_000, 80_100_000),
+        "return": TimeSpan(80_100_000, 95_100_000),
     }  # fmt: skip
     return Course(tuple(rows), spans, KILL)
 
@@ -153,7 +153,7 @@ def test_the_shown_p90_is_of_one_datacenters_last_seconds() -> None:
 
 def test_latency_is_told_apart_by_whether_both_datacenters_were_there() -> None:
     course = a_course()
-    assert course.undisturbed == Window(10 * MICROSECONDS, KILL.at_us)
+    assert course.undisturbed == TimeSpan(10 * MICROSECONDS, KILL.at_us)
     assert course.latency(course.undisturbed).p99_seconds == 0.5
     assert course.latency(course.without).most_seconds == 5.0
 
@@ -225,7 +225,7 @@ def test_a_report_of_what_is_not_over_is_no_proof(equation: dict[str, int]) -> N
 
 def test_the_plot_has_percentiles_and_rates_of_every_two_seconds() -> None:
     rows = [row(n, "east", n / 4, n / 4 + 1) for n in range(16)]
-    window = Window(MICROSECONDS, 5 * MICROSECONDS)
+    window = TimeSpan(MICROSECONDS, 5 * MICROSECONDS)
     assert percentiles_over_time(rows, window).to_dict("index") == {
         middle: {0.5: 1.0, 0.9: 1.0, 0.99: 1.0} for middle in (1.0, 3.0)
     }
@@ -233,7 +233,8 @@ def test_the_plot_has_percentiles_and_rates_of_every_two_seconds() -> None:
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
-    draw(a_course(), tmp_path / "plot.png")
+    course = a_course()
+    draw(course.rows, course.shown, course.without, "west", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from bench.latency import SeenRow, TableReader, Window, percentile, summarize
-from bench.live_measurement import MeasurementFailed, Patience, clicks_written, measure_live
+from bench.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
+from bench.live_measurement import MeasurementFailed, PhaseTimeouts, clicks_written, measure_live
 from photon.clock import ManualClock
 
-ALWAYS = Window(0, 10**15)
+ALWAYS = TimeSpan(0, 10**15)
 
 
 def seen(click: str, written_us: int = 0, readable_us: int = 0, datacenter: str = "east") -> SeenRow:
@@ -45,7 +45,7 @@ def test_a_percentile_is_the_nearest_rank(share: float, value: int) -> None:
 def test_latency_counts_from_the_clicks_written_in_the_window_only() -> None:
     written = {"early": 99, "first": 100, "last": 199, "late": 200}
     found = summarize(
-        [seen(click, at, at + 2_000_000) for click, at in written.items()], written, Window(100, 200)
+        [seen(click, at, at + 2_000_000) for click, at in written.items()], written, TimeSpan(100, 200)
     )
     assert (found.clicks, found.rows, found.p50_seconds) == (2, 2, 2.0)
 
@@ -146,14 +146,14 @@ while True:
 def test_a_measurement_finds_the_pace_of_a_join_and_stops_all_it_started(tmp_path: Path) -> None:
     script = tmp_path / "stand_in.py"
     script.write_text(STAND_IN)
-    patience = Patience(start=30, settle=0.5, drain=10, stop=10, report=0.5)
+    timeouts = PhaseTimeouts(start=30, warm_up=0.5, drain=10, stop=10, report=0.5)
     said: list[str] = []
     result = measure_live(
         tmp_path / "live",
         2,
         100,
         20,
-        patience=patience,
+        timeouts=timeouts,
         command=(sys.executable, str(script)),
         progress=said.append,
     )
@@ -175,9 +175,9 @@ def test_a_join_that_writes_nothing_fails_the_measurement_and_is_ended(tmp_path:
         "import os, signal, time; signal.signal(15, signal.SIG_IGN);"
         "print(os.getpid(), flush=True); time.sleep(99)"
     )
-    patience = Patience(start=1.0, stop=0.5)
+    timeouts = PhaseTimeouts(start=1.0, stop=0.5)
     with pytest.raises(MeasurementFailed, match="after 1 s only no datacenter had written rows"):
-        measure_live(tmp_path / "live", 1, 10, 10, command=(sys.executable, "-c", deaf), patience=patience)
+        measure_live(tmp_path / "live", 1, 10, 10, command=(sys.executable, "-c", deaf), timeouts=timeouts)
     pid = int((tmp_path / "live" / "join.log").read_text().split()[0])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

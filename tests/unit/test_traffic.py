@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.live_traffic import LiveTraffic
 from photon.clock import MICROSECONDS, ManualClock
-from photon.testing.live_traffic import LiveTraffic
 from photon.testing.stories import ILLS, some_of_each
 from photon.testing.traffic import Traffic
 

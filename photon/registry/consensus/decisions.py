@@ -54,7 +54,8 @@ def fast_quorum(n: int) -> int:
 def ballot(counter: int, proposer: str) -> str:
     """A ballot: sorts by its counter; `proposer` (16 hex digits, random) makes it unique (protocol B4).
 
-    A letter before the counter says how many digits it has: `a7`, then `b10`.
+    A letter before the counter says how many digits it has: `a7`, then `b10`. Ballots are short, for an id
+    may keep two of them for good.
     """
     digits = str(counter)
     return f"{chr(ord('a') + len(digits) - 1)}{digits}-{proposer}"

@@ -14,7 +14,7 @@ from photon.errors import FormatTooNew, UserError
 
 EpochState = Literal["live", "revoked", "retired"]
 
-REGISTER_FORMAT = 2
+REGISTER_FORMAT = 2  # 1 had no boundary; a client that does not know one would pass over it
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 
 

@@ -135,6 +135,8 @@ def _without_answer(endpoints: Sequence[EndpointAddress], reasons: Mapping[int, 
 def _mismatch(address: RegistryAddress, register: Register) -> str | None:
     """Why this register does not belong to the pipeline of `address`, with the remedy; None if it does."""
     where = f"the registry {address.tables[0]} at {address.endpoints[0]}"
+    if register.pipeline != address.pipeline:
+        return f"{where} belongs to the pipeline {register.pipeline}; give each pipeline its own name"
     if register.settings_hash != address.settings_hash:
         return (
             f"{where} was made with other settings of ids and times: it would not know what is joined."

@@ -1,4 +1,4 @@
-"""The latency plot of a demo: how long rows took, and who wrote how many, second by second."""
+"""A plot of how long rows took and who wrote how many, second by second, around an outage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.latency import SeenRow, Window
-from examples.demo.summary import Course
+from bench.latency import SeenRow, TimeSpan
 from photon.clock import MICROSECONDS
 
 BIN_SECONDS = 2.0  # some 200 rows: its p99 is the second slowest of them
@@ -24,7 +23,7 @@ _LEGEND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def binned(rows: Sequence[SeenRow], window: Window) -> pd.DataFrame:
+def binned(rows: Sequence[SeenRow], window: TimeSpan) -> pd.DataFrame:
     """Datacenter, latency and the middle of its bin, in seconds since the window began, of each row in it."""
     seen = [row for row in rows if row.readable_us in window]
     bins = [int((row.readable_us - window.start_us) / MICROSECONDS / BIN_SECONDS) for row in seen]
@@ -37,13 +36,13 @@ def binned(rows: Sequence[SeenRow], window: Window) -> pd.DataFrame:
     )
 
 
-def percentiles_over_time(rows: Sequence[SeenRow], window: Window) -> pd.DataFrame:
+def percentiles_over_time(rows: Sequence[SeenRow], window: TimeSpan) -> pd.DataFrame:
     """Seconds by the middle of a bin, one column for each of `SHARES`."""
     latencies = binned(rows, window).groupby("middle_seconds")["latency_seconds"]
     return latencies.quantile(list(SHARES), interpolation="higher").unstack()
 
 
-def rows_per_second(rows: Sequence[SeenRow], window: Window) -> pd.DataFrame:
+def rows_per_second(rows: Sequence[SeenRow], window: TimeSpan) -> pd.DataFrame:
     """Rows by the middle of a bin, one column a datacenter."""
     table = binned(rows, window)
     rates = pd.crosstab(table["middle_seconds"], table["datacenter"]) / BIN_SECONDS
@@ -51,25 +50,19 @@ def rows_per_second(rows: Sequence[SeenRow], window: Window) -> pd.DataFrame:
     return rates.reindex(middles, fill_value=0.0)
 
 
-def _shown(course: Course) -> Window:
-    """From the moment at which both datacenters keep up to the last clicks, in whole bins."""
-    start_us = course.undisturbed.start_us
-    bins = int(Window(start_us, course.end_us).seconds / BIN_SECONDS)
-    return Window(start_us, start_us + round(bins * BIN_SECONDS * MICROSECONDS))
-
-
-def draw(course: Course, path: Path) -> None:
-    """Write the plot as PNG."""
+def draw(rows: Sequence[SeenRow], span: TimeSpan, outage: TimeSpan, victim: str, path: Path) -> None:
+    """Write the plot of a span as PNG, in whole bins, with the outage of one datacenter marked in it."""
     import matplotlib
 
     matplotlib.use("Agg")  # no display is needed
     from matplotlib import pyplot
 
-    window = _shown(course)
+    bins = int(span.seconds / BIN_SECONDS)
+    window = TimeSpan(span.start_us, span.start_us + round(bins * BIN_SECONDS * MICROSECONDS))
     figure, (above, below) = pyplot.subplots(
         2, 1, figsize=(10, 6), sharex=True, height_ratios=(3, 2), layout="constrained"
     )
-    for share, seconds in percentiles_over_time(course.rows, window).items():
+    for share, seconds in percentiles_over_time(rows, window).items():
         above.plot(seconds, color=SHARES[share], linewidth=1.8, label=f"p{share * 100:.0f}")
     above.axhline(
         LIMIT_SECONDS,
@@ -84,15 +77,14 @@ def draw(course: Course, path: Path) -> None:
     above.minorticks_off()
     above.set_ylim(TICKS_SECONDS[0], TICKS_SECONDS[-1])
     above.set_title("From the later of two lines written to the joined row readable", loc="left", fontsize=11)
-    rates = rows_per_second(course.rows, window)
+    rates = rows_per_second(rows, window)
     bottom = pd.Series(0.0, rates.index)
     for name, values in rates.items():
         below.bar(rates.index, values, BIN_SECONDS, bottom, color=COLORS.get(name), label=name)
         bottom = bottom + values
     below.set(ylabel="rows/s", xlabel="seconds since both datacenters keep up", xlim=(0, window.seconds))
     below.set_title("Joined by", loc="left", fontsize=11)
-    gone = course.without
-    start, end = ((at_us - window.start_us) / MICROSECONDS for at_us in (gone.start_us, gone.end_us))
+    start, end = ((at_us - window.start_us) / MICROSECONDS for at_us in (outage.start_us, outage.end_us))
     for axes in (above, below):
         axes.axvspan(start, end, color="#f6ecdf", zorder=0)
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
@@ -100,8 +92,8 @@ def draw(course: Course, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(**_LEGEND)
     for at, text in (
-        (start, f"{course.kill.datacenter}: kill -9"),
-        (end, f"{gone.seconds:.0f} s later: back"),
+        (start, f"{victim}: kill -9"),
+        (end, f"{outage.seconds:.0f} s later: back"),
     ):
         above.annotate(
             text, (at, 1), xycoords=("data", "axes fraction"), xytext=(4, -4), textcoords="offset points",

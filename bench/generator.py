@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from bench.live_traffic import LiveRun, LiveTraffic
 from photon.errors import UserError
-from photon.testing.live_traffic import LiveRun, LiveTraffic
 from photon.testing.traffic import Traffic
 
 STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
