@@ -22,7 +22,7 @@ from resources.environment import ServedPipeline
 from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
 
-RELIEF = timedelta(minutes=1)  # a successor that is not ready so long after the end is not waited for
+RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
 
 
 def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> AssetsDefinition:

@@ -51,7 +51,7 @@ class UpkeepKind:
     resources: Sequence[str] = ()
     checks: Mapping[str, str] = field(default_factory=dict)  # promises by name
     cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
-    # Dagster does not notice a killed process: after so long it gives the run up, and the next one can begin.
+    # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
     # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600
 
@@ -290,7 +290,7 @@ UPKEEP: Sequence[UpkeepKind] = (
         "registry_report",  # its asset's name is taken
         "registry_state",
         _report_state,
-        "The registry of joined ids: ids, bytes and tokens by shard, boundaries of collection; how endpoints"
+        "The registry of joined ids: ids, bytes and tokens by shard, the boundary of gc; how endpoints"
         " answer and how far they are behind; epochs of datacenters.",
         "Reports on the registry's shards and endpoints.",
         after=["joined_events", "token_clearing"],

@@ -1,7 +1,7 @@
 """The paper's Figure 10 again: ids committed against requests to the store, under growing load of many tasks.
 
 Each task registers, in one call, what came since its last one. So calls get larger where load grows, and
-requests grow far less than ids. Which store it is measured on is for `bench.figures`.
+requests grow far less than ids.
 """
 
 from __future__ import annotations

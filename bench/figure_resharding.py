@@ -1,7 +1,6 @@
 """The paper's Figure 11 again: bytes of old and new shards, through a threefold upshard and collection.
 
-The registry's own code on days that pass as fast as they can: only the clock is not the machine's. On which
-store is for `bench.figures`.
+The registry's own code on days that pass as fast as they can: only the clock is not the machine's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python bench/plan_many_files.py [FILES]
 
-The target is 0.2 s for 2,000 files, all of which grew. Half of the files are primary logs.
+The target is 0.2 s for 2,000 files that all grew. Half of the files are primary logs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many ids a second a registry commits and looks up, for several processes as Spark's tasks are.
 
-Which registry, and what is done to its servers, belongs in `bench.registry_measurement`.
+`bench.registry_measurement` chooses the registry.
 """
 
 from __future__ import annotations

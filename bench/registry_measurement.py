@@ -1,6 +1,6 @@
 """What `photon bench registry` measures: rates, bytes, memory and outages, on servers of its own.
 
-How a load is put on a registry belongs in `bench.registry_load`, outages in `.registry_outage`.
+`bench.registry_load` puts a load on it, `bench.registry_outage` kills its servers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a registry is made of: so many servers of a kind, some of which are down."""
+    """What a registry is made of: servers of one kind; some may be down."""
 
     kind: ServerKind
     count: int
@@ -68,7 +68,7 @@ ALL_STORES = (
 
 
 def available() -> tuple[Stores, ...]:
-    """Those of which there are servers on this machine."""
+    """The kinds that have a server on this machine."""
     try:
         dynoxide_command()
     except DynoxideMissing:

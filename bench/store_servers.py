@@ -85,7 +85,7 @@ class StoreServer:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on with all that was asked meanwhile."""
+        """Let it go on, with all that was asked since it stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

@@ -1,6 +1,4 @@
-"""PySpark programs: what runs on Spark, and the only place that builds a Spark session.
+"""PySpark programs: the Spark session, the batch job, verification.
 
-Here belong the session builder, the batch job, verification, backfill and compaction. What they
-decide belongs to `photon`, as plain functions that need no Spark to be tested; when they run
-belongs to `orchestration`. Nothing here imports Dagster.
+What they decide is in `photon`, as plain functions; nothing here imports Dagster.
 """

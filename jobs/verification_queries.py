@@ -281,7 +281,7 @@ class Queries:
 
 
 def wanted_primaries(primaries: DataFrame, records: DataFrame) -> DataFrame:
-    """The primary records that records in need of one name, and what can't be read again."""
+    """The primaries that such records name, and bytes that can't be read again."""
     needed = records.where(F.col("class").isin(*NEEDS_PRIMARY))
     keys = needed.select("datacenter", "key").distinct().withColumn("wanted", F.lit(True))
     return primaries.join(keys, ["datacenter", "key"], "left").where("wanted or lost_path is not null")

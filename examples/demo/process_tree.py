@@ -113,7 +113,7 @@ class ProcessTree:
 
 @dataclass(frozen=True)
 class Marked:
-    """All processes with one mark, whoever started them."""
+    """All processes with one mark, also those that others started."""
 
     mark: str
     shifts: tuple[Path, ...]

@@ -72,7 +72,7 @@ def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], Non
 
 def discard_output() -> None:
     """Drop what is still to be written to a standard output that nobody reads any more."""
-    # What was not written is still in the buffer, and would be tried again at the interpreter's end.
+    # The interpreter writes what is left in the buffer when it ends, and would fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -113,8 +113,8 @@ def _state_lines(found: RegistryState) -> list[str]:
 def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
     """Have SHARDS shards in PIPELINE's registry for all events from its horizon on.
 
-    Nobody waits and nothing is moved: earlier events stay in the shards that they have. Asked again before
-    the horizon has passed, the last number counts.
+    Nobody waits and nothing is moved: earlier events stay in the shards that they have. If run again before
+    the new number is in use, the last one counts.
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import in_utc

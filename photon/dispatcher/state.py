@@ -316,7 +316,7 @@ class DispatcherState:
             return _reopen(db, "1", [(now_us,)])
 
     def requeued(self, most: int = -1) -> list[tuple[int, PlanContent]]:
-        """The work to be taken up again, with its ids; the oldest first, at most so much."""
+        """Requeued work with its ids, oldest first, at most `most` pieces."""
         rows = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT ?", (most,))
         return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
 

@@ -159,8 +159,8 @@ class LogsEventStore:
     def _scan(self, file: LogFile | None, block: Block, occurrences: Mapping[str, int]) -> list[PrimaryEvent]:
         """The events of ids in one block. Raises one of `UNREADABLE` if it can't be read.
 
-        First only lines that show an id's text are parsed. Where that does not bring as many events of each
-        id as the map counted (ids may be written with escapes, or made of columns), all of the block is.
+        First parse only lines that show an id's text. If that finds fewer events than the map
+        counted (ids may be written with escapes, or made of columns), parse the whole block.
         """
         if file is None:
             raise FileNotFoundError(f"log file number {block.file_number} is not in the log file map")

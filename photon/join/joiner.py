@@ -79,7 +79,7 @@ class Joiner:
         pairs = self._find_primaries(self._quarantine(events))
         pairs, rows = self._adapt(pairs)
         self._register(pairs, rows)
-        for event in events:  # protocol A7: what an earlier run of this plan registered in vain
+        for event in events:  # protocol A7: registered by an earlier run, but without a row
             if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
                 self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
         return self.verdicts

@@ -88,7 +88,7 @@ class HeldByEarlierPlan:
 class AlreadyJoinedHere:
     """This very datacenter has joined the event. Only the row may say by which record.
 
-    Its id was cleared, or an earlier epoch joined it and collection has passed it since.
+    Its id was cleared, or an earlier epoch joined it and gc has passed it since.
     """
 
 

@@ -74,7 +74,7 @@ class Event:
 
     @property
     def leader(self) -> int:
-        """The record that stands for all (protocol A9)."""
+        """The record that represents the event (protocol A9)."""
         return self.records[0]
 
     def take_token(self, token: str | None, records: Records) -> None:

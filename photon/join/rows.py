@@ -79,7 +79,7 @@ def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) ->
 
 
 def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
-    """Records of events that collection has passed: nobody knows any more who joined them."""
+    """Records of events that gc has passed: nobody knows any more who joined them."""
     return _rows_of(_ended_here("too_old", records, verdicts, context), records, context)
 
 

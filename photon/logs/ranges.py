@@ -11,8 +11,8 @@ from pathlib import Path
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tail, hash_bytes, open_source
 
-# Of a batch each growing file gets so much before any gets more; of a small batch less, so that it serves
-# 16 files at least.
+# A batch reads so much of every growing file before it reads more of any. A small batch reads less of each,
+# so that it serves at least 16 files.
 FILE_QUANTUM_BYTES = 2**20
 LEAST_FILES = 16
 _STEP_BYTES = 2**16

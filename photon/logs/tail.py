@@ -40,7 +40,7 @@ class VanishedFile:
 class Observation:
     """What one look at a log found."""
 
-    changed: Mapping[int, TrackedFile]  # new files and those of which something changed, by number
+    changed: Mapping[int, TrackedFile]  # new and changed files, by number
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
     problems: tuple[FileProblem, ...]  # what can't be read now
     vanished: tuple[VanishedFile, ...]  # files that went or were replaced since the last look

@@ -37,8 +37,8 @@ def _is_number(text: str) -> bool:
 class EventKey:
     """The identity of a foreign event: its id and, only where the id carries its time, that time.
 
-    `at_us` is when the event was, where that is no part of its identity. It tells whether collection has
-    passed the event. None: nobody knows, and the event is never collected.
+    `at_us` is when the event was, where that is no part of its identity. It says whether gc has passed the
+    event. None: nobody knows, and gc never takes the event.
     """
 
     id: str

@@ -172,7 +172,7 @@ class Registry(Strict):
 
 
 class Retry(Strict):
-    """When a foreign event whose primary is not there yet is looked at again, and when no more."""
+    """When to look again for a missing primary, and when to give up."""
 
     first_delay: PositiveDuration = timedelta(milliseconds=250)
     max_delay: PositiveDuration = timedelta(minutes=1)

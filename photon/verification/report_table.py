@@ -91,7 +91,7 @@ def newest(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, StoredRe
 
 def _row_of(report: DatacenterReport, at_us: int, run: str, seconds: float) -> dict[str, Any]:
     values = report.as_dict()
-    # Foreign logs first: collection looks for them.
+    # Foreign logs first: gc looks for them.
     values["unverified"].sort(key=lambda file: file["side"] != "foreign")
     del values["unverified"][MOST_UNVERIFIED_STORED:]
     return {

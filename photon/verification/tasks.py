@@ -48,7 +48,7 @@ FOREIGN_RECORDS = pa.schema(
         "event": _STRING,  # its identity: the id, after its time where that belongs to it
         "key": _STRING,
         "time_us": _INT64,
-        "event_us": _INT64,  # when its event was, as collection sees it: as its id says, if it does
+        "event_us": _INT64,  # time of its event for gc: the one in its id, if there is one
         "around_us": _INT64,  # about when its primary was
         "evidence": _INT32,
         "raw": _BINARY,

@@ -96,7 +96,7 @@ def _joined(found: Trace) -> str:
         return f"{len(places)} events of different times have this id. Joined {'; and '.join(places)}."
     return (
         f"Joined {len(places)} times, which must not be: {'; and '.join(places)}. If one of these epochs "
-        "is retired, its row does not count; photon verify tells."
+        "is retired, its row does not count; run photon verify to find out."
     )
 
 
@@ -108,7 +108,7 @@ def _copies(name: str, one: DatacenterTrace) -> str:
         return f" Datacenter {name} has {count} records of it: all but one are duplicates."
     return (
         f" Datacenter {name} has {count} records of it: one that was joined, {too_old} too old, because they"
-        f" came after collection, {count - 1 - too_old} duplicates."
+        f" came after garbage collection, {count - 1 - too_old} duplicates."
     )
 
 
@@ -133,7 +133,7 @@ def _fate(one: DatacenterTrace) -> str:
     if one.dead_letters:
         return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
     if one.too_old:
-        return "too old: its id is below the boundary of collection, and may have been joined and forgotten."
+        return "too old: it may have been joined; ids of its age are forgotten by garbage collection."
     if one.unjoined or one.waiting:
         return f"given up as unjoinable.{_primaries(one)}"
     if not one.records:
@@ -143,7 +143,7 @@ def _fate(one: DatacenterTrace) -> str:
     if all(record.key is None for record in one.records):
         return "it was read and skipped: it has no key."
     return (
-        "it was read, and no table of it has it: filtered, skipped, or missing; photon verify tells."
+        "it was read, and no table has it: filtered, skipped, or missing; run photon verify to find out."
         + _primaries(one)
     )
 
@@ -165,7 +165,7 @@ def _registry_sentence(answers: Sequence[RegistryAnswer]) -> str:
             by = f"by {answer.token}" if answer.token else f"by datacenter {answer.datacenter}, and cleared"
             return (
                 f"The registry says it is registered {by}, but there is no row: its batch is not committed "
-                "yet, or the row is missing; photon verify tells."
+                "yet, or the row is missing; run photon verify to find out."
             )
         if answer.standing != "free":
             return f"The registry says its time is {answer.standing}."

@@ -1,7 +1,7 @@
 """How far each foreign log was verified: the rule, and the table `verified_files`.
 
 Events that were read may be registered without a row, and only their log tells which. So a log that can't be
-read again holds collection, unless all that was read of it was verified before (docs/adr/0020).
+read again holds gc, unless all that was read of it was verified before (docs/adr/0020).
 
 Offsets are by file number: up to which byte a file is verified.
 """

@@ -97,7 +97,7 @@ class AllFaults:
 
 
 def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
-    """Stores in memory, `down` of which no client ever reaches."""
+    """Stores in memory; no client ever reaches the first `down` ones."""
 
     def ways_in(store: MemoryAcceptor, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
         def another() -> tuple[Acceptor, Faults]:

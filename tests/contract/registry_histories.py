@@ -131,7 +131,7 @@ class _Crew:
         return bool(self._at_work)
 
     def kill_one(self, chance: random.Random) -> None:
-        """Kill one amid whatever it does, and start its successor."""
+        """Kill one while it works, and start its successor."""
         number = chance.choice(sorted(self._at_work)) if self._at_work else None
         if number is None:
             return

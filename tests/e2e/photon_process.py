@@ -43,7 +43,7 @@ def photon_json(*arguments: str | Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs meanwhile, with all its children; killed at the end if it still runs."""
+    """A command in the background, with all its children; killed at the end if it still runs."""
     process = subprocess.Popen(
         [*PHOTON, *map(str, arguments)],
         stdout=subprocess.PIPE,

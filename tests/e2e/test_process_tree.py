@@ -1,4 +1,4 @@
-"""Whatever becomes of a demo, no process of it is left: real processes, some of which refuse to go."""
+"""Whatever becomes of a demo, no process of it is left: real processes, and some refuse to go."""
 
 from __future__ import annotations
 

@@ -246,11 +246,11 @@ class _Exploration:
         values = [value for ballot, value in self._chosen_in(state) if ballot >= local.since]
         match verdict:
             case Won() if not is_held_by(values, Holder(datacenter_of(token), token)):
-                raise _Wrong(f"{token} was told that it won, but did not hold the id meanwhile")
+                raise _Wrong(f"{token} was told that it won, but did not hold the id at that time")
             case Won() if local.is_cleared:
                 raise _Wrong(f"{token} won again after it was cleared")
             case Lost(holder) | (Holder() as holder) if not is_held_by(values, holder):
-                raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id meanwhile")
+                raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id at that time")
             case Lost(Holder(token=holding)) if verb == "commit" and holding == token:
                 raise _Wrong(f"{token} was told that it lost to itself")
             case Released() if not is_released(values, token):

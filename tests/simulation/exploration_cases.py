@@ -46,7 +46,7 @@ _CLEARED: tuple[tuple[Step, ...], ...] = (
     (("commit", EAST), ("clear", EAST), ("commit", EAST)),
     (("commit", WEST),),
 )
-# A token that holds the id by a ballot: whoever presents it again takes a ballot too.
+# A token that holds the id by a ballot: its owner takes a ballot too when it presents it again.
 _HELD_BY_EAST = Stored(fast_value(EAST), ballot(1, "0" * 16), ballot(1, "0" * 16))
 _CLEARED_BESIDE_A_ZOMBIE: tuple[tuple[Step, ...], ...] = (
     (("clear", EAST), ("commit", WEST)),
@@ -82,7 +82,7 @@ CASES: dict[str, Case] = {
     "clearing while endpoints are down in turn": Case(
         (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, attempts=2)
     ),
-    "clearing while an endpoint is silent amid it": Case(
+    "clearing while an endpoint falls silent": Case(
         (_CLEARED[0],), 3, Limits(timeouts=2, outages=2, attempts=2)
     ),
     "two proposers while endpoints are down in turn": Case(

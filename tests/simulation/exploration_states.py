@@ -19,7 +19,7 @@ class Limits:
 
     timeouts: int = 1  # messages that are lost, or whose answers are, or that are late
     outages: int = 0  # an endpoint is down for one client during one step
-    crashes: int = 0  # a client stops amid a step and goes on with its next one as a new process
+    crashes: int = 0  # a client stops within a step and begins its next one as a new process
     attempts: int = 3  # of a client at one step
     states: int = 2_000_000
 

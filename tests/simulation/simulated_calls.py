@@ -122,7 +122,7 @@ class Calls:
         self._network.disturbed.discard(client)
         self._network.unheard.discard(client)
         first = len(self.operations)
-        # Noted before it begins: a client may be killed amid its call.
+        # Noted before it begins: a client may be killed within its call.
         self.operations += [
             Operation(kind, f.key.id, f.token, began.seconds, NO_END, "unknown") for f in fates
         ]

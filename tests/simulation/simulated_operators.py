@@ -29,7 +29,7 @@ from tests.simulation.simulated_stores import Process, Store, Stores
 
 Upkeep = Literal["collection", "repair", "resharding"]
 
-PAGE_ITEMS = 2  # so that pages end amid the few ids
+PAGE_ITEMS = 2  # so that a page ends between the few ids
 MOST_SHARDS = 4
 ATTEMPTS = 3
 CRASHES = 0.3  # of those who do something

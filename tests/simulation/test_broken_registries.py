@@ -72,7 +72,7 @@ def test_two_that_lose_on_sight_lose_to_each_other(monkeypatch: Patch) -> None: 
         return right(token, replies, n)
 
     monkeypatch.setattr(rounds, "decide_fast", lose_on_sight)
-    caught_by_exploration("two proposers", because="who did not hold the id meanwhile")
+    caught_by_exploration("two proposers", because="who did not hold the id at that time")
     caught_by_simulation(because="never chosen")
     caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
 
@@ -83,7 +83,7 @@ def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # 
         return next((holder_of(value) for value in values if not isinstance(value, Tombstone)), None)
 
     monkeypatch.setattr(rounds, "decide_lookup", joined_on_sight)
-    caught_by_exploration("a lookup before a commit", because="who did not hold the id meanwhile")
+    caught_by_exploration("a lookup before a commit", because="who did not hold the id at that time")
     caught_by_simulation(because="never chosen")
     caught_by_the_checker_of_histories(because=TWO_HELD)
 
@@ -268,9 +268,7 @@ def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_
         return replace(copies, cleared_at=copies.cleared_at | holding)
 
     monkeypatch.setattr(rounds, "_copies_of", all_are_cleared)
-    caught_by_exploration(
-        "clearing while an endpoint is silent amid it", because="won again after it was cleared"
-    )
+    caught_by_exploration("clearing while an endpoint falls silent", because="won again after it was cleared")
 
 
 @pytest.mark.parametrize("kind", ["throttled", "unclear"])

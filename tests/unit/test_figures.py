@@ -23,7 +23,7 @@ FAR_US = 2**62
 
 def load(ids_per_second: float) -> Served:
     store = MemoryAcceptor()
-    store.slow_seconds = 0.005  # as over a network: what comes meanwhile waits for the next call
+    store.slow_seconds = 0.005  # as over a network: what comes in that time waits for the next call
     registry = memory_registry(store, horizon_us=FAR_US)
     one = Load(ids_per_second, tasks=4, seconds=0.5)
     tally = serve([store], registry, one, random.Random(1))

@@ -131,7 +131,7 @@ class NoReply:
     """No answer about this item: the request may have taken effect, or may do so later (protocol B2).
 
     `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
-    it did not answer at all, or has lost its table; asking again soon is in vain. `not_asked`: its slot is
+    it did not answer at all, or has lost its table; do not ask again soon. `not_asked`: its slot is
     out of use, or it has just been silent; this is no news of the endpoint.
     """
 

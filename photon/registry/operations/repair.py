@@ -49,9 +49,7 @@ from photon.registry.operations.until_answered import Unanswered, until_answered
 
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
 EXTRA_SECONDS = 10.0  # the same for an endpoint that the repair can do without
-PAGE_ITEMS = (
-    1_000  # chosen again at once: bounds memory, and the ids that a slow repair holds up for a moment
-)
+PAGE_ITEMS = 1_000  # ids chosen again together: bounds memory and how many of them wait
 SUPERSEDED = "another repair has changed the registry's endpoints since; run this one again if need be"
 
 Request = TypeVar("Request")
@@ -349,7 +347,7 @@ class _Copying:
         scans: deque[tuple[Endpoints, ItemKey | None]] = deque(
             (self._endpoints.alone(acceptor), None) for acceptor in filter(None, self._active.acceptors)
         )
-        enough = len(scans) - majority(self._endpoints.n)  # so many may be left when it ends
+        enough = len(scans) - majority(self._endpoints.n)  # scans that need not come to their end
         deadline = self._deadline()
         while scans and (of_all or len(scans) > enough):
             endpoint, after = scans[0]

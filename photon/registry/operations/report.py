@@ -219,7 +219,7 @@ def kind_of(latest: Stored) -> Kind:
 
 
 def latest_of(copies: Collection[Stored]) -> Stored:
-    """The copy that later rounds go by: a cleared one, else the one of the highest ballot."""
+    """The copy that decides later rounds: a cleared one, else the one of the highest ballot."""
     return max(
         copies, key=lambda c: (c.value is not None, c.value is not None and is_cleared(c.value), c.accepted)
     )
