@@ -65,8 +65,9 @@ def assert_rows(pipeline: Path, expected: RealExpectation) -> None:
 @pytest.mark.spark
 @pytest.mark.server
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("order", [pytest.param("primary_first", marks=pytest.mark.long), "primary_last"])
+@pytest.mark.parametrize("order", ["primary_first", "primary_last"])
 def test_two_processes_join_real_logs_that_grow_meanwhile(
     real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path, order: Order
 ) -> None:
