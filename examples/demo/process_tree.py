@@ -1,4 +1,4 @@
-"""Processes that all end when the demo does, however it ends, `kill -9` included.
+"""Processes that all end when the demo does, also by `kill -9`, unless that hits the guard as well.
 
 Each carries a mark in its environment, which its children inherit. A guard process ends all with the mark
 once its standard input closes: the kernel closes it when the demo is gone.
@@ -30,6 +30,9 @@ KILL_SECONDS = 5.0  # a killed process goes as soon as the kernel gets to it
 # All steps of the end, and some time in which a busy machine gets to them.
 END_SECONDS = DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS + 10.0
 POLL_SECONDS = 0.1
+# A process has no environment for a moment while it becomes another program: 2 % of looks at one that did
+# nothing else. So nobody is left only if several looks in a row find nobody.
+LOOKS_WITHOUT_A_FIND = 3
 
 GUARD = "guard"
 MARK = "PHOTON_DEMO"
@@ -64,10 +67,10 @@ class ProcessTree:
     """
 
     def __init__(self, shifts: Iterable[Path] = (), keep_open: Iterable[int] = ()) -> None:
-        self._mark = uuid.uuid4().hex
+        self.mark = uuid.uuid4().hex
         self._shifts = tuple(shifts)
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "examples.demo.process_tree", self._mark, *map(str, self._shifts)],
+            [sys.executable, "-m", "examples.demo.process_tree", self.mark, *map(str, self._shifts)],
             stdin=subprocess.PIPE,
             pass_fds=tuple(keep_open),
             start_new_session=True,  # out of reach of the terminal's Ctrl-C
@@ -84,7 +87,7 @@ class ProcessTree:
 
     def start(self, program: Program) -> None:
         """Start a process. OSError if that can't be done."""
-        own = {MARK: self._mark} | ({ENDS_FIRST: "1"} if program.ends_first else {})
+        own = {MARK: self.mark} | ({ENDS_FIRST: "1"} if program.ends_first else {})
         with program.log.open("ab") as log:
             self._started[program.name] = subprocess.Popen(
                 program.command, cwd=program.folder, env={**os.environ, **program.environment, **own},
@@ -102,7 +105,7 @@ class ProcessTree:
         self._guard.stdin.close()
         reaped = self._guard.wait(END_SECONDS)
         if reaped != 0:  # it was killed itself
-            Marked(self._mark, self._shifts).end_all(lambda: True)
+            Marked(self.mark, self._shifts).end_all(lambda: True)
         for process in self._started.values():
             process.wait(KILL_SECONDS)
 
@@ -120,13 +123,14 @@ class Marked:
 
     def end_all(self, at_once: Callable[[], bool]) -> None:
         """Stop the shifts, then terminate all, then kill all; `at_once` skips what is left of the waits."""
-        self._end(self._first, signal.SIGTERM, DRAIN_SECONDS, at_once)
+        self._end(self.ending_first, signal.SIGTERM, DRAIN_SECONDS, at_once)
         self._end(self._living, signal.SIGTERM, TERMINATE_SECONDS, at_once)
         self._end(self._living, signal.SIGKILL, KILL_SECONDS, lambda: False)
 
-    def _first(self) -> list[psutil.Process]:
+    def ending_first(self) -> list[psutil.Process]:
+        """Those that hold a datacenter's lease, and those that were started to end first."""
         holders = {holder_of(state) for state in self.shifts}
-        return [p for p in self._living() if p.pid in holders or _environment(p).get(ENDS_FIRST)]
+        return [p for p in self._living() if p.pid in holders or _ends_first(p)]
 
     def _living(self) -> list[psutil.Process]:
         return [p for p in psutil.process_iter() if _environment(p).get(MARK) == self.mark]
@@ -141,11 +145,14 @@ class Marked:
         """Signal each process once, new ones too, until none is left or the time is over."""
         asked: set[psutil.Process] = set()
         deadline = time.monotonic() + seconds
-        while not at_once() and (left := processes()) and time.monotonic() < deadline:
+        found_nobody = 0
+        while found_nobody < LOOKS_WITHOUT_A_FIND and not at_once() and time.monotonic() < deadline:
+            left = processes()
             for process in set(left) - asked:
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                     process.send_signal(number)
             asked.update(left)
+            found_nobody = 0 if left else found_nobody + 1
             time.sleep(POLL_SECONDS)
 
 
@@ -155,6 +162,14 @@ def _environment(process: psutil.Process) -> Mapping[str, str]:
         return {} if process.status() == psutil.STATUS_ZOMBIE else process.environ()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return {}
+
+
+def _ends_first(process: psutil.Process) -> bool:
+    """Whether it was started to end first. Its children inherit that, but not its session."""
+    try:
+        return bool(_environment(process).get(ENDS_FIRST)) and os.getsid(process.pid) == process.pid
+    except ProcessLookupError:
+        return False
 
 
 def guard() -> None:

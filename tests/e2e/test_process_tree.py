@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from examples.demo.process_tree import (
     KILL_SECONDS,
     TERMINATE_SECONDS,
     Ended,
+    Marked,
     ProcessTree,
     Program,
 )
@@ -37,6 +39,7 @@ time.sleep(600)
 """
 DEMO = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 from examples.demo.process_tree import ProcessTree, Program
 with ProcessTree() as tree:
@@ -46,6 +49,7 @@ with ProcessTree() as tree:
 # Holds a datacenter's lock until it is asked to stop, and takes its time to write down that it was.
 SHIFT = """
 import signal, sys, time
+from dataclasses import replace
 from pathlib import Path
 from photon.shift.lease import DatacenterLock, Lease
 lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None))
@@ -125,4 +129,24 @@ def test_a_killed_guard_is_noticed_and_everything_is_ended(tmp_path: Path, mark:
         guard.kill()
         assert soon(lambda: Ended(GUARD, -signal.SIGKILL) in tree.ended())
         assert len(marked(mark)) == 1
+    assert marked(mark) == []
+
+
+def test_a_process_that_becomes_other_programs_all_the_time_is_found(tmp_path: Path, mark: str) -> None:
+    restless = (
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-c', sys.argv[1], sys.argv[1]])"
+    )
+    with ProcessTree() as tree:
+        tree.start(program(tmp_path, restless, restless))
+        assert soon(lambda: len(marked(mark)) == 2)
+    assert marked(mark) == []
+
+
+def test_what_a_program_that_ends_first_has_started_is_not_asked_to_end_with_it(
+    tmp_path: Path, mark: str
+) -> None:
+    with ProcessTree() as tree:
+        tree.start(replace(program(tmp_path, FAMILY), ends_first=True))
+        assert soon(lambda: len(marked(mark)) == 4), "guard, child, stubborn one, daemon"
+        assert [p.ppid() for p in Marked(tree.mark, ()).ending_first()] == [os.getpid()]
     assert marked(mark) == []
