@@ -19,9 +19,9 @@ from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import Claim, Won
 from photon.registry.open import close_registries, open_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
 
 MOST_IDS_A_CALL = 1_000

@@ -13,11 +13,11 @@ from photon.clock import MICROSECONDS, ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Acceptor, NoReply
 from photon.registry.consensus.layout import shards_by_config
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, with_shards
 from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.interface import Claim, Won
 from photon.registry.operations.gc import gc_pass, raise_boundary
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
 
 DAY_SECONDS = 86_400

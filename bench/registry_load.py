@@ -18,9 +18,9 @@ from photon.clock import Clock, SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import Claim, Joined, Won
 from photon.registry.open import close_registries, open_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
 
 _start: Any = None  # where the processes wait for each other

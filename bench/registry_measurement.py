@@ -26,12 +26,12 @@ from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Page
 from photon.registry.consensus.layout import REGISTER_KEY
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.dynamodb.answers import bytes_beside_key
 from photon.registry.dynamodb.local_server import ServerKind
 from photon.registry.interface import Claim, RegistryUnavailable
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
 from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
 

@@ -13,7 +13,7 @@ from photon.errors import UserError
 from photon.event_store.log_file_map import LogFileMap, map_path
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord
-from photon.registry.consensus.register_store import RegisterStore
+from photon.registry.quorum.register_store import RegisterStore
 from photon.storage.tables import OutputTable, app_id
 from photon.tokens import new_epoch
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.consensus.proposer import QuorumRegistry
-from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
 from photon.registry.dynamodb.local_server import LocalServer
 from photon.registry.dynamodb.wire import WireClient
+from photon.registry.quorum.proposer import QuorumRegistry
+from photon.registry.quorum.register_store import RegisterStore
 
 # By process: a fork must not use its parent's connections and threads.
 _registries: dict[tuple[int, RegistryAddress], QuorumRegistry] = {}

@@ -27,9 +27,9 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import OutputTable

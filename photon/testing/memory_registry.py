@@ -31,9 +31,9 @@ from photon.registry.consensus.acceptor import (
     WriteReply,
 )
 from photon.registry.consensus.layout import SHARD_HASH, ItemKey, is_cleared
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.answers import item_bytes
+from photon.registry.quorum.proposer import QuorumRegistry
 
 Fault = Literal["down", "lost_request", "lost_answer", "unprocessed", "full"]
 Q = TypeVar("Q")

@@ -22,9 +22,9 @@ from photon.faults import fault_point
 from photon.pipeline.event_key import event_key
 from photon.pipeline.file import ForeignLog, Pipeline
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.joined_rows import Snapshot
 from photon.storage.tables import OutputTable
 from photon.tokens import Token

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from photon.registry.consensus import decisions, rounds
+from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.decisions import FastReply
 from photon.registry.consensus.layout import Held, decode_value, holder_of
 from photon.registry.interface import Lost
+from photon.registry.quorum import rounds
 
 
 def take_lost_answers_for_losses() -> None:

@@ -17,10 +17,10 @@ from photon.clock import Clock, ManualClock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import LOCAL_REGION, DynamoAcceptor, wire_client
 from photon.registry.operations.directory import TABLE_DEFINITION
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor
 
 START_US = 1_700_000_000_000_000

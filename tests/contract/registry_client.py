@@ -25,10 +25,10 @@ from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import Claim, Joined, Lost, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.recording import Recorder
 
 BATCH_IDS = 100

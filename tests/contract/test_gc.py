@@ -20,10 +20,10 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key, sortable_time
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import decode_register, encode_register, with_boundary
 from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
+from photon.registry.quorum.proposer import QuorumRegistry
 from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
 from tests.contract.registry_checks import token
 from tests.simulation import gc_stories

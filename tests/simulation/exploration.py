@@ -22,10 +22,10 @@ from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
 from photon.registry.consensus.register import Members, Register, encode_register
-from photon.registry.consensus.register_store import RegisterStore
-from photon.registry.consensus.rounds import Contender, Rounds, holders_of
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Holder, Lost, Released, Won
+from photon.registry.quorum.register_store import RegisterStore
+from photon.registry.quorum.rounds import Contender, Rounds, holders_of
 from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor
 from tests.simulation.chosen_values import (
     Acceptance,

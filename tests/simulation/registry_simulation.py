@@ -26,8 +26,8 @@ from photon.faults import disarm
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import SHARD_HASH, item_key
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, ShardConfig
+from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.history import problems
 from tests.simulation.network import REQUEST_TIMEOUT_SECONDS, Client, Network, Weather
 from tests.simulation.observer import NO_END, Observer, RuleBroken

@@ -11,10 +11,10 @@ from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, decode_register
 from photon.registry.endpoints.endpoints import MACHINE_CHANCE, Channel
 from photon.registry.operations.repair import Refilled, refill
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor
 
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))

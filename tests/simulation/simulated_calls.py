@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import ABSENT, Stored
 from photon.registry.consensus.layout import ItemKey, fast_value, item_key
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -23,6 +22,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
+from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.chosen_values import is_held_by, is_released
 from tests.simulation.history import Kind, Operation, in_words
 from tests.simulation.network import Client, Network

@@ -19,11 +19,11 @@ from photon.faults import (
     raise_simulated_crash,
 )
 from photon.registry.consensus.decisions import majority
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import RepairSuperseded, refill
+from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_stores import Process, Store, Stores
 

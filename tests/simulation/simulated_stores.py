@@ -12,8 +12,8 @@ from typing import Any
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import ABSENT, NoReply, Page, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register, encode_register
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor
 from tests.simulation.network import Client, Network
 from tests.simulation.observer import Observer

@@ -13,7 +13,7 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus import decisions, proposer, register_store, rounds
+from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import (
     ABSENT,
     FAST_BALLOT,
@@ -35,6 +35,7 @@ from photon.registry.consensus.layout import (
 )
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Free, Lost, Unknown, Won
+from photon.registry.quorum import proposer, register_store, rounds
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,

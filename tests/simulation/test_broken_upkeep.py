@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus import proposer, register_store, rounds
 from photon.registry.consensus.acceptor import Delete, Stored
 from photon.registry.consensus.layout import item_key
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.endpoints.endpoints import ActiveEndpoints
 from photon.registry.interface import BeyondHorizon
 from photon.registry.operations import gc, repair
+from photon.registry.quorum import proposer, register_store, rounds
 from tests.simulation import gc_stories, repair_stories, simulated_operators
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,

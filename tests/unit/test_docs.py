@@ -175,12 +175,16 @@ def test_every_fault_point_is_in_the_life_of_a_batch() -> None:
     assert [point for point in ALL_FAULT_POINTS if f"`{point}`" not in text] == []
 
 
+def layers_from_the_ground_up(contract: str) -> list[list[str]]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one["id"] == contract)
+    return [re.split(r" *[|:] *", layer) for layer in reversed(layers)]
+
+
 def rooms_of_the_contracts() -> list[set[str]]:
     """The rooms of `photon` by floor, from the ground up, then the packages above it."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    packages, rooms = (contract["layers"] for contract in contracts if contract["type"] == "layers")
-    floors = [{f"photon/{room}" for room in re.split(r" *[|:] *", floor)} for floor in reversed(rooms)]
-    return floors + [{package} for package in reversed(packages) if package != "photon"]
+    floors = [{f"photon/{room}" for room in floor} for floor in layers_from_the_ground_up("rooms")]
+    return floors + [{package} for (package,) in layers_from_the_ground_up("one-way") if package != "photon"]
 
 
 def test_every_room_is_a_row_of_the_architecture_on_its_floor() -> None:
@@ -191,6 +195,14 @@ def test_every_room_is_a_row_of_the_architecture_on_its_floor() -> None:
         inside = [room if "/" in room or (ROOT / room).is_dir() else f"photon/{room}" for room in rooms]
         documented.setdefault(int(floor), set()).update(inside)
     assert documented == dict(enumerate(rooms_of_the_contracts(), start=1))
+
+
+def test_the_architecture_names_the_rooms_of_the_registry_from_the_ground_up() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    (cell,) = re.findall(r"^\| \d+ \| `photon/registry` \| (.+?) \|", text, flags=re.MULTILINE)
+    rooms = [room for floor in layers_from_the_ground_up("registry") for room in floor]
+    folders = [room for room in rooms if (ROOT / "photon" / "registry" / room).is_dir()]
+    assert re.findall(r"`(.+?)`", cell) == folders
 
 
 def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:

@@ -14,10 +14,10 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Insert, NoReply, ReadReply, WriteReply
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.endpoints.breaker import Breaker
 from photon.registry.endpoints.endpoints import Endpoints, Threads
 from photon.registry.interface import Claim, Unknown, Won
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

@@ -12,8 +12,8 @@ from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST = "east:e:1#p:1:0"

@@ -17,7 +17,6 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply, Replace, WriteReply
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
-from photon.registry.consensus.proposer import QuorumRegistry, outcome_of_follower
 from photon.registry.consensus.register import Members, decode_register
 from photon.registry.interface import (
     Claim,
@@ -32,6 +31,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
+from photon.registry.quorum.proposer import QuorumRegistry, outcome_of_follower
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

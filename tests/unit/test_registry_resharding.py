@@ -19,7 +19,6 @@ from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry
 from photon.registry.consensus.acceptor import Accept, AcceptReply, NoReply
 from photon.registry.consensus.layout import REGISTER_KEY, item_key, shards_of
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import (
     MOST_CONFIGS,
     Members,
@@ -43,6 +42,7 @@ from photon.registry.operations.resharding import (
     proposed_shards,
     put_in_force,
 )
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 REGISTER = Register("p", "s", "h", Members(1, ("first",)), (ShardConfig(4),), horizon_us=1_000)

@@ -12,12 +12,12 @@ from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, fast_value
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import with_boundary, with_slot_down
 from photon.registry.dynamodb.answers import bytes_beside_key
 from photon.registry.interface import Claim
 from photon.registry.operations import report
 from photon.registry.operations.report import RegistryState, kind_of, latest_of, sampled, state_of
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import MemoryAcceptor, memory_registry
 
 TOKEN = "east:0123456789abcdef:12#fedcba9876543210:3:4567"

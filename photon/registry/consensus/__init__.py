@@ -1,4 +1,4 @@
-"""One value an id over 1, 3 or 5 endpoints: pure decisions, rounds, the register.
+"""Pure rules: what a store keeps and is asked, what its replies mean, and how the register may change.
 
-No request is written here; see `photon.registry.dynamodb`.
+Nothing here sends a request; see `photon.registry.quorum` and `photon.registry.dynamodb`.
 """

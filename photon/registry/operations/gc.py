@@ -34,11 +34,11 @@ from photon.registry.consensus.layout import (
     shards_to_collect,
     sortable_time,
 )
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, decode_register, with_boundary
 from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.endpoints.endpoints import Channel, Deadline, Endpoints, Threads
 from photon.registry.operations.until_answered import Unanswered, until_answered
+from photon.registry.quorum.proposer import QuorumRegistry
 
 PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory
 DELETES_IN_FLIGHT = 4  # requests at once to one endpoint: gc leaves most of it to the joins

@@ -32,7 +32,6 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_collected
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import (
     Members,
     Register,
@@ -46,6 +45,7 @@ from photon.registry.open import open_registry
 from photon.registry.operations.directory import Directory, EndpointSilent, new_incarnation
 from photon.registry.operations.init import ask_endpoint, find_registry
 from photon.registry.operations.until_answered import Unanswered, until_answered
+from photon.registry.quorum.proposer import QuorumRegistry
 
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
 EXTRA_SECONDS = 10.0  # the same for an endpoint that the repair can do without

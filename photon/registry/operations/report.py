@@ -33,13 +33,13 @@ from photon.registry.consensus.layout import (
     is_cleared,
     shards_by_config,
 )
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Members, Register
 from photon.registry.dynamodb.answers import bytes_beside_key, item_bytes
 from photon.registry.endpoints.endpoints import Deadline
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.operations.until_answered import Unanswered, until_answered
+from photon.registry.quorum.proposer import QuorumRegistry
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -12,11 +12,11 @@ from photon.clock import MICROSECONDS, Clock
 from photon.pipeline.file import MOST_SHARDS, Pipeline
 from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
 from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
-from photon.registry.consensus.proposer import QuorumRegistry
 from photon.registry.consensus.register import Register, with_shards
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 
 WINDOW_SECONDS = 600  # commits are counted over so long
 SKIPPED_SECONDS = 300  # events of the last minutes may not have been registered yet

@@ -54,9 +54,9 @@ from photon.registry.consensus.layout import (
     stored_time,
 )
 from photon.registry.consensus.register import Register
-from photon.registry.consensus.register_store import RegisterStore
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
 from photon.registry.interface import Claim, Holder, Lost
+from photon.registry.quorum.register_store import RegisterStore
 
 Propose = Callable[[str | None, str], Value]
 Judge = Callable[[Value, str], Verdict]

@@ -14,8 +14,6 @@ from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.decisions import value_to_commit, value_to_release, verdict_of
 from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.consensus.register import Members, Register
-from photon.registry.consensus.register_store import RegisterStore
-from photon.registry.consensus.rounds import Contender, Reading, Rounds, holders_of, tokens_of
 from photon.registry.endpoints.breaker import Breaker
 from photon.registry.endpoints.endpoints import (
     MACHINE_CHANCE,
@@ -40,6 +38,8 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
+from photon.registry.quorum.register_store import RegisterStore
+from photon.registry.quorum.rounds import Contender, Reading, Rounds, holders_of, tokens_of
 
 Outcome = TypeVar("Outcome")
 Found = TypeVar("Found")
