@@ -1,11 +1,11 @@
-"""A registry in memory, for fast tests: the product's own rounds over stores in this process, with faults."""
+"""A registry in memory, for fast tests: the product's own rounds over stores in this process."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from photon.clock import Clock, SystemClock
 from photon.pipeline.file import Registry
@@ -35,60 +35,21 @@ from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.quorum.proposer import QuorumRegistry
 
-Fault = Literal["down", "lost_request", "lost_answer", "unprocessed", "full"]
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-# As `photon.registry.dynamodb.acceptor` reports it; also of the endpoints of simulation and exploration.
-TIMED_OUT = NoReply("timed out", "unreachable")
-UNPROCESSED = NoReply("unprocessed", "throttled")
-
-_REFUSED = NoReply("connection refused", "unreachable")
-_WITHOUT_EFFECT: dict[Fault | None, NoReply] = {
-    "down": _REFUSED,
-    "full": NoReply("the disk is full"),
-    "lost_request": TIMED_OUT,
-}
-
 
 class MemoryAcceptor:
-    """One endpoint in memory, with faults.
-
-    `down` answers nothing and `full` refuses writes, both until `mend`. `lost_request`: a batch times out
-    without effect. `lost_answer`: a batch is applied and times out. `unprocessed`: half of the items of a
-    batch are refused. `slow_seconds` pass, on the clock, before each batch.
-    """
+    """One endpoint in memory."""
 
     inserts_per_request = 25
     writes_per_request = 25
     reads_per_request = 100
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self) -> None:
         self.items: dict[ItemKey, Stored] = {}
         self.times: dict[ItemKey, str] = {}  # as `layout.stored_time`, of items that were made with one
-        self.slow_seconds = 0.0
-        self.requests = 0
-        self.on_request: Callable[[str, Sequence[object]], None] = lambda kind, batch: None
-        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._fault: Fault | None = None
-        self._batches = 0
-
-    def another_way_in(self) -> MemoryAcceptor:
-        """The same endpoint, met by another client with faults of its own."""
-        other = MemoryAcceptor(self._clock)
-        other.items, other.times, other._lock = self.items, self.times, self._lock
-        return other
-
-    def fail(self, fault: Fault, batches: int = 1) -> None:
-        """Have the next `batches` requests (for `down` and `full`: all until `mend`) meet with this fault."""
-        with self._lock:
-            self._fault, self._batches = fault, batches
-
-    def mend(self) -> None:
-        """Answer again."""
-        with self._lock:
-            self._fault = None
 
     # -- the acceptor
 
@@ -118,7 +79,6 @@ class MemoryAcceptor:
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
         """See `Acceptor`."""
-        self.on_request("scan", [after])
         return self._page(limit, lambda key: after is None or key > after)
 
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
@@ -127,7 +87,6 @@ class MemoryAcceptor:
         def is_wanted(key: ItemKey) -> bool:
             return key.p == shard and (not below or key.s < below) and (after is None or key > after)
 
-        self.on_request("scan_shard", [after])
         return self._page(limit, is_wanted)
 
     def size(self) -> StoreSize | NoReply:
@@ -138,8 +97,6 @@ class MemoryAcceptor:
         return StoreSize(len(page.items), sum(map(item_bytes, page.items)))
 
     def _page(self, limit: int | None, is_wanted: Callable[[ItemKey], bool]) -> Page | NoReply:
-        if self._next_fault(reads=True) is not None:
-            return _REFUSED
         with self._lock:
             keys = sorted(filter(is_wanted, self.items))[:limit]
             items = tuple(Scanned(key, self.times.get(key, ""), self.items[key]) for key in keys)
@@ -193,29 +150,8 @@ class MemoryAcceptor:
         assert len(keys) == len(batch), "one request names an item twice (protocol B7)"
         bounds = {"read": self.reads_per_request, "insert": self.inserts_per_request}
         assert len(batch) <= bounds.get(kind, self.writes_per_request)
-        if self.slow_seconds:
-            self._clock.sleep(self.slow_seconds)
-        self.on_request(kind, batch)
-        fault = self._next_fault(reads=kind == "read")
-        if fault in _WITHOUT_EFFECT:
-            return [_WITHOUT_EFFECT[fault]] * len(batch)
         with self._lock:
-            if fault == "unprocessed":
-                return [apply(q) if i % 2 else UNPROCESSED for i, q in enumerate(batch)]
-            replies = [apply(q) for q in batch]
-        return [TIMED_OUT] * len(batch) if fault == "lost_answer" else [*replies]
-
-    def _next_fault(self, reads: bool) -> Fault | None:
-        with self._lock:
-            self.requests += 1
-            fault = self._fault
-            if fault == "full":
-                return None if reads else fault
-            if fault is not None and fault != "down":
-                self._batches -= 1
-                if self._batches == 0:
-                    self._fault = None
-            return fault
+            return [apply(query) for query in batch]
 
 
 def memory_registry(
@@ -230,7 +166,7 @@ def memory_registry(
     """
     clock = clock or SystemClock()
     settings = settings or Registry()
-    members = acceptors or (MemoryAcceptor(clock),)
+    members = acceptors or (MemoryAcceptor(),)
     registry = QuorumRegistry(members, settings, clock)
     registry.register.create(
         Register(

@@ -21,7 +21,7 @@ from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import LOCAL_REGION, DynamoAcceptor, wire_client
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
@@ -36,7 +36,7 @@ MEMORY = {  # how many endpoints, and how many of them are down
 
 
 class Faults(Protocol):
-    """What a test can do to one client's way to the endpoint: see `MemoryAcceptor`."""
+    """What a test can do to one client's way to the endpoint: see `FaultyAcceptor`."""
 
     def fail(self, fault: Any, batches: int = 1) -> None: ...
 
@@ -99,7 +99,7 @@ class AllFaults:
 def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
     """Stores in memory; no client ever reaches the first `down` ones."""
 
-    def ways_in(store: MemoryAcceptor, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
+    def ways_in(store: FaultyAcceptor, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
         def another() -> tuple[Acceptor, Faults]:
             way_in = store.another_way_in()
             if is_down:
@@ -109,7 +109,7 @@ def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
 
         return another
 
-    stores = [MemoryAcceptor(ManualClock()) for _ in range(endpoints)]
+    stores = [FaultyAcceptor(ManualClock()) for _ in range(endpoints)]
     return Backend([ways_in(store, number < down) for number, store in enumerate(stores)], timed)
 
 

@@ -26,7 +26,6 @@ from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Holder, Lost, Released, Won
 from photon.registry.quorum.register_store import RegisterStore
 from photon.registry.quorum.rounds import Contender, Rounds, holders_of
-from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor
 from tests.simulation.chosen_values import (
     Acceptance,
     chain_problem,
@@ -48,6 +47,7 @@ from tests.simulation.exploration_states import (
     Step,
     Verb,
 )
+from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 
 KEY = EventKey("a")
 ITEM = item_key(KEY, ())
@@ -308,7 +308,7 @@ class _Exploration:
         key = (stored, request)
         if key not in self._applied:
             before, (kind, query) = self._things[stored], self._things[request]
-            acceptor = MemoryAcceptor(ManualClock())
+            acceptor = FaultyAcceptor(ManualClock())
             if before is not None:
                 acceptor.items[ITEM] = before
             (reply,) = getattr(acceptor, kind)([query])

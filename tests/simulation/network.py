@@ -16,7 +16,7 @@ from typing import Any
 from photon.clock import MICROSECONDS
 from photon.faults import SimulatedCrash
 from photon.registry.consensus.acceptor import NoReply
-from photon.testing.memory_registry import TIMED_OUT, UNPROCESSED
+from tests.simulation.faulty_acceptor import TIMED_OUT, UNPROCESSED
 
 REQUEST_TIMEOUT_SECONDS = 2.0
 

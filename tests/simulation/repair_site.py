@@ -15,7 +15,7 @@ from photon.registry.consensus.register import Members, Register, decode_registe
 from photon.registry.endpoints.endpoints import MACHINE_CHANCE, Channel
 from photon.registry.operations.repair import Refilled, refill
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
@@ -26,13 +26,13 @@ class Site:
     def __init__(self, n: int) -> None:
         self.clock = ManualClock()
         self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
-        self.stores = {(slot, f"old{slot}"): MemoryAcceptor(self.clock) for slot in range(n)}
+        self.stores = {(slot, f"old{slot}"): FaultyAcceptor(self.clock) for slot in range(n)}
         self.names = itertools.count()
         self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
 
     def client(
         self,
-        ways_in: Sequence[MemoryAcceptor] = (),
+        ways_in: Sequence[FaultyAcceptor] = (),
         channel: Channel | None = None,
         chance: random.Random = MACHINE_CHANCE,
     ) -> QuorumRegistry:
@@ -52,14 +52,14 @@ class Site:
             reopen=self.acceptor,
         )
 
-    def in_use(self) -> list[MemoryAcceptor]:
+    def in_use(self) -> list[FaultyAcceptor]:
         """The stores that the members name, as far as anybody here has seen."""
         return [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)]
 
-    def acceptor(self, slot: int, name: str) -> MemoryAcceptor:
+    def acceptor(self, slot: int, name: str) -> FaultyAcceptor:
         if (slot, name) in self.stores:
             return self.stores[slot, name]
-        gone = MemoryAcceptor(self.clock)
+        gone = FaultyAcceptor(self.clock)
         gone.fail("down")
         return gone
 
@@ -74,7 +74,7 @@ class Site:
 
         def make() -> None:
             while_made()
-            self.stores[slot, name] = MemoryAcceptor(self.clock)
+            self.stores[slot, name] = FaultyAcceptor(self.clock)
             # The acceptor that was opened before the table was there is the same endpoint.
             registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
             self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]

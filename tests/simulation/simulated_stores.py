@@ -14,14 +14,14 @@ from photon.registry.consensus.acceptor import ABSENT, NoReply, Page, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, encode_register
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.network import Client, Network
 from tests.simulation.observer import Observer
 
 _REFUSED = NoReply("connection refused", "unreachable")
 
 
-class Store(MemoryAcceptor):
+class Store(FaultyAcceptor):
     """One incarnation of the store in a slot. `is_there`: it has a table; `is_down`: now it is silent."""
 
     inserts_per_request = writes_per_request = reads_per_request = 2  # so that calls take several

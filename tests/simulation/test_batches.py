@@ -16,8 +16,8 @@ from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free, Joined, Won
 from photon.storage.tables import CommitConflict, OutputTable, app_id
-from photon.testing.memory_registry import Fault
 from photon.tokens import Occurrence, PlanKey, Token
+from tests.simulation.faulty_acceptor import Fault
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import World, counts_of
 

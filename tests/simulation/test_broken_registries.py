@@ -36,7 +36,7 @@ from photon.registry.consensus.layout import (
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Free, Lost, Unknown, Won
 from photon.registry.quorum import proposer, register_store, rounds
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
     HELD_AFTER_RELEASE,
@@ -45,18 +45,19 @@ from tests.simulation.catching import (
     caught_by_simulation,
     caught_by_the_checker_of_histories,
 )
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 Patch = pytest.MonkeyPatch
 
 
 def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Patch) -> None:  # B1
-    right = MemoryAcceptor._insert
+    right = FaultyAcceptor._insert
 
-    def if_not_exists(self: MemoryAcceptor, insert: Any) -> Done:
+    def if_not_exists(self: FaultyAcceptor, insert: Any) -> Done:
         right(self, insert)
         return Done()
 
-    monkeypatch.setattr(MemoryAcceptor, "_insert", if_not_exists)
+    monkeypatch.setattr(FaultyAcceptor, "_insert", if_not_exists)
     caught_by_exploration("two proposers, one endpoint", because="it won, but did not hold the id")
     caught_by_simulation(because="won, but is not chosen")
     caught_by_the_checker_of_histories(because=TWO_HELD)
@@ -134,13 +135,13 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
 
 def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> None:  # B4
     monkeypatch.setattr(Endpoints, "new_proposer", lambda self: "0" * 16)
-    monkeypatch.setattr(MemoryAcceptor, "_prepare", _prepare_again)
+    monkeypatch.setattr(FaultyAcceptor, "_prepare", _prepare_again)
     caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
-def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
+def _prepare_again(self: FaultyAcceptor, prepare: Any) -> Any:
     """An endpoint that takes an equal ballot for a repetition of the request."""
     now = self.items.get(prepare.key, ABSENT)
     if now.promised > prepare.ballot:
@@ -150,38 +151,38 @@ def _prepare_again(self: MemoryAcceptor, prepare: Any) -> Any:
 
 
 def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise(monkeypatch: Patch) -> None:  # B4
-    def accept_all(self: MemoryAcceptor, accept: Any) -> Done:
+    def accept_all(self: FaultyAcceptor, accept: Any) -> Done:
         now = self.items.get(accept.key, ABSENT)
         promised = max(now.promised, accept.ballot)  # or the fall of the promise alone would be caught
         self.items[accept.key] = Stored(accept.value, max(now.accepted, accept.ballot), promised)
         return Done()
 
-    monkeypatch.setattr(MemoryAcceptor, "_accept", accept_all)
+    monkeypatch.setattr(FaultyAcceptor, "_accept", accept_all)
     caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch) -> None:  # B4
-    def promise_all(self: MemoryAcceptor, prepare: Any) -> Promised:
+    def promise_all(self: FaultyAcceptor, prepare: Any) -> Promised:
         now = self.items.get(prepare.key, ABSENT)
         self.items[prepare.key] = replace(now, promised=prepare.ballot)
         return Promised(now)
 
-    monkeypatch.setattr(MemoryAcceptor, "_prepare", promise_all)
+    monkeypatch.setattr(FaultyAcceptor, "_prepare", promise_all)
     caught_by_exploration("two proposers", because="a promise fell")
 
 
 def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  # B5
-    right = MemoryAcceptor._accept
+    right = FaultyAcceptor._accept
 
-    def delete(self: MemoryAcceptor, accept: Any) -> Any:
+    def delete(self: FaultyAcceptor, accept: Any) -> Any:
         reply = right(self, accept)
         if isinstance(reply, Done) and accept.value.startswith("X:"):
             del self.items[accept.key]
         return reply
 
-    monkeypatch.setattr(MemoryAcceptor, "_accept", delete)
+    monkeypatch.setattr(FaultyAcceptor, "_accept", delete)
     caught_by_exploration("a release before another commit", because="a promise fell")
     caught_by_simulation(because="which it is not")
     caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
@@ -230,7 +231,7 @@ def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: P
         return [[r if isinstance(r, Stored) else ABSENT for r in replies] for replies in right(self, items)]
 
     monkeypatch.setattr(Endpoints, "read", absent_if_unprocessed)
-    acceptor = MemoryAcceptor(ManualClock())
+    acceptor = FaultyAcceptor(ManualClock())
     registry = memory_registry(acceptor, clock=ManualClock())
     keys = [EventKey(f"id-{number}") for number in range(10)]
     registry.commit([Claim(key, "east:e:1#p:1:0") for key in keys])
@@ -240,7 +241,7 @@ def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: P
 
 def test_an_id_twice_in_one_request_is_refused_as_a_whole(monkeypatch: Patch) -> None:  # B7
     monkeypatch.setattr(proposer, "_one_of_each", lambda contenders: (contenders, {}))
-    registry = memory_registry(MemoryAcceptor(ManualClock()), clock=ManualClock())
+    registry = memory_registry(FaultyAcceptor(ManualClock()), clock=ManualClock())
     with pytest.raises(AssertionError, match="one request names an item twice"):
         registry.commit([Claim(EventKey("a"), f"{datacenter}:e:1#p:1:0") for datacenter in ("east", "west")])
 
@@ -333,13 +334,13 @@ def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # 
 
 
 def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch) -> None:  # B6
-    def overwrite(self: MemoryAcceptor, accept: Any) -> Any:
+    def overwrite(self: FaultyAcceptor, accept: Any) -> Any:
         now = self.items.get(accept.key, ABSENT)
         if now.promised > accept.ballot:
             return Refused(now)
         self.items[accept.key] = Stored(accept.value, accept.ballot, accept.ballot)
         return Done()
 
-    monkeypatch.setattr(MemoryAcceptor, "_accept", overwrite)
+    monkeypatch.setattr(FaultyAcceptor, "_accept", overwrite)
     caught_by_exploration("clearing beside a zombie", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)

@@ -28,7 +28,8 @@ from photon.registry.address import RegistryAddress
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_700_000_000_000_000
 
@@ -71,7 +72,7 @@ class World:
     def use(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.clock = ManualClock(NOON_US)
-        self.store = MemoryAcceptor(self.clock)
+        self.store = FaultyAcceptor(self.clock)
         self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
         self.address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
 

@@ -12,7 +12,8 @@ from bench.figure_resharding import Sizes, Story, sizes_over_time
 from photon.clock import ManualClock
 from photon.pipeline.file import Registry
 from photon.pipeline.values import parse_duration
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_767_571_200_000_000
 FAR_US = 2**62
@@ -22,7 +23,7 @@ FAR_US = 2**62
 
 
 def load(ids_per_second: float) -> Served:
-    store = MemoryAcceptor()
+    store = FaultyAcceptor()
     store.slow_seconds = 0.005  # as over a network: what comes in that time waits for the next call
     registry = memory_registry(store, horizon_us=FAR_US)
     one = Load(ids_per_second, tasks=4, seconds=0.5)
@@ -39,7 +40,7 @@ def test_requests_grow_far_less_than_ids() -> None:
 
 
 def test_every_request_to_the_store_is_counted() -> None:
-    store = MemoryAcceptor()
+    store = FaultyAcceptor()
     counted = Counted(store)
     registry = memory_registry(store, horizon_us=FAR_US)
     before = store.requests

@@ -37,7 +37,8 @@ from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
 from photon.registry.interface import Claim, Joined, Won
-from photon.testing.memory_registry import TIMED_OUT, MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 
 TABLE = "photon-events-1"
 A, B, C = (ItemKey("p", s) for s in "abc")
@@ -259,7 +260,7 @@ class Silent:
 
 
 def test_a_time_out_is_of_one_kind_for_the_product_and_for_what_tests_it() -> None:
-    in_memory = MemoryAcceptor()
+    in_memory = FaultyAcceptor()
     in_memory.fail("lost_request")
     (of_product,) = DynamoAcceptor(TABLE, Silent).read([A])
     (of_request,) = in_memory.read([A])
@@ -291,7 +292,7 @@ def test_statements_and_parameters_arrive_as_they_were_written(endpoint: Scripte
 # -- and a commit over it
 
 
-class LeavesSomeUnread(MemoryAcceptor):
+class LeavesSomeUnread(FaultyAcceptor):
     """A store that leaves every twentieth key of all that it is ever asked for unprocessed."""
 
     def __init__(self) -> None:

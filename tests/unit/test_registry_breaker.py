@@ -18,7 +18,8 @@ from photon.registry.endpoints.breaker import Breaker
 from photon.registry.endpoints.endpoints import Endpoints, Threads
 from photon.registry.interface import Claim, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
@@ -69,7 +70,7 @@ def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
 @pytest.mark.parametrize(("n", "down"), [(3, 1), (5, 2)])
 def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, down: int) -> None:
     clock = ManualClock()
-    acceptors = [MemoryAcceptor(clock) for _ in range(n)]
+    acceptors = [FaultyAcceptor(clock) for _ in range(n)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     for acceptor in acceptors[:down]:
         acceptor.fail("down")
@@ -82,14 +83,14 @@ def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, do
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_endpoint_that_falls_silent_amid_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
-    acceptors = [MemoryAcceptor() for _ in range(n)]
-    requests = 500 // MemoryAcceptor.reads_per_request
+    acceptors = [FaultyAcceptor() for _ in range(n)]
+    requests = 500 // FaultyAcceptor.reads_per_request
     endpoints = Endpoints(acceptors, Threads(concurrency=1))
     acceptors[0].fail("down")
     replies = endpoints.ask(
         lambda acceptor, batch: acceptor.read(batch),
         [ItemKey("p", str(number)) for number in range(500)],
-        MemoryAcceptor.reads_per_request,
+        FaultyAcceptor.reads_per_request,
     )
     endpoints.close()
     assert [acceptor.requests for acceptor in acceptors] == [1] + [requests] * (n - 1)
@@ -99,12 +100,12 @@ def test_an_endpoint_that_falls_silent_amid_a_call_is_not_asked_the_rest_of_it(n
 def test_a_slow_store_does_not_hold_up_requests_to_another() -> None:
     others_are_done = threading.Event()
 
-    class Slow(MemoryAcceptor):
+    class Slow(FaultyAcceptor):
         def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
             assert others_are_done.wait(60)
             return super().read(batch)
 
-    channel, quick = Threads(concurrency=1), MemoryAcceptor()
+    channel, quick = Threads(concurrency=1), FaultyAcceptor()
     sent = channel.exchange(
         lambda acceptor, batch: acceptor.read(batch), [(Slow(), [KEY])] * 3 + [(quick, [KEY])]
     )
@@ -123,7 +124,7 @@ class ProbesAtOnce(Threads):
 
 def test_an_endpoint_that_falls_silent_and_is_back_is_said_so_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[1].fail("down")
@@ -141,7 +142,7 @@ def test_an_endpoint_that_falls_silent_and_is_back_is_said_so_once(caplog: pytes
 
 def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
     clock = ManualClock()
-    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[0].fail("down")
@@ -155,7 +156,7 @@ def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
 
 def test_a_lost_majority_leaves_commits_unknown_until_it_is_back() -> None:
     clock = ManualClock()
-    acceptors = [MemoryAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     for acceptor in acceptors[:2]:
         acceptor.fail("down")
@@ -183,7 +184,7 @@ def rounds_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> in
 
 def rounds_for(monkeypatch: pytest.MonkeyPatch, n: int, story: str, ids: int) -> int:
     clock = ManualClock()
-    acceptors = [MemoryAcceptor(clock) for _ in range(n)]
+    acceptors = [FaultyAcceptor(clock) for _ in range(n)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     registry.commit(claims(1, prefix="first"))
     if story in ("taken", "release"):
@@ -213,7 +214,7 @@ def test_a_thousand_ids_take_as_many_sequential_rounds_as_one(
     assert [rounds_for(monkeypatch, n, story, ids) for ids in (1, 1_000)] == [rounds, rounds]
 
 
-class OnlyTogether(MemoryAcceptor):
+class OnlyTogether(FaultyAcceptor):
     """A store that answers inserts of many ids once all requests of a round are there, at each endpoint."""
 
     def __init__(self, together: threading.Barrier) -> None:
@@ -228,7 +229,7 @@ class OnlyTogether(MemoryAcceptor):
 
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_all_requests_for_a_thousand_ids_are_under_way_at_once_if_concurrency_allows_it(n: int) -> None:
-    requests = 1_000 // MemoryAcceptor.inserts_per_request
+    requests = 1_000 // FaultyAcceptor.inserts_per_request
     together = threading.Barrier(n * requests)
     registry = memory_registry(
         *(OnlyTogether(together) for _ in range(n)), settings=Registry(concurrent_requests=40)

@@ -14,7 +14,8 @@ from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST = "east:e:1#p:1:0"
 CLAIMS = [Claim(EventKey(f"id-{number}"), EAST) for number in range(10)]
@@ -24,7 +25,7 @@ REQUEST_SECONDS = 0.4
 THROTTLED = NoReply("too many requests", "throttled")
 
 
-class Throttling(MemoryAcceptor):
+class Throttling(FaultyAcceptor):
     """A slow store that does only so many items of a request."""
 
     items_per_request: int | None = None  # None: all

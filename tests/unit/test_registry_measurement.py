@@ -14,16 +14,17 @@ from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.interface import Claim
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 
 def test_each_request_to_a_distant_endpoint_takes_the_time_of_the_way() -> None:
     clock = ManualClock()
-    distant = Distant(MemoryAcceptor(), 0.1, clock)
+    distant = Distant(FaultyAcceptor(), 0.1, clock)
     distant.read([ItemKey("p", "a")])
     distant.read([ItemKey("p", "a")])
     assert clock.now_us() == 200_000
-    assert distant.reads_per_request == MemoryAcceptor.reads_per_request
+    assert distant.reads_per_request == FaultyAcceptor.reads_per_request
 
 
 def test_an_id_whose_winner_is_not_told_to_a_later_token_is_counted_as_lost() -> None:
@@ -35,8 +36,8 @@ def test_an_id_whose_winner_is_not_told_to_a_later_token_is_counted_as_lost() ->
 
 
 def test_an_id_that_two_endpoints_do_not_have_alike_is_counted_as_different() -> None:
-    one, other = MemoryAcceptor(), MemoryAcceptor()
-    registry = memory_registry(one, other, MemoryAcceptor())
+    one, other = FaultyAcceptor(), FaultyAcceptor()
+    registry = memory_registry(one, other, FaultyAcceptor())
     registry.commit([Claim(EventKey("a"), TOKENS["east"]), Claim(EventKey("b"), TOKENS["east"])])
     assert _different([one, other]) == 0
     missing = next(key for key in other.items if key.s == "ia")

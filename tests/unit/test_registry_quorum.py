@@ -32,18 +32,19 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.quorum.proposer import QuorumRegistry, outcome_of_follower
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 KEY = EventKey("a")
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
 
-def endpoints(n: int) -> list[MemoryAcceptor]:
-    return [MemoryAcceptor(ManualClock()) for _ in range(n)]
+def endpoints(n: int) -> list[FaultyAcceptor]:
+    return [FaultyAcceptor(ManualClock()) for _ in range(n)]
 
 
-def client(acceptors: list[MemoryAcceptor]) -> QuorumRegistry:
+def client(acceptors: list[FaultyAcceptor]) -> QuorumRegistry:
     return memory_registry(*acceptors, clock=ManualClock(), settings=SETTINGS)
 
 
@@ -147,7 +148,7 @@ def test_a_crash_amid_registering_leaves_ids_that_the_same_plan_wins_on_its_re_r
 
 def test_a_slow_endpoint_is_waited_for_while_it_gets_on() -> None:
     clock = ManualClock()
-    acceptor = MemoryAcceptor(clock)
+    acceptor = FaultyAcceptor(clock)
     registry = memory_registry(acceptor, clock=clock, settings=SETTINGS)
     acceptor.slow_seconds = 4.0
     assert registry.commit([Claim(EventKey(f"id-{i}"), EAST) for i in range(100)]) == [Won()] * 100
@@ -220,7 +221,7 @@ def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_ca
 
 
 def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once() -> None:
-    class ThrottlesOnce(MemoryAcceptor):
+    class ThrottlesOnce(FaultyAcceptor):
         throttles = True
 
         def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
@@ -230,7 +231,7 @@ def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once()
             return super().replace(batch)
 
     registry = client(
-        [MemoryAcceptor(ManualClock()), ThrottlesOnce(ManualClock()), MemoryAcceptor(ManualClock())]
+        [FaultyAcceptor(ManualClock()), ThrottlesOnce(ManualClock()), FaultyAcceptor(ManualClock())]
     )
     registry.commit([Claim(KEY, EAST)])
     assert registry.clear([Claim(KEY, EAST)]) == 1

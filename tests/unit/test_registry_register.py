@@ -24,7 +24,8 @@ from photon.registry.consensus.register import (
     with_horizon,
 )
 from photon.registry.interface import RegistryUnavailable
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 DAY_US = 86_400_000_000
 SETTINGS = Registry(total_timeout=timedelta(seconds=5), horizon_step=timedelta(days=1))
@@ -97,7 +98,7 @@ def test_without_times_in_ids_there_is_no_horizon_to_move() -> None:
 
 
 def test_changes_of_many_clients_at_once_are_all_kept() -> None:
-    acceptor = MemoryAcceptor(ManualClock())
+    acceptor = FaultyAcceptor(ManualClock())
     memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS)
 
     def add(number: int) -> None:
@@ -128,7 +129,7 @@ def test_an_epoch_does_not_change_its_datacenter_or_table() -> None:
 @pytest.mark.parametrize("fault", ["lost_request", "lost_answer"])
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_change_whose_answer_got_lost_is_made_once_it_is_known(fault: str, batches: int) -> None:
-    acceptor = MemoryAcceptor(ManualClock())
+    acceptor = FaultyAcceptor(ManualClock())
     store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
     acceptor.fail(fault, batches)  # type: ignore[arg-type]
     store.add_epoch("e1", "east", "table", now_us=1)
@@ -136,7 +137,7 @@ def test_a_change_whose_answer_got_lost_is_made_once_it_is_known(fault: str, bat
 
 
 def test_a_register_that_does_not_answer_is_unavailable() -> None:
-    acceptor = MemoryAcceptor(ManualClock())
+    acceptor = FaultyAcceptor(ManualClock())
     store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
     acceptor.fail("down")
     with pytest.raises(RegistryUnavailable, match="connection refused"):

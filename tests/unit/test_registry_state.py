@@ -18,7 +18,8 @@ from photon.registry.interface import Claim
 from photon.registry.operations import report
 from photon.registry.operations.report import RegistryState, kind_of, latest_of, sampled, state_of
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.testing.memory_registry import MemoryAcceptor, memory_registry
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 TOKEN = "east:0123456789abcdef:12#fedcba9876543210:3:4567"
 NOON_US = 1_700_000_000_000_000
@@ -30,9 +31,9 @@ def clock() -> ManualClock:
     return ManualClock(NOON_US)
 
 
-def three(clock: ManualClock, shards: int = 4) -> tuple[list[MemoryAcceptor], QuorumRegistry]:
+def three(clock: ManualClock, shards: int = 4) -> tuple[list[FaultyAcceptor], QuorumRegistry]:
     """A registry over three endpoints, whose ids carry their time."""
-    stores = [MemoryAcceptor(clock) for _ in range(3)]
+    stores = [FaultyAcceptor(clock) for _ in range(3)]
     settings = Registry(shards=shards)
     return stores, memory_registry(*stores, clock=clock, settings=settings, horizon_us=2 * NOON_US)
 
@@ -229,7 +230,7 @@ def test_the_sample_is_of_every_config_and_always_the_same() -> None:
 def test_below_100_bytes_are_stored_of_a_cleared_id_besides_its_key(
     clock: ManualClock, event_time_us: int | None, contested: bool
 ) -> None:
-    store = MemoryAcceptor(clock)
+    store = FaultyAcceptor(clock)
     registry = memory_registry(store, clock=clock, horizon_us=2 * NOON_US)
     key = EventKey("an-id", event_time_us) if event_time_us else EventKey("an-id", at_us=NOON_US)
     if contested:  # it was won by a ballot
