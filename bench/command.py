@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from photon.cli.output import fail, json_option, log_to_stderr, print_json
+from photon.cli.output import fail, json_option, log_to_stderr, print_result
 from photon.errors import NOT_DONE
 
 
@@ -54,11 +54,8 @@ def live(
         "generator": asdict(result.generator),
         "exit_status": result.exit_status,
     }
-    if as_json:
-        print_json(values)
-    else:
-        for key, value in values.items():
-            click.echo(f"{key:22}{value if not isinstance(value, float) else f'{value:.3f}'}")
+    texts = {key: f"{value:.3f}" if isinstance(value, float) else value for key, value in values.items()}
+    print_result(values, "\n".join(f"{key:22}{text}" for key, text in texts.items()), as_json)
     sys.exit(result.exit_status)
 
 
@@ -103,10 +100,7 @@ def registry(
             ids,
             progress=lambda text: click.echo(text, err=True),
         )
-    if as_json:
-        print_json(found)
-    else:
-        click.echo("\n".join(_registry_lines(found)))
+    print_result(found, "\n".join(_registry_lines(found)), as_json)
     outages = found.get("outages", {}).values()
     sys.exit(int(any(o["lost"] or o["won_twice"] or o["different"] for o in outages)))
 

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from photon.cli.output import (
-    DONE,
-    VIOLATION,
-    expected_errors,
-    fail,
-    json_option,
-    print_json,
-)
+from photon.cli.output import DONE, VIOLATION, expected_errors, fail, json_option, print_result
 from photon.errors import WRONG_USAGE
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-
-
-@contextmanager
-def _ended_by_ctrl_c(status: int) -> Iterator[None]:
-    """Also while modules are imported, which takes a second."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        sys.exit(status)
 
 
 @click.command()
@@ -57,16 +38,15 @@ def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> 
     """
     if not math.isfinite(seconds):
         fail(f"--seconds: expected a number of seconds, got {seconds}", WRONG_USAGE)
-    with expected_errors(), _ended_by_ctrl_c(DONE if stay else INTERRUPTED):
-        from examples.demo.demo import Wishes, run_demo, run_live
+    if stay:
+        with expected_errors(), suppress(KeyboardInterrupt):
+            from examples.demo.demo import run_live
 
-        wishes = Wishes(folder, seconds, port)
-        if stay:
-            run_live(wishes)
-        else:
-            summary = run_demo(wishes)
-    if as_json:
-        print_json(summary.as_dict())
-    else:
-        click.echo(summary.text())
-    sys.exit(DONE if summary.verdict.holds else VIOLATION)
+            run_live(folder, port)
+        return
+    with expected_errors():
+        from examples.demo.demo import run_demo
+
+        summary = run_demo(folder, seconds, port)
+    print_result(summary.as_dict(), summary.text(), as_json)
+    sys.exit(DONE if summary.holds else VIOLATION)

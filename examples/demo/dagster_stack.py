@@ -64,17 +64,15 @@ class DagsterStack:
         home.mkdir(exist_ok=True)
         shutil.copy(self.project / "infra" / "dagster.yaml", home / "dagster.yaml")
         self._workspace.write_text(_WORKSPACE.format(host=HOST, port=self.code_port, location=LOCATION))
+        log = self.folder.log("databases")
         try:
-            subprocess.run(
-                [_path_of("dagster"), "instance", "info"], capture_output=True, text=True, check=True,
-                env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
-            )  # fmt: skip
-        except subprocess.CalledProcessError as error:
-            raise DagsterFailed(f"Dagster can't use {home}: {error.stderr[-2_000:]}") from None
-        except subprocess.TimeoutExpired:
-            raise DagsterFailed(
-                f"Dagster made no databases in {home} within {DATABASE_SECONDS:.0f} s"
-            ) from None
+            with log.open("ab") as output:
+                subprocess.run(
+                    [_path_of("dagster"), "instance", "info"], stdout=output, stderr=output, check=True,
+                    env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
+                )  # fmt: skip
+        except subprocess.SubprocessError as error:
+            raise DagsterFailed(f"Dagster can't use {home}: {error}; {log} has its output") from None
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -109,14 +107,6 @@ class DagsterStack:
         command = (_path_of(program), *map(str, arguments))
         log = self.folder.log(name)
         return Program(name, command, self.folder.path, log, self._environment, ends_first)
-
-    def code_server_is_up(self) -> bool:
-        """Whether the code location is loaded: the port opens after that."""
-        return _answers(self.code_port)
-
-    def ui_is_up(self) -> bool:
-        """Whether the UI can be opened."""
-        return _answers(self.ui_port)
 
     def launch(self, asset: tuple[str, ...]) -> str:
         """Materialize one asset with its checks; the run's id. DagsterFailed."""
@@ -156,15 +146,15 @@ def stack_in(folder: DemoFolder, ui_port: int) -> DagsterStack:
         raise NoProject(
             f"{project}: expected orchestration/ and infra/dagster.yaml; run from a clone of Photon"
         )
-    port = ui_port if ui_port and _is_free(ui_port) else _free_port()
-    return DagsterStack(folder, project, _free_port(), port)
+    return DagsterStack(folder, project, _free_port(0), _free_port(ui_port))
 
 
 def _path_of(program: str) -> str:
     return str(Path(sys.executable).with_name(program))
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether somebody answers on this port. The code server does when it has loaded its location."""
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True
@@ -172,18 +162,13 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _is_free(port: int) -> bool:
+def _free_port(wished: int) -> int:
+    """The port wished for, or any other if it is taken or 0."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
         try:
-            probe.bind((HOST, port))
+            probe.bind((HOST, wished))
         except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
+            return _free_port(0)
         port: int = probe.getsockname()[1]
         return port

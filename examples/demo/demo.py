@@ -6,33 +6,34 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from bench.generator import Generator, generating
-from bench.latency import TimeSpan
+from bench.latency import SeenRow, TableReader, TimeSpan
 from bench.latency_plot import draw
-from examples.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
+from examples.demo.dagster_stack import DagsterFailed, DagsterStack, answers, stack_in
 from examples.demo.folder import DemoFolder, held_folder
 from examples.demo.process_tree import GUARD, ProcessTree
 from examples.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
-from examples.demo.summary import Course, Summary, Verdict, verdict_of
-from examples.demo.view import View, open_view
-from examples.demo.watch import Watch
+from examples.demo.summary import Course, Summary
+from examples.demo.view import as_line, recent_p90_seconds, say
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.lease import holder_of, lease_status_of
+from photon.shift.status import DatacenterStatus, status_of
 from photon.testing.traffic import Traffic
-from photon.verification.report_table import newest
+from photon.verification.report_table import StoredReport, newest
 
 LONGEST_SECONDS = 420.0  # all phases of a demo at their bounds; its traffic is stopped long before
 STAY_SECONDS = 86_400.0  # live traffic ends by itself after a day: it fills a disk
 STAY_ROWS = 10_000  # the last minutes: nothing else is shown
 POLL_SECONDS = 0.1  # a row's delay is measured to within so much
-RUN_POLL_SECONDS = 1.0
+LOOK_SECONDS = 1.0  # at files and states: some ms a datacenter
+SHOW_SECONDS = 5.0
 CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location
 UI_SECONDS = 60.0  # 4 s alone
 DEATH_SECONDS = 5.0
@@ -44,46 +45,38 @@ class DemoFailed(UserError):
     """The demo can't go on; the message says why and where to look."""
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What the user of a demo may choose."""
-
-    folder: Path
-    seconds: float  # how long both datacenters join undisturbed
-    ui_port: int
-
-
-def run_demo(wishes: Wishes) -> Summary:
+def run_demo(path: Path, seconds: float, ui_port: int) -> Summary:
     """Begin anew in the folder, and go through every phase; everything that was started has ended then.
 
-    UserError if it can't be done; KeyboardInterrupt for a signal.
+    `seconds`: how long both datacenters join undisturbed. UserError if it can't be done; KeyboardInterrupt
+    for a signal.
     """
     clock = SystemClock()
-    with held_folder(wishes.folder) as folder:
+    with held_folder(path) as folder:
         folder.empty()
-        logged = traffic(_seed(clock), wishes.seconds + LONGEST_SECONDS)
+        logged = traffic(_seed(clock), seconds + LONGEST_SECONDS)
         logged.write_pipeline(folder.path, PIPELINE, SETTINGS)
-        with _started(folder, logged, wishes.ui_port, clock) as demo:
-            demo.play(phases(wishes.seconds))
+        with _started(folder, logged, ui_port, clock) as demo:
+            demo.play(phases(seconds))
             assert demo.kill is not None
-            course = Course(tuple(demo.watch.rows), demo.spans, demo.kill)
-            demo.view.says("drawing the plot")
+            course = Course(tuple(demo.rows), demo.spans, demo.kill)
+            say("drawing the plot")
             draw(course.rows, course.shown, course.without, course.kill.datacenter, folder.plot)
-            verdict = demo.verdict()
-            demo.view.says("done; everything that was started is ended")
-    return Summary(verdict, course, demo.stack.url, str(folder.plot), str(folder.path))
+            reports = demo.reports()
+            say("done; everything that was started is ended")
+    return Summary(reports, course, demo.stack.url, str(folder.plot), str(folder.path))
 
 
-def run_live(wishes: Wishes) -> None:
+def run_live(path: Path, ui_port: int) -> None:
     """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`."""
     clock = SystemClock()
-    with held_folder(wishes.folder) as folder:
+    with held_folder(path) as folder:
         logged = traffic(_seed(clock), STAY_SECONDS)
         if not folder.is_begun:
             folder.empty()
             logged.write_pipeline(folder.path, PIPELINE, SETTINGS)
         folder.rotate_logs()
-        with _started(folder, logged, wishes.ui_port, clock, STAY_ROWS) as demo:
+        with _started(folder, logged, ui_port, clock, STAY_ROWS) as demo:
             demo.play(stay())
 
 
@@ -99,20 +92,30 @@ def _started(
     """All parts at work, Dagster too; ended in the opposite order."""
     pipeline = load_pipeline(folder.pipeline)
     stack = stack_in(folder, ui_port)
-    for place in pipeline.datacenters.values():
+    places = pipeline.datacenters.values()
+    for place in places:
         place.logs.mkdir(parents=True, exist_ok=True)
-    shifts = [place.state for place in pipeline.datacenters.values()]
+    reader = TableReader([place.lake / "joined_events" for place in places], clock)
+    reader.poll()  # rows of an earlier demo are passed over
     with (
         interrupts() as on_second,  # around all: also while all the others end
-        ProcessTree(shifts, keep_open=[folder.lock.fileno()]) as tree,
-        open_view() as view,
+        ProcessTree([place.state for place in places], keep_open=[folder.lock.fileno()]) as tree,
+        _saying_that_it_ends(),
         generating(logged, folder.path) as generator,
     ):
         on_second.append(tree.hurry)
-        watch = Watch(pipeline, clock, deque(maxlen=keep_rows))
-        demo = Demo(pipeline, stack, tree, generator, watch, view, clock)
+        demo = Demo(pipeline, stack, tree, generator, reader, clock, deque(maxlen=keep_rows))
         demo.start_dagster()
         yield demo
+
+
+@contextlib.contextmanager
+def _saying_that_it_ends() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("everything that was started is being ended; once more Ctrl-C: at once")
+        raise
 
 
 @contextlib.contextmanager
@@ -144,26 +147,31 @@ class Demo:
     stack: DagsterStack
     tree: ProcessTree
     generator: Generator
-    watch: Watch
-    view: View
+    reader: TableReader
     clock: Clock
+    rows: deque[SeenRow]  # in the order in which they were seen
     kill: Kill | None = None
     spans: dict[str, TimeSpan] = field(default_factory=dict)  # by phase
+    _newest_row_us: dict[str, int] = field(default_factory=dict)  # by datacenter
+    _datacenters: Mapping[str, DatacenterStatus] = field(default_factory=dict)
+    _looked_us: int = 0
+    _shown_us: int = 0
     _verification: str | None = None  # the run
     _verified: bool = False
-    _asked_us: int = 0
 
     def start_dagster(self) -> None:
         """Start Dagster's processes, each as soon as what it needs is there."""
         began_us = self.clock.now_us()
-        self.view.says(f"Dagster starts; its UI will be at {self.stack.url}")
+        say(f"Dagster starts; its UI will be at {self.stack.url}")
         self.stack.prepare()
         self.tree.start(self.stack.code_server())
-        self._until(self.stack.code_server_is_up, CODE_SERVER_SECONDS, "the code server to load its location")
+        self._until(
+            lambda: answers(self.stack.code_port), CODE_SERVER_SECONDS, "the code server to load its location"
+        )
         self.tree.start(self.stack.daemon())
         self.tree.start(self.stack.webserver())
-        self._until(self.stack.ui_is_up, UI_SECONDS, "the UI to answer")
-        self.view.says(f"the UI is there: {self.stack.url}")
+        self._until(lambda: answers(self.stack.ui_port), UI_SECONDS, "the UI to answer")
+        say(f"the UI is there: {self.stack.url}")
         self.spans["dagster"] = TimeSpan(began_us, self.clock.now_us())
 
     def play(self, phases: Iterable[Phase]) -> None:
@@ -176,7 +184,7 @@ class Demo:
         }
         for phase in phases:
             began_us = self.clock.now_us()
-            self.view.says(phase.says)
+            say(phase.says)
             if phase.deed is not None:
                 deeds[phase.deed]()
             facts = self._watch(phase, began_us)
@@ -185,14 +193,13 @@ class Demo:
     def _watch(self, phase: Phase, began_us: int) -> Facts:
         while True:
             self._check_processes()
-            self._ask_for_verification()
-            facts = self.watch.look(began_us, self.kill, self._verified)
-            self.view.shows(facts, self.watch.recent_p90_seconds(), phase.says)
+            facts = self._look(began_us)
+            self._show(facts)
             if phase.is_over(facts):
                 return facts
             if facts.seconds > phase.at_most_seconds:
                 if phase.may_end:
-                    self.view.says(f"not done after {phase.at_most_seconds:.0f} s; going on")
+                    say(f"not done after {phase.at_most_seconds:.0f} s; going on")
                     return facts
                 raise DemoFailed(
                     f"{phase.says}: not done after {phase.at_most_seconds:.0f} s. `make dev` shows the runs; "
@@ -200,7 +207,28 @@ class Demo:
                 )
             self.clock.sleep(POLL_SECONDS)
 
-    def verdict(self) -> Verdict:
+    def _look(self, began_us: int) -> Facts:
+        """What is new; each datacenter's status and the verification's run are looked up once a second."""
+        for row in self.reader.poll():
+            self.rows.append(row)
+            self._newest_row_us[row.row[0]] = row.readable_us
+        now_us = self.clock.now_us()
+        if now_us - self._looked_us >= LOOK_SECONDS * MICROSECONDS:
+            self._looked_us = now_us
+            names = self.pipeline.datacenters
+            self._datacenters = {name: status_of(self.pipeline, name, self.clock) for name in names}
+            self._verified = self._has_verified()
+        return Facts(
+            now_us, began_us, self._datacenters, dict(self._newest_row_us), self.kill, self._verified
+        )
+
+    def _show(self, facts: Facts) -> None:
+        if facts.now_us - self._shown_us >= SHOW_SECONDS * MICROSECONDS:
+            self._shown_us = facts.now_us
+            for name in facts.datacenters:
+                say(as_line(name, facts, recent_p90_seconds(self.rows, name, facts.now_us)))
+
+    def reports(self) -> dict[str, StoredReport]:
         """What the verification has found. DemoFailed if it did not say so of every datacenter."""
         reports = newest(self.pipeline, self.pipeline.datacenters)
         found = {name: report for name, report in reports.items() if report.run == self._verification}
@@ -209,7 +237,7 @@ class Demo:
                 f"the verification run {self._verification} has left no report of "
                 f"{', '.join(sorted(unverified))}; `make dev` shows what it did"
             )
-        return verdict_of(found)
+        return found
 
     def _kill_shift(self) -> None:
         state = self.pipeline.datacenters[VICTIM].state
@@ -221,35 +249,31 @@ class Demo:
             os.kill(process, signal.SIGKILL)
         self._until(lambda: not lease_status_of(state).held, DEATH_SECONDS, f"the end of process {process}")
         # What it had made readable is its own: whatever comes from now on is its successor's.
-        self.watch.look(at_us, None, False)
+        self._look(at_us)
         self.kill = Kill(VICTIM, process, at_us, self.clock.now_us())
-        self.view.says(f"kill -9 {process}: the shift of {VICTIM}")
+        say(f"kill -9 {process}: the shift of {VICTIM}")
 
     def _stop_traffic(self) -> None:
         run = self.generator.stop()
-        self.view.says(f"{run.lines:,} lines were written, {run.bytes / 2**20:.0f} MiB")
+        say(f"{run.lines:,} lines were written, {run.bytes / 2**20:.0f} MiB")
 
     def _verify(self) -> None:
         self._verification = self.stack.launch((self.pipeline.name, "verification_report"))
-        self.view.says(f"verification: {self.stack.url}/runs/{self._verification}")
+        say(f"verification: {self.stack.url}/runs/{self._verification}")
 
-    def _ask_for_verification(self) -> None:
-        if self._verification is None or self._verified:
-            return
-        now_us = self.clock.now_us()
-        if now_us - self._asked_us < RUN_POLL_SECONDS * MICROSECONDS:
-            return
-        self._asked_us = now_us
+    def _has_verified(self) -> bool:
+        if self._verification is None:
+            return False
         try:
             status = self.stack.status_of_run(self._verification)
         except DagsterFailed:
-            return  # it may only be busy, and the phase has its bound
+            return False  # it may only be busy, and the phase has its bound
         if status in RUN_FAILED:
             raise DemoFailed(
                 f"the verification could not be done: its run ended as {status}; `make dev` shows it at "
                 f"/runs/{self._verification}"
             )
-        self._verified = status == "SUCCESS"
+        return status == "SUCCESS"
 
     def _until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
         deadline_us = self.clock.now_us() + round(seconds * MICROSECONDS)
@@ -260,19 +284,14 @@ class Demo:
             self.clock.sleep(POLL_SECONDS)
 
     def _check_processes(self) -> None:
-        for ended in self.tree.ended():
-            if ended.name == GUARD:
-                raise DemoFailed(f"the demo's guard ended with status {ended.status}; all is being ended")
-            log = self.stack.folder.log(ended.name)
-            raise DemoFailed(
-                f"the {ended.name} ended with status {ended.status}; the end of {log}:\n{_end_of(log)}"
-            )
+        for name, status in self.tree.ended().items():
+            if name == GUARD:
+                raise DemoFailed(f"the demo's guard ended with status {status}; all is being ended")
+            log = self.stack.folder.log(name)
+            raise DemoFailed(f"the {name} ended with status {status}; the end of {log}:\n{_end_of(log)}")
         if not self.generator.lives():
             raise DemoFailed("the traffic generator died; its own message is above")
 
 
 def _end_of(log: Path) -> str:
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-    except OSError as error:
-        return str(error)
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])

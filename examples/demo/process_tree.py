@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -51,15 +50,7 @@ class Program:
     ends_first: bool = False
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A process that has ended; `status` as `subprocess` has it, negative for a signal."""
-
-    name: str
-    status: int
-
-
-class ProcessTree:
+class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
     """A context manager: whatever was started in it has ended when it is left.
 
     `shifts`: state folders of the datacenters, whose lease holders may end their batch before all else
@@ -77,12 +68,7 @@ class ProcessTree:
         )
         self._started: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> ProcessTree:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, program: Program) -> None:
@@ -94,10 +80,10 @@ class ProcessTree:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
-    def ended(self) -> list[Ended]:
-        """All that have ended by themselves; the guard among them, if it was killed."""
-        processes = {**self._started, GUARD: self._guard}
-        return [Ended(name, p.returncode) for name, p in processes.items() if p.poll() is not None]
+    def ended(self) -> dict[str, int]:
+        """The exit status of all that have ended by themselves; the guard among them, if it was killed."""
+        statuses = {name: p.poll() for name, p in {**self._started, GUARD: self._guard}.items()}
+        return {name: status for name, status in statuses.items() if status is not None}
 
     def close(self) -> None:
         """End everything in order, and wait until nothing is left: some seconds."""

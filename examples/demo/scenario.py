@@ -69,6 +69,10 @@ class Facts:
         """Since the phase began."""
         return (self.now_us - self.began_us) / MICROSECONDS
 
+    def has_joined_since(self, kill: Kill) -> bool:
+        """Whether the datacenter whose shift was killed has joined something again."""
+        return self.newest_row_us.get(kill.datacenter, 0) > kill.gone_us
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -135,8 +139,7 @@ def all_have_rows(facts: Facts) -> bool:
 
 def has_returned(facts: Facts) -> bool:
     """Whether the datacenter whose shift was killed has joined something again."""
-    kill = facts.kill
-    return kill is not None and facts.newest_row_us.get(kill.datacenter, 0) > kill.gone_us
+    return facts.kill is not None and facts.has_joined_since(facts.kill)
 
 
 def all_have_left(facts: Facts) -> bool:

@@ -9,53 +9,10 @@ from typing import Any
 
 from bench.latency import Latency, SeenRow, TimeSpan, summarize
 from examples.demo.scenario import WARM_UP_SECONDS, Kill
+from photon.cli.output import table_lines
 from photon.clock import MICROSECONDS
+from photon.verification.report import equation_table
 from photon.verification.report_table import StoredReport
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the join is right."""
-
-    holds: bool
-    equations: Mapping[str, Mapping[str, int]]  # by datacenter; `missing` last
-    duplicate_rows: int  # events with more than one row over all tables
-    remedies: tuple[str, ...] = ()  # what is wrong and what to do
-
-    @property
-    def terms(self) -> list[str]:
-        """The terms of an equation, in their order."""
-        return list(next(iter(self.equations.values())))
-
-    def of_term(self, term: str) -> dict[str, int]:
-        """One term by datacenter."""
-        return {name: equation[term] for name, equation in self.equations.items()}
-
-    @property
-    def joined(self) -> int:
-        """Foreign events with a row, over all datacenters."""
-        return sum(self.of_term("joined").values())
-
-    @property
-    def missing(self) -> int:
-        """Records that should be joined and are in no table."""
-        return sum(self.of_term("missing").values())
-
-
-def verdict_of(reports: Mapping[str, StoredReport]) -> Verdict:
-    """The verdict of one verification, from its report of each datacenter."""
-    findings = [(name, found) for name, stored in reports.items() for found in stored.report["violations"]]
-    return Verdict(
-        # Everything had become idle before: what still waits then was not joined, whatever the reason.
-        holds=all(s.ok and s.adds_up and not s.equation["pending"] for s in reports.values()),
-        equations={name: stored.equation for name, stored in reports.items()},
-        # Each such event is reported once, in one of the datacenters.
-        duplicate_rows=sum(found["count"] for _, found in findings if found["kind"] == "duplicate_rows"),
-        remedies=tuple(
-            f"{name}: {found['count']:,} {found['says']}. What to do: {found['what_to_do']}"
-            for name, found in findings
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -110,21 +67,39 @@ class Course:
 class Summary:
     """Everything that a demo tells at its end."""
 
-    verdict: Verdict
+    reports: Mapping[str, StoredReport]  # of its verification, by datacenter
     course: Course
     url: str
     plot: str
     folder: str
 
+    @property
+    def holds(self) -> bool:
+        """Whether the join is right. Everything had become idle before: what still waits was not joined."""
+        return all(r.ok and r.adds_up and not r.equation["pending"] for r in self.reports.values())
+
+    @property
+    def duplicate_rows(self) -> int:
+        """Events with more than one row over all tables; each is reported once, in one datacenter."""
+        return sum(found["count"] for _, found in self._violations if found["kind"] == "duplicate_rows")
+
+    @property
+    def _violations(self) -> list[tuple[str, Mapping[str, Any]]]:
+        return [(name, found) for name, one in self.reports.items() for found in one.report["violations"]]
+
+    def total(self, term: str) -> int:
+        """A term of the equation over all datacenters."""
+        return sum(report.equation[term] for report in self.reports.values())
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        verdict, course = self.verdict, self.course
+        course = self.course
         return {
-            "holds": verdict.holds,
-            "datacenters": {name: dict(equation) for name, equation in verdict.equations.items()},
-            "joined": verdict.joined,
-            "duplicate_rows": verdict.duplicate_rows,
-            "missing": verdict.missing,
+            "holds": self.holds,
+            "datacenters": {name: report.equation for name, report in self.reports.items()},
+            "joined": self.total("joined"),
+            "duplicate_rows": self.duplicate_rows,
+            "missing": self.total("missing"),
             "latency_undisturbed": course.latency(course.undisturbed).as_dict(),
             "latency_around_kill": course.latency(course.without).as_dict(),
             "recovery_seconds": course.without.seconds,
@@ -138,52 +113,47 @@ class Summary:
 
     def text(self) -> str:
         """For people."""
-        course, verdict, gone = self.course, self.verdict, self.course.without
-        names, victim = list(verdict.equations), course.kill.datacenter
+        course, names, victim = self.course, list(self.reports), self.course.kill.datacenter
+        shares = [
+            [_WHEN[when], *(f"{rows.get(name, 0):,}" for name in names)]
+            for when, rows in course.shares().items()
+        ]
         seconds = ", ".join(f"{name} {span.seconds:.0f} s" for name, span in course.spans.items())
         return "\n".join(
             [
-                *_table("", {term: verdict.of_term(term) for term in verdict.terms}, names, _SIGNS),
+                *table_lines(equation_table({name: one.equation for name, one in self.reports.items()})),
                 "",
-                f"{verdict.joined:,} clicks joined by {' and '.join(names)}; "
-                f"joined twice: {verdict.duplicate_rows:,}; missing: {verdict.missing:,}",
+                f"{self.total('joined'):,} clicks joined by {' and '.join(names)}; "
+                f"joined twice: {self.duplicate_rows:,}; missing: {self.total('missing'):,}",
                 "",
                 f"{'from the later line written to the row readable, s':50}    p50    p90    p99    rows",
                 _latency("undisturbed", course.latency(course.undisturbed)),
-                _latency(f"while {victim} was gone", course.latency(gone)),
+                _latency(f"while {victim} was gone", course.latency(course.without)),
                 "",
-                f"{victim}: killed with -9; joined again after {gone.seconds:.1f} s",
-                *_table("rows by datacenter", course.shares(), names, _WHEN),
+                f"{victim}: killed with -9; joined again after {course.without.seconds:.1f} s",
+                *table_lines([["rows by datacenter", *names], *shares]),
                 "",
                 f"time: {seconds}; {total_seconds(course.spans.values()):.0f} s in all",
                 f"latency plot: {self.plot}",
                 f"Dagster's UI: {self.url} while it runs; `make dev` shows it again, with this history",
-                *verdict.remedies,
+                *(
+                    f"{name}: {found['count']:,} {found['says']}. What to do: {found['what_to_do']}"
+                    for name, found in self._violations
+                ),
                 "VERIFIED: nothing is missing, nothing is joined twice, every value is right"
-                if verdict.holds
+                if self.holds
                 else "PROMISES ARE BROKEN, see above",
             ]
         )
+
+
+_WHEN = {"before": "  before the kill", "without": "  while it was gone", "after": "  afterwards"}
 
 
 def total_seconds(spans: Iterable[TimeSpan]) -> float:
     """From the beginning of the first to the end of the last."""
     listed = list(spans)
     return (max(span.end_us for span in listed) - min(span.start_us for span in listed)) / MICROSECONDS
-
-
-_SIGNS = {"foreign": "  foreign", "joined": "= joined"}  # all other terms are added
-_WHEN = {"before": "  before the kill", "without": "  while it was gone", "after": "  afterwards"}
-
-
-def _table(
-    title: str, rows: Mapping[str, Mapping[str, int]], names: list[str], labels: Mapping[str, str]
-) -> list[str]:
-    lines = [f"{title:20}" + "".join(f"{name:>12}" for name in names)]
-    for key, row in rows.items():
-        label = labels.get(key, f"+ {key}")
-        lines.append(f"{label:20}" + "".join(f"{row.get(name, 0):>12,}" for name in names))
-    return lines
 
 
 def _latency(when: str, latency: Latency) -> str:

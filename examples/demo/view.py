@@ -1,53 +1,52 @@
-"""What the user of a demo sees on standard error: a table on a terminal, plain lines elsewhere."""
+"""What the user of a demo reads on standard error while it goes on: plain lines."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Reversible
 from datetime import datetime
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
-from examples.demo.scenario import Facts, Kill, is_idle
+from bench.latency import SeenRow, percentile
+from examples.demo.scenario import Facts, is_idle
 from photon.clock import MICROSECONDS
 from photon.shift.status import DatacenterStatus
 
-SHOW_EVERY_SECONDS = {True: 0.5, False: 5.0}  # by whether it is a terminal
 RUN_ID_SHOWN = 8  # as Dagster's UI shorts it
 SILENT_SECONDS = 5.0  # no sign of life for so long is worth a word; the lease ends after 10
-# With numbers of a usual size they fit a terminal of 80 columns.
-HEADER = ("run", "pid", "batch", "joined", "elsewhere", "waiting", "given up", "dead", "lag", "p90")
+RECENT_SECONDS = 10.0
 
 
-def cells(seen: DatacenterStatus, p90_seconds: float) -> tuple[str, ...]:
-    """What is shown of one datacenter, below `HEADER`."""
-    names = ("joined", "joined_elsewhere", "unjoinable", "dead_letters")
-    joined, elsewhere, unjoinable, dead = (seen.counts.get(name, 0) for name in names)
-    counts = (seen.batch, joined, elsewhere, sum(seen.waiting.values()), unjoinable, dead)
+def say(text: str) -> None:
+    """Something happened."""
+    print(f"{datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+def as_line(datacenter: str, facts: Facts, p90_seconds: float) -> str:
+    """Who runs a datacenter, how far it is, and what it does."""
+    seen = facts.datacenters[datacenter]
+    counts = Counter(seen.counts)
     return (
-        (seen.running_run or "-")[:RUN_ID_SHOWN],
-        str(seen.running_process or "-"),
-        *(f"{count:,}" for count in counts),
-        _seconds(seen.watermark_lag_seconds),
-        _seconds(p90_seconds),
+        f"{datacenter}: run {(seen.running_run or '-')[:RUN_ID_SHOWN]}, pid {seen.running_process or '-'}, "
+        f"batch {seen.batch:,}, joined {counts['joined']:,}, elsewhere {counts['joined_elsewhere']:,}, "
+        f"waiting {sum(seen.waiting.values()):,}, given up {counts['unjoinable']:,}, "
+        f"dead {counts['dead_letters']:,}, lag {_seconds(seen.watermark_lag_seconds)}, "
+        f"p90 {_seconds(p90_seconds)}: {doing(datacenter, seen, facts)}"
     )
 
 
-def words(datacenter: str, seen: DatacenterStatus, kill: Kill | None, now_us: int, newest_row_us: int) -> str:
-    """What a datacenter does now."""
-    is_killed = kill is not None and kill.datacenter == datacenter and newest_row_us <= kill.gone_us
+def doing(datacenter: str, seen: DatacenterStatus, facts: Facts) -> str:
+    """What a datacenter does now, in words."""
+    kill = facts.kill
+    is_killed = kill is not None and kill.datacenter == datacenter and not facts.has_joined_since(kill)
     if seen.running_process is None:
         if is_killed:
             return "killed; its next shift has to come"
         if is_idle(seen) and seen.batch:
             return "nothing to do: no shift"
         return "waits for its first shift" if not seen.batch else "work is there: a shift has to come"
-    silent_us = now_us - (seen.last_sign_of_life_us or now_us)
+    silent_us = facts.now_us - (seen.last_sign_of_life_us or facts.now_us)
     if silent_us > SILENT_SECONDS * MICROSECONDS:
         return f"no sign of life for {silent_us / MICROSECONDS:.0f} s"
     if is_killed:
@@ -55,64 +54,19 @@ def words(datacenter: str, seen: DatacenterStatus, kill: Kill | None, now_us: in
     return "waits for logs to grow" if is_idle(seen) else "joins"
 
 
-class View:
-    """Shows a demo while it goes on."""
+def recent_p90_seconds(rows: Reversible[SeenRow], datacenter: str, now_us: int) -> float:
+    """From the later line written to the row readable: the 90th percentile of the last seconds' rows, or NaN.
 
-    def __init__(self, live: Live | None) -> None:
-        """`live`: the table on a terminal; None for plain lines."""
-        self._live = live
-        self._shown_us = 0
-
-    def says(self, text: str) -> None:
-        """Something happened that stays to be read."""
-        time = datetime.now().strftime("%H:%M:%S")
-        if self._live is None:
-            print(f"{time} {text}", file=sys.stderr, flush=True)
-        else:
-            self._live.console.print(f"[dim]{time}[/dim] {text}", highlight=False)
-
-    def shows(self, facts: Facts, p90_seconds: Mapping[str, float], phase: str) -> None:
-        """Each datacenter now; does nothing if it was shown just before."""
-        every_seconds = SHOW_EVERY_SECONDS[self._live is not None]
-        if facts.now_us - self._shown_us < every_seconds * MICROSECONDS:
-            return
-        self._shown_us = facts.now_us
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        for number, name in enumerate(("", *HEADER)):
-            table.add_column(name, justify="left" if number < 2 else "right", no_wrap=True)
-        doing = []
-        for name, seen in facts.datacenters.items():
-            shown = cells(seen, p90_seconds.get(name, math.nan))
-            does = words(name, seen, facts.kill, facts.now_us, facts.newest_row_us.get(name, 0))
-            table.add_row(name, *shown)
-            doing.append(Text(f"{name}: {does}", style="dim"))
-            if self._live is None:
-                self.says(as_line(name, shown, does))
-        if self._live is not None:
-            self._live.update(Group(Text(phase, style="bold"), table, *doing), refresh=True)
-
-
-def as_line(datacenter: str, shown: tuple[str, ...], does: str) -> str:
-    """The cells of one datacenter as a plain line."""
-    named = (f"{name} {cell}" for name, cell in zip(HEADER, shown, strict=True))
-    return f"{datacenter}: {', '.join(named)}: {does}"
-
-
-@contextmanager
-def open_view() -> Iterator[View]:
-    """The view that fits standard error; says so where Ctrl-C ends the demo."""
-    live = Live(console=Console(stderr=True), auto_refresh=False) if sys.stderr.isatty() else None
-    view = View(live)
-    if live is not None:
-        live.start()
-    try:
-        yield view
-    except KeyboardInterrupt:
-        view.says("everything that was started is being ended; once more Ctrl-C: at once")
-        raise
-    finally:
-        if live is not None:
-            live.stop()
+    `rows` are in the order in which they were seen.
+    """
+    since_us = now_us - round(RECENT_SECONDS * MICROSECONDS)
+    latencies = []
+    for row in reversed(rows):
+        if row.readable_us < since_us:
+            break
+        if row.row[0] == datacenter:
+            latencies.append(row.latency_us)
+    return percentile(sorted(latencies), 0.9) / MICROSECONDS
 
 
 def _seconds(value: float | None) -> str:

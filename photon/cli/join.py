@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -25,9 +27,13 @@ from photon.cli.output import (
     json_option,
     log_to_stderr,
     pipeline_argument,
-    print_json,
+    print_result,
+    showing_progress,
 )
 from photon.errors import WRONG_USAGE
+
+LINES_EVERY_SECONDS = 5.0
+SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoinable", "dead_letters")
 
 
 @click.command()
@@ -86,11 +92,38 @@ def join(
         results, status = _join_each(pipeline_file, names, passed_on, signals)
     if child:
         tell_parent({"result": results})
-    elif as_json:
-        print_json(results)
     else:
-        _print_results(results)
+        print_result(results, _results_text(results), as_json)
     sys.exit(status)
+
+
+@contextmanager
+def _progress(
+    datacenters: list[str], child: bool = False
+) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
+    """Show what datacenters have done since the join began, and what one waits for. Safe from many threads.
+
+    A child leaves the showing to its parent.
+    """
+    if child:
+        yield lambda _, message: tell_parent(message)
+        return
+    done: dict[str, Counter[str]] = {name: Counter() for name in datacenters}
+    lock = threading.Lock()
+    with showing_progress(LINES_EVERY_SECONDS) as say:
+
+        def show(datacenter: str, message: Mapping[str, Any]) -> None:
+            if "waits" in message:
+                click.echo(f"photon: {datacenter}: waits: {message['waits']}", err=True)
+                return
+            with lock:
+                done[datacenter].update({"batches": 1, **message["batch"]})
+                counts = {
+                    name: ", ".join(f"{one[key]:,} {key}" for key in SHOWN) for name, one in done.items()
+                }
+                say("\n".join(f"{name}: {count}" for name, count in counts.items()))
+
+        yield show
 
 
 def _join_one(
@@ -103,15 +136,14 @@ def _join_one(
     child: bool,
 ) -> Any:
     from photon import faults
-    from photon.cli.progress import JoinProgress
     from photon.dispatcher.batch import Callbacks
     from photon.shift.run import ForTests, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
-    with expected_errors(), JoinProgress([datacenter]) as progress:
-        show = tell_parent if child else partial(progress.show, datacenter)
+    with expected_errors(), _progress([datacenter], child) as progress:
+        show = partial(progress, datacenter)
         callbacks = Callbacks(
             signals.stop_requested,
             on_batch=lambda report: show({"batch": report.counts}),
@@ -134,11 +166,9 @@ def _join_each(
     pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
-    from photon.cli.progress import JoinProgress
-
     results: dict[str, Any] = {}
     command = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
-    with JoinProgress(names) as progress:
+    with _progress(names) as progress:
         # In sessions of their own, so that a terminal's Ctrl-C comes here and is passed on, once.
         children = {
             name: subprocess.Popen(
@@ -154,7 +184,7 @@ def _join_each(
                 if "result" in message:
                     results.update(message["result"])
                 else:
-                    progress.show(name, message)
+                    progress(name, message)
 
         listeners = [threading.Thread(target=listen, args=item, daemon=True) for item in children.items()]
         for listener in listeners:
@@ -209,8 +239,9 @@ class StopSignals:
         click.echo("photon: stopping after the current batch; once more to stop at once", err=True)
 
 
-def _print_results(results: dict[str, Any]) -> None:
-    for name, result in results.items():
-        click.echo(f"{name}:")
-        for key, value in result.items():
-            click.echo(f"  {key:22}{value:>14,}")
+def _results_text(results: dict[str, Any]) -> str:
+    return "\n".join(
+        line
+        for name, result in results.items()
+        for line in (f"{name}:", *(f"  {key:22}{value:>14,}" for key, value in result.items()))
+    )

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,9 +29,15 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 )
 
 
-def print_json(value: object) -> None:
-    """The one JSON object of a command."""
-    click.echo(json.dumps(value, indent=2, default=str))
+def print_result(value: object, text: str, as_json: bool) -> None:
+    """The result of a command: `value` as its one JSON object, or `text` for people."""
+    click.echo(json.dumps(value, indent=2, default=str) if as_json else text)
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines; numbers stand below the names of their columns."""
+    width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
+    return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -52,12 +58,13 @@ def log_to_stderr() -> None:
 
 @contextmanager
 def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Show what is going on: a spinner on a terminal, elsewhere lines, at most one in `every_seconds`."""
+    """Show what is going on: a spinner on a terminal, elsewhere a text at most once in `every_seconds`."""
     if sys.stderr.isatty():
         from rich.console import Console
+        from rich.text import Text  # a plain string may hold what rich takes for markup
 
         with Console(stderr=True).status("") as status:
-            yield lambda text: status.update(f"{text} ...")
+            yield lambda text: status.update(Text(f"{text} ..."))
         return
     said_at = time.monotonic()
 
@@ -65,7 +72,7 @@ def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], Non
         nonlocal said_at
         if time.monotonic() - said_at >= every_seconds:
             said_at = time.monotonic()
-            click.echo(f"photon: {text}", err=True)
+            click.echo("\n".join(f"photon: {line}" for line in text.splitlines()), err=True)
 
     yield say
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import DONE, chosen, json_option, opened, pipeline_argument, print_json
+from photon.cli.output import DONE, chosen, json_option, opened, pipeline_argument, print_result
 from photon.errors import NOT_DONE
 from photon.pipeline.file import MOST_SHARDS
 
@@ -36,12 +36,10 @@ def init(pipeline_file: Path, as_json: bool) -> None:
         from photon.registry.operations.init import init_registry
 
         address = init_registry(pipeline, SystemClock())
-    if as_json:
-        print_json({"tables": list(address.tables), "endpoints": [str(e) for e in address.endpoints]})
-        return
-    places = zip(address.tables, address.endpoints, strict=True)
-    tables = ", ".join(f"table {table} at {endpoint}" for table, endpoint in places)
-    click.echo(f"registry of {address.pipeline}: {tables}")
+    tables, endpoints = list(address.tables), [str(one) for one in address.endpoints]
+    places = ", ".join(f"table {t} at {e}" for t, e in zip(tables, endpoints, strict=True))
+    value = {"tables": tables, "endpoints": endpoints}
+    print_result(value, f"registry of {address.pipeline}: {places}", as_json)
 
 
 @registry.command()
@@ -58,10 +56,8 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
         from photon.registry.operations.repair import repair_endpoint
 
         done = repair_endpoint(pipeline, url, SystemClock())
-    if as_json:
-        print_json(asdict(done))
-        return
-    click.echo(f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards")
+    says = f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards"
+    print_result(asdict(done), says, as_json)
 
 
 @registry.command()
@@ -77,10 +73,7 @@ def state(pipeline_file: Path, as_json: bool) -> None:
         from photon.registry.operations.report import registry_state
 
         found = registry_state(pipeline, SystemClock())
-    if as_json:
-        print_json(found.as_dict())
-        return
-    click.echo("\n".join(_state_lines(found)))
+    print_result(found.as_dict(), "\n".join(_state_lines(found)), as_json)
 
 
 def _state_lines(found: RegistryState) -> list[str]:
@@ -122,12 +115,10 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
 
         done = have_shards(pipeline, shards)
         begins = None if done.begins_us is None else in_utc(done.begins_us)
-    if as_json:
-        print_json({**asdict(done), "begins": begins})
-    elif begins is None:
-        click.echo(f"{done.shards} shards are in force")
-    else:
-        click.echo(f"{done.shards} shards for events from {begins} on (before: {done.before})")
+    says = f"{done.shards} shards are in force"
+    if begins is not None:
+        says = f"{done.shards} shards for events from {begins} on (before: {done.before})"
+    print_result({**asdict(done), "begins": begins}, says, as_json)
 
 
 @click.command()
@@ -145,10 +136,7 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
         from photon.upkeep.gc import run_gc
 
         done = run_gc(pipeline, SystemClock())
-    if as_json:
-        print_json(done.as_dict())
-    else:
-        click.echo(_gc_text(done))
+    print_result(done.as_dict(), _gc_text(done), as_json)
     sys.exit(DONE if done.is_done else NOT_DONE)
 
 
@@ -184,11 +172,9 @@ def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json
         names = chosen(pipeline, datacenter)
         client = open_registry(find_registry(pipeline))
         done = {name: clear_output(pipeline, name, client, everything) for name in names}
-    if as_json:
-        print_json({name: asdict(one) for name, one in done.items()})
-        return
-    for name, one in done.items():
-        click.echo(
-            f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
-            f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
-        )
+    lines = [
+        f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
+        f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
+        for name, one in done.items()
+    ]
+    print_result({name: asdict(one) for name, one in done.items()}, "\n".join(lines), as_json)

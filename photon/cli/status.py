@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_json
+from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_result
+
+if TYPE_CHECKING:
+    from photon.shift.status import DatacenterStatus
 
 
 @click.command()
@@ -25,25 +29,22 @@ def status(pipeline_file: Path, as_json: bool) -> None:
 
         pipeline = load_pipeline(pipeline_file)
         found = {name: status_of(pipeline, name, SystemClock()) for name in pipeline.datacenters}
-    if as_json:
-        print_json({name: one.as_dict() for name, one in found.items()})
-        return
-    for name, one in found.items():
-        running = f"run by process {one.running_process}" if one.running_process else "not running"
-        if one.running_run:
-            running += f" (run {one.running_run} of Dagster)"
-        click.echo(f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}")
-        for side, log in (("primary", one.primary), ("foreign", one.foreign)):
-            click.echo(
-                f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), "
-                f"{log.read_bytes:>15,} bytes read, "
-                f"{log.backlog_bytes:,} waiting"
-            )
-        if one.watermark_lag_seconds is not None:
-            click.echo(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
-        for key, value in one.counts.items():
-            click.echo(f"  {key:22}{value:>14,}")
-        for reason, count in one.waiting.items():
-            click.echo(f"  waits for {reason}: {count:,}")
-        for problem in one.problems:
-            click.echo(f"  PROBLEM {problem}")
+    lines = [line for name, one in found.items() for line in _lines(name, one)]
+    print_result({name: one.as_dict() for name, one in found.items()}, "\n".join(lines), as_json)
+
+
+def _lines(name: str, one: DatacenterStatus) -> list[str]:
+    running = f"run by process {one.running_process}" if one.running_process else "not running"
+    if one.running_run:
+        running += f" (run {one.running_run} of Dagster)"
+    lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
+    for side, log in (("primary", one.primary), ("foreign", one.foreign)):
+        lines.append(
+            f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), {log.read_bytes:>15,} bytes read, "
+            f"{log.backlog_bytes:,} waiting"
+        )
+    if one.watermark_lag_seconds is not None:
+        lines.append(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
+    lines += [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]
+    lines += [f"  waits for {reason}: {count:,}" for reason, count in one.waiting.items()]
+    return lines + [f"  PROBLEM {problem}" for problem in one.problems]

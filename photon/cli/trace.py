@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import json_option, opened, pipeline_argument, print_json, showing_progress
+from photon.cli.output import json_option, opened, pipeline_argument, print_result, showing_progress
 
 if TYPE_CHECKING:
     from photon.verification.trace_report import DatacenterTrace, Trace
@@ -34,10 +34,7 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
 
         say("asking")
         found = trace_event(pipeline, event_id, not no_logs, say)
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        click.echo(trace_text(found))
+    print_result(found.as_dict(), trace_text(found), as_json)
 
 
 def trace_text(found: Trace) -> str:

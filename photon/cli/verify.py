@@ -16,8 +16,9 @@ from photon.cli.output import (
     json_option,
     opened,
     pipeline_argument,
-    print_json,
+    print_result,
     showing_progress,
+    table_lines,
 )
 
 if TYPE_CHECKING:
@@ -54,34 +55,19 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
         if record:
             at_us = clock.now_us()
             append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        click.echo(report_text(report))
+    print_result(report.as_dict(), report_text(report), as_json)
     sys.exit(DONE if report.ok else VIOLATION)
 
 
 def report_text(report: VerificationReport) -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
-    lines = _equations(report)
+    lines = [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
     for name, one in report.datacenters.items():
         lines += _remarks(name, one)
         for finding in one.findings:
             lines += _finding(name, finding)
     lines.append("no promise is broken" if report.ok else "PROMISES ARE BROKEN, see above")
     return "\n".join(lines)
-
-
-def _equations(report: VerificationReport) -> list[str]:
-    equations = {name: one.equation() for name, one in report.datacenters.items()}
-    width = max(14, *(len(name) + 2 for name in equations))
-    lines = [" " * 20 + "".join(f"{name:>{width}}" for name in equations)]
-    for term in next(iter(equations.values())):
-        sign = {"foreign": " ", "joined": "="}.get(term, "+")
-        values = "".join(f"{equation[term]:>{width},}" for equation in equations.values())
-        lines.append(f"{sign} {term:18}{values}")
-    rows = "".join(f"{one.rows:>{width},}" for one in report.datacenters.values())
-    return [*lines, f"  {'rows':18}{rows}", f"rows of all datacenters: {report.rows:,}"]
 
 
 def _remarks(name: str, report: DatacenterReport) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from photon.join.outcomes import OUTCOME_CLASSES
 
 TERMS = ("foreign", *OUTCOME_CLASSES)  # of the equation; `missing` is the last
+SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
     "missing_and_cleared",
@@ -170,12 +171,29 @@ class DatacenterReport:
         }
 
 
+def equation_table(columns: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
+    """Equations side by side, as cells: a row of the columns' names, then one for each term, with its sign."""
+    terms = [
+        [f"{SIGNS.get(term, '+ ')}{term}", *(f"{column[term]:,}" for column in columns.values())]
+        for term in TERMS
+    ]
+    return [["", *columns], *terms]
+
+
 @dataclass(frozen=True)
 class VerificationReport:
     """What was verified, by datacenter; `rows` are those of all datacenters."""
 
     datacenters: Mapping[str, DatacenterReport]
     rows: int
+
+    def equations(self) -> list[list[str]]:
+        """The table of all equations, and each datacenter's rows below them."""
+        reports = self.datacenters
+        return [
+            *equation_table({name: one.equation() for name, one in reports.items()}),
+            ["rows", *(f"{one.rows:,}" for one in reports.values())],
+        ]
 
     @property
     def ok(self) -> bool:

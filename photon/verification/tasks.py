@@ -21,7 +21,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_key, primary_time_us
-from photon.pipeline.file import ForeignLog, Pipeline, PrimaryLog
+from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
@@ -161,7 +161,7 @@ def _read(
 
 
 def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: TaskScope) -> dict[str, Any]:
-    log = scope.pipeline.foreign
+    log, primary = scope.pipeline.foreign, scope.pipeline.primary
     ids, times = events["_id"], events["_time_us"]
     evidence = np.where(pc.is_null(events["_key"]).to_numpy(), int(Evidence.SKIPPED), 0).astype(np.int32)
     raws = RawRecords(events["_raw"].to_pylist(), [file.header] * events.num_rows)
@@ -177,25 +177,21 @@ def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: Ta
         "event": pc.binary_join_element_wise(times.cast(_STRING), ids, ":") if log.time_in_id else ids,
         "key": events["_key"],
         "time_us": times,
-        "event_us": _event_times(events, log),
-        "around_us": _primary_times(events, scope.pipeline.primary),
+        "event_us": _times_of(ids, times, log, lambda text, us: event_key(text, us, log).event_us),
+        "around_us": _times_of(
+            events["_key"], times, primary, lambda text, us: primary_time_us(text, us, primary)
+        ),
         "evidence": pa.array(evidence),
         "raw": events["_raw"],
     }
 
 
-def _event_times(events: pa.Table, log: ForeignLog) -> Any:
+def _times_of(ids: Any, times: Any, log: Log, time_us_of: Callable[[str, int], int | None]) -> Any:
+    """The times in ids of `log` where they carry one, else `times`, those of their records."""
     if log.id_codec is None:
-        return events["_time_us"]
-    pairs = zip(events["_id"].to_pylist(), events["_time_us"].to_pylist(), strict=True)
-    return pa.array([event_key(event_id, time_us, log).event_us for event_id, time_us in pairs], _INT64)
-
-
-def _primary_times(events: pa.Table, log: PrimaryLog) -> Any:
-    if log.id_codec is None:
-        return events["_time_us"]
-    pairs = zip(events["_key"].to_pylist(), events["_time_us"].to_pylist(), strict=True)
-    return pa.array([primary_time_us(key or "", time_us, log) for key, time_us in pairs], _INT64)
+        return times
+    pairs = zip(ids.to_pylist(), times.to_pylist(), strict=True)
+    return pa.array([time_us_of(text or "", time_us) for text, time_us in pairs], _INT64)
 
 
 def _place(events: pa.Table, datacenter: str) -> dict[str, Any]:

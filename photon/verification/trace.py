@@ -23,7 +23,7 @@ from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
-from photon.registry.interface import BeyondHorizon, Free, IdRegistry, Joined, LookupOutcome, TooOld
+from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.storage.columns import TableName
@@ -50,12 +50,8 @@ def trace(
     event_id: str,
     search_logs: bool = True,
     progress: Progress = lambda text: None,
-    registry: IdRegistry | None = None,
 ) -> Trace:
-    """Gather what is known of `event_id`; the trace names what could not be asked.
-
-    `registry` takes the place of the one that the pipeline file names.
-    """
+    """Gather what is known of `event_id`; the trace names what could not be asked."""
     found = Trace(event_id, search_logs)
     for name in pipeline.datacenters:
         here = found.datacenters[name] = DatacenterTrace()
@@ -76,7 +72,7 @@ def trace(
             if keys:
                 here.primaries += search_log(pipeline, name, "primary", keys, found, progress)
     with _noting_problem(found):
-        found.registry += _ask_registry(pipeline, found, registry)
+        found.registry += _ask_registry(pipeline, found)
     return found
 
 
@@ -118,11 +114,11 @@ def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, event_id: s
 # -- registry
 
 
-def _ask_registry(pipeline: Pipeline, found: Trace, registry: IdRegistry | None) -> list[RegistryAnswer]:
+def _ask_registry(pipeline: Pipeline, found: Trace) -> list[RegistryAnswer]:
     keys = _event_keys(pipeline, found)
     if not keys:
         raise UserError("registry: not asked, for the event's time belongs to its id and is not known")
-    outcomes = (registry or open_registry(find_registry(pipeline))).lookup(keys)
+    outcomes = open_registry(find_registry(pipeline)).lookup(keys)
     return [_answer(key, outcome) for key, outcome in zip(keys, outcomes, strict=True)]
 
 

@@ -111,7 +111,7 @@ def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined
         assert soon(is_replaced, PATIENCE_SECONDS)
         writer.join()
         assert soon(lambda: all(is_done(pipeline, name) for name in DATACENTERS), PATIENCE_SECONDS)
-        assert tree.ended() == []
+        assert tree.ended() == {}
 
     assert soon(lambda: not marked(mark))
     assert runs(tmp_path, "east").pop(killed.run) is DagsterRunStatus.FAILURE

@@ -18,7 +18,6 @@ from examples.demo.process_tree import (
     GUARD,
     KILL_SECONDS,
     TERMINATE_SECONDS,
-    Ended,
     Marked,
     ProcessTree,
     Program,
@@ -110,7 +109,7 @@ def test_a_shift_ends_its_batch_before_dagster_is_ended(tmp_path: Path, mark: st
 def test_a_process_that_ends_by_itself_is_reported_with_its_status(tmp_path: Path, mark: str) -> None:
     with ProcessTree() as tree:
         tree.start(program(tmp_path, "raise SystemExit(7)"))
-        assert soon(lambda: tree.ended() == [Ended("child", 7)])
+        assert soon(lambda: tree.ended() == {"child": 7})
 
 
 def test_what_cannot_be_started_is_an_error_that_names_it(tmp_path: Path, mark: str) -> None:
@@ -127,7 +126,7 @@ def test_a_killed_guard_is_noticed_and_everything_is_ended(tmp_path: Path, mark:
             p for p in psutil.Process(os.getpid()).children() if "examples.demo.process_tree" in p.cmdline()
         )
         guard.kill()
-        assert soon(lambda: Ended(GUARD, -signal.SIGKILL) in tree.ended())
+        assert soon(lambda: tree.ended().get(GUARD) == -signal.SIGKILL)
         assert len(marked(mark)) == 1
     assert marked(mark) == []
 

@@ -18,7 +18,6 @@ from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnava
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
 from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
-from photon.verification.trace import trace
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -347,6 +346,6 @@ def test_what_was_released_before_does_not_keep_its_successor_from_being_cleared
 def test_a_trace_says_whose_a_cleared_id_is(world: World) -> None:
     join_some(world, "c1")
     clear(world)
-    found = trace(world.pipeline, "c1", registry=world.registry)
+    found = world.trace("c1")
     assert found.verdict.startswith("Joined by datacenter east")
     assert [(answer.datacenter, answer.token) for answer in found.registry] == [("east", None)]

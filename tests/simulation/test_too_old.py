@@ -14,7 +14,6 @@ from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.verification import tasks as verification_tasks
 from photon.verification.classes import Evidence
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
-from photon.verification.trace import trace
 from tests.simulation.world import NOON_US, World, counts_of
 
 DAY_US = 86_400_000_000
@@ -70,7 +69,7 @@ def test_it_is_recorded_and_counted_once_wherever_the_process_dies(world: World,
 
 def test_a_trace_says_that_it_is_too_old(world: World) -> None:
     world.join()
-    found = trace(world.pipeline, "late", registry=world.registry)
+    found = world.trace("late")
     assert "too old" in found.verdict
     assert found.registry[0].standing == "too old"
 

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from deltalake import DeltaTable
 
@@ -29,6 +30,8 @@ from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import memory_registry
+from photon.verification.trace import trace
+from photon.verification.trace_report import Trace
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_700_000_000_000_000
@@ -154,6 +157,12 @@ class World:
     def joined_ids(self) -> list[str]:
         """The event ids of all joined rows, sorted; an id joined twice is there twice."""
         return sorted(row["_event_id"] for row in self.rows())
+
+    def trace(self, event_id: str, search_logs: bool = True) -> Trace:
+        """What is known of an event, by this world's registry too."""
+        asked = {"find_registry": lambda _: self.address, "open_registry": lambda _: self.registry}
+        with mock.patch.multiple("photon.verification.trace", **asked):
+            return trace(self.pipeline, event_id, search_logs)
 
     def state(self, datacenter: str = "east") -> Path:
         return self.pipeline.datacenters[datacenter].state

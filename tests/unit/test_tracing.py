@@ -10,7 +10,7 @@ from photon.cli.trace import trace_text
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
-from photon.verification.trace import may_contain, trace
+from photon.verification.trace import may_contain
 from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
 from tests.simulation.world import World
 
@@ -21,7 +21,7 @@ def world(tmp_path):
 
 
 def traced(world, event_id, **more):
-    return trace(world.pipeline, event_id, registry=world.registry, **more)
+    return world.trace(event_id, **more)
 
 
 def test_a_joined_event_says_where_when_and_from_what(world):
