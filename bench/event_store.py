@@ -16,13 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
+
 from photon.event_store.indexing import index_ranges
 from photon.event_store.interface import PrimaryLookup
 from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import ParsedRange, read_events
+from photon.logs.parse import read_events
 from photon.logs.source import hash_bytes
 from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
@@ -110,9 +112,9 @@ def measure_indexing(place: EventStorePlace, logs: list[LogFile], events: int) -
     with open_event_store(place) as store:
         store.log_map.put_files(logs)
 
-        def parsed() -> list[tuple[LogFile, ByteRange, ParsedRange]]:
+        def parsed() -> list[tuple[LogFile, ByteRange, pa.Table]]:
             cut = ranges(place.logs_folder, logs)
-            return [(f, r, read_events(data, f, r, LOG, place.limits)) for f, r, data in cut]
+            return [(f, r, read_events(data, f, r, LOG, place.limits).events) for f, r, data in cut]
 
         each = timed(f"read and parse {events:,} events", events, parsed)
         timed("index them, in one transaction a range", events, partial(index_each, each, store))
@@ -121,7 +123,7 @@ def measure_indexing(place: EventStorePlace, logs: list[LogFile], events: int) -
     print(f"  map: {place.map_path.stat().st_size / events:.1f} bytes an event")
 
 
-def index_each(parsed: list[tuple[LogFile, ByteRange, ParsedRange]], store: LogsEventStore) -> None:
+def index_each(parsed: list[tuple[LogFile, ByteRange, pa.Table]], store: LogsEventStore) -> None:
     """Index range by range, as batches do."""
     for each in parsed:
         index_ranges([each], store.log_map, store.cache)
@@ -170,13 +172,13 @@ def measure_growth(place: EventStorePlace, logs: list[LogFile]) -> None:
 
 def small_ranges(
     template: LogFile, batch: int, place: EventStorePlace
-) -> Iterator[tuple[LogFile, ByteRange, ParsedRange]]:
+) -> Iterator[tuple[LogFile, ByteRange, pa.Table]]:
     """One new event in each of 2,000 files."""
     for number in range(2_000):
         data = json.dumps({"id": f"{number}-{batch}", "time": START_US + batch}).ljust(99).encode() + b"\n"
         where = ByteRange(number, batch * 100, batch * 100 + 100, checksum=0, lines=1)
         file = replace(template, number=number)
-        yield file, where, read_events(data, file, where, LOG, place.limits)
+        yield file, where, read_events(data, file, where, LOG, place.limits).events
 
 
 if __name__ == "__main__":

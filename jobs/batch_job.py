@@ -6,7 +6,6 @@ Units of work go to Python workers, which read, join and write records (`photon.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.session import build_session, stop_session
 from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
-from photon.join.tasks import run_index_unit, run_join_unit, run_release_unit
+from photon.join.tasks import run_unit
 
 
 class SparkRunner:
@@ -32,18 +31,16 @@ class SparkRunner:
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
-        index = [("index", unit) for unit in batch.index_units]
-        join = [("join", unit) for unit in batch.join_units]
+        both = bool(batch.index_units and batch.join_units)
+        units, context = batch.units, batch.context
         try:
-            if index and join and len(index) + len(join) > 2:
+            if both and len(units) > 2:
                 return self._run_two_stages(batch)
-            units: list[tuple[str, Any]] = [*index, *join]
             if not units:
                 return []
-            tasks = [units] if index and join else [[unit] for unit in units]
-            run = _runner_of(batch)
+            tasks = [units] if both else [[unit] for unit in units]
             outcomes = self._session.sparkContext.parallelize(tasks, len(tasks)).flatMap(
-                lambda steps: [run(kind, unit) for kind, unit in steps]
+                lambda steps: [run_unit(unit, context) for unit in steps]
             )
             return list(outcomes.collect())
         except (Py4JJavaError, PySparkException) as error:
@@ -54,17 +51,17 @@ class SparkRunner:
 
         The shuffle is a barrier: every primary event of the batch is indexed before the first lookup.
         """
-        run = _runner_of(batch)
-        index, join = list(batch.index_units), list(batch.join_units)
+        # Not `batch` itself, so that Spark pickles no units with what the tasks run.
+        context, index, join = batch.context, list(batch.index_units), list(batch.join_units)
 
         def join_after_index(
             partition: int, indexed: Iterable[tuple[int, TaskOutcome]]
         ) -> Iterator[tuple[int, TaskOutcome]]:
             yield from indexed
-            yield len(index) + partition, run("join", join[partition])
+            yield len(index) + partition, run_unit(join[partition], context)
 
         first = self._session.sparkContext.parallelize(list(enumerate(index)), len(index))
-        indexed = first.map(lambda item: (item[0], run("index", item[1])))
+        indexed = first.map(lambda item: (item[0], run_unit(item[1], context)))
         both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
@@ -82,18 +79,6 @@ def _import_tasks(number: int) -> int:
     import photon.join.tasks  # noqa: F401 (0.6 s, in a worker that stays)
 
     return number
-
-
-def _runner_of(batch: BatchTasks) -> Any:
-    """What runs one unit in a worker. Apart from `batch`, so that Spark pickles its context only."""
-    context, release_only = batch.context, batch.release_only
-
-    def run(kind: str, unit: Any) -> TaskOutcome:
-        if kind == "index":
-            return run_index_unit(unit, context)
-        return run_release_unit(unit, context) if release_only else run_join_unit(unit, context)
-
-    return run
 
 
 def _first_line(error: Exception) -> str:

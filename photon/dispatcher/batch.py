@@ -254,12 +254,12 @@ class BatchExecution:
             for row in waiting_rows(result, resolved.over, released, self.pipeline, now_us, self.rng)
         ]
         max_time_us: dict[int, int] = {}
-        for indexed in results.index:
-            max_time_us.update(indexed.max_time_us)
+        for result in results.index:
+            max_time_us.update(result.indexed.max_time_us)
         reader.advance(plan.advances, max_time_us)
         counts = completion.sums(results, resolved)
-        hashes = [indexed.new_hashes for indexed in results.index if len(indexed.new_hashes)]
-        if hashes:  # before the transaction: a crash between them wakes once more, and loses no wake-up
+        if results.index:  # before the transaction: a crash between them wakes once more, loses no wake-up
+            hashes = [result.indexed.new_hashes for result in results.index]
             self.state.wake(np.unique(np.concatenate(hashes)), now_us)
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)
         primaries = reader.of("primary").values()

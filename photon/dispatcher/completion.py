@@ -158,10 +158,9 @@ def event_name(key: EventKey) -> str:
 def sums(results: Results, resolved: Resolved) -> Counter[str]:
     """The increments of all counts of a batch, by name."""
     total: Counter[str] = Counter(resolved.counts)
-    for indexed in results.index:
-        total.update(
-            primary=indexed.events, primary_dead_letters=indexed.dead_letters, lost_bytes=indexed.lost_bytes
-        )
+    for result in results.index:
+        total.update(primary=result.indexed.events, primary_dead_letters=result.dead_letters)
+        total.update(lost_bytes=result.lost_bytes)
     for joined in results.join:
         total.update(joined.classes)
         total.update(foreign=joined.foreign, lost_bytes=joined.lost_bytes)

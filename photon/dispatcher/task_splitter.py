@@ -44,7 +44,6 @@ class TaskSplitter:
         """The tasks that carry the plan out."""
         context = TaskContext(
             pipeline=self.pipeline,
-            datacenter=self.datacenter,
             plan=plan.key,
             registry=self.registry,
             workers=self.workers,
@@ -61,7 +60,7 @@ class TaskSplitter:
     def release_tasks(self, plan: Plan, files: Mapping[int, TrackedFile]) -> BatchTasks:
         """The tasks that find what an abandoned plan has registered."""
         tasks = self.tasks(plan, files, pa.schema([]), frozenset(), {})
-        return replace(tasks, index_units=(), release_only=True)
+        return BatchTasks(replace(tasks.context, release_only=True), join_units=tasks.join_units)
 
     def _index_units(self, plan: Plan, files: Mapping[int, TrackedFile]) -> tuple[IndexUnit, ...]:
         ranges = plan.content.primary

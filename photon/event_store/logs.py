@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
 from photon.event_store.hashing import hash_ids
 from photon.event_store.interface import PrimaryEvent, PrimaryLookup
-from photon.event_store.log_file_map import Block, LogFileMap, map_path
+from photon.event_store.log_file_map import Block, LogFileMap
 from photon.event_store.memory import CacheEventStore, process_memory
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, read_at
-from photon.pipeline.file import EventStoreSettings, Limits, Pipeline, PrimaryLog
+from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
 
 # A file that vanished, was replaced, is forbidden or is a broken archive raises one of these.
 UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
@@ -42,19 +42,6 @@ class EventStorePlace:
     settings: EventStoreSettings
     workers: int = 1  # task processes that share the cache's memory
     entry_limits: EntryLimits = ENTRY_LIMITS
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, datacenter: str, epoch: str, workers: int) -> EventStorePlace:
-        """The place of one datacenter's events in an epoch."""
-        folders = pipeline.datacenters[datacenter]
-        return cls(
-            map_path(folders.state, epoch),
-            folders.logs,
-            pipeline.primary,
-            pipeline.limits,
-            pipeline.event_store,
-            workers,
-        )
 
 
 def is_only_candidate(

@@ -6,7 +6,7 @@ Only winners get a row. No Spark, no files, no tables in here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -27,7 +27,7 @@ from photon.join.outcomes import (
     Verdicts,
     Waits,
 )
-from photon.join.records import Event, Pair, Records, events_among
+from photon.join.records import Event, Pair, Record, events_among
 from photon.join.rows import joined_rows
 from photon.pipeline.event_key import EventKey, primary_time_us
 from photon.registry.interface import (
@@ -58,7 +58,7 @@ class OutcomeUnknown(Exception):
 class Joiner:
     """Decides on the records of one unit. Every collaborator is handed in."""
 
-    records: Records
+    records: Sequence[Record]
     context: TaskContext
     registry: IdRegistry
     store: EventStore
@@ -72,7 +72,7 @@ class Joiner:
 
         OutcomeUnknown or RegistryUnavailable where the registry can't say: nothing may be committed then.
         """
-        events = events_among(self.records, self._to_look_up())
+        events = events_among(self._to_look_up())
         events = self._leave_to_home(events)
         events = self._look_up_ids(events)
         fault_point("task.after_lookup")
@@ -86,32 +86,32 @@ class Joiner:
 
     # -- the steps: each gives its verdicts and returns what is still open
 
-    def _to_look_up(self) -> list[int]:
-        remaining: list[int] = []
-        for index, key in enumerate(self.records.keys):
-            already_recorded = self.context.already_recorded.get(self.records.occurrences[index])
+    def _to_look_up(self) -> list[Record]:
+        remaining: list[Record] = []
+        for record in self.records:
+            already_recorded = self.context.already_recorded.get(record.occurrence)
             if already_recorded is not None:
-                self.verdicts.of[index] = Final(already_recorded)
-            elif key is None:
-                self.verdicts.of[index] = Final("skipped")
+                self.verdicts.of[record] = Final(already_recorded)
+            elif record.key is None:
+                self.verdicts.of[record] = Final("skipped")
             else:
-                remaining.append(index)
-        skipped = skip_records(self.adapter, self._raw_records(remaining), self.context.pipeline)
+                remaining.append(record)
+        skipped = skip_records(self.adapter, _raw_records(remaining), self.context.pipeline)
         for row, reason in skipped.failures.items():
             self.verdicts.of[remaining[row]] = DeadLetter(reason)
         for row in skipped.rows:
             self.verdicts.of[remaining[row]] = Final("skipped")
-        return [index for index in remaining if index not in self.verdicts.of]
+        return [record for record in remaining if record not in self.verdicts.of]
 
     def _leave_to_home(self, events: list[Event]) -> list[Event]:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
         names = list(self.context.pipeline.datacenters)
-        joined_here = self.context.unresponsive_datacenters | {self.context.datacenter}
+        joined_here = self.context.unresponsive_datacenters | {self.context.plan.datacenter}
         if len(joined_here) >= len(names):
             return events
         remaining: list[Event] = []
         for event in events:
-            fresh = not any(self.records.is_retry[index] for index in event.records)
+            fresh = not any(record.is_retry for record in event.records)
             if fresh and home_of(event.key.id, names) not in joined_here:
                 self._decide(event, Waits("home"))
             else:
@@ -127,7 +127,7 @@ class Joiner:
                 case Free():
                     free.append(event)
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
-                    event.take_token(holder.token, self.records)
+                    event.take_token(holder.token)
                     free.append(event)
                 case Joined(holder):
                     self._decide(event, self._held_by_another(holder))
@@ -150,18 +150,17 @@ class Joiner:
         return []
 
     def _find_primaries(self, events: list[Event]) -> list[Pair]:
-        final, keys = self.records.final, self.records.keys
         found = self._look_up_primaries(events, anywhere=False)
-        last_chance = [event for event in events if event.leader not in found and final[event.leader]]
+        last_chance = [event for event in events if event.leader.final and event.leader not in found]
         found |= self._look_up_primaries(last_chance, anywhere=True)
         pairs: list[Pair] = []
         for event in events:
             primary = found.get(event.leader)
             # Not while a log file that may hold it can't be read, unless a later run looks again.
-            may_give_up = self.context.final or keys[event.leader] not in self.store.unanswered
+            may_give_up = self.context.final or event.leader.key not in self.store.unanswered
             if primary is not None:
                 pairs.append(Pair(event, primary))
-            elif final[event.leader] and may_give_up:
+            elif event.leader.final and may_give_up:
                 self._decide(event, Final("unjoinable"))
             else:
                 self._decide(event, Waits("primary"))
@@ -171,8 +170,8 @@ class Joiner:
         """Combine or filter. A pair that can't be adapted is a dead letter, alone."""
         adapted = adapt_pairs(
             self.adapter,
-            self._raw_records([pair.event.leader for pair in pairs]),
-            RawRecords([pair.primary.raw for pair in pairs], [pair.primary.header for pair in pairs]),
+            _raw_records([pair.event.leader for pair in pairs]),
+            _raw_records([pair.primary for pair in pairs]),
             self.context.pipeline,
             self.context.row_schema,
         )
@@ -196,9 +195,9 @@ class Joiner:
             return
         winners = [pairs[row] for row in won]
         rows = rows.take(pa.array(won, pa.int64()))
-        self.verdicts.rows = joined_rows(winners, rows, self.records, self.clock.now_us(), self.context)
+        self.verdicts.rows = joined_rows(winners, rows, self.clock.now_us(), self.context)
         self.verdicts.joinable_since_us = [
-            max(self.records.times_us[pair.event.leader], pair.primary.time_us) for pair in winners
+            max(pair.event.leader.time_us, pair.primary.time_us) for pair in winners
         ]
 
     # -- parts of steps
@@ -209,18 +208,14 @@ class Joiner:
         self.verdicts.of.update(dict.fromkeys(event.records, others))
         self.verdicts.of[event.leader] = verdict
 
-    def _raw_records(self, indices: Sequence[int]) -> RawRecords:
-        records = self.records
-        return RawRecords([records.raws[index] for index in indices], [records.headers[i] for i in indices])
-
-    def _look_up_primaries(self, events: Sequence[Event], anywhere: bool) -> dict[int, PrimaryEvent]:
+    def _look_up_primaries(self, events: Sequence[Event], anywhere: bool) -> dict[Record, PrimaryEvent]:
         """The primary events that the EventStore has, by the leader of their foreign event."""
         pipeline = self.context.pipeline
         window_us = microseconds(pipeline.retry.lookup_window)
         lookups = []
         for event in events:
-            key = self.records.keys[event.leader] or ""
-            around_us = primary_time_us(key, self.records.times_us[event.leader], pipeline.primary)
+            key = event.leader.key or ""
+            around_us = primary_time_us(key, event.leader.time_us, pipeline.primary)
             near = PrimaryLookup.around(key, around_us, window_us)
             lookups.append(PrimaryLookup(key) if anywhere else near)
         answers = self.store.lookup(lookups) if lookups else []
@@ -229,7 +224,7 @@ class Joiner:
     def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:
         """Register the events. OutcomeUnknown if one of them is left open."""
         fault_point("task.before_register")
-        tokens = (self.context.plan.token(self.records.occurrences[event.leader]) for event in events)
+        tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
         claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
         outcomes = self.registry.commit(claims)
         fault_point("task.after_register")
@@ -246,7 +241,7 @@ class Joiner:
             case Won():
                 return Final("joined")
             case Lost(holder) if is_of_plan(holder, self.context.plan):
-                event.take_token(holder.token, self.records)
+                event.take_token(holder.token)
                 if event.held_by_plan is not None:
                     return Final("joined")
                 # By a record of another unit: the table will tell whether that one has the row.
@@ -262,7 +257,7 @@ class Joiner:
 
     def _held_by_another(self, holder: Holder) -> Verdict:
         """Another datacenter holds the event, or an earlier plan of this one."""
-        if holder.datacenter != self.context.datacenter:
+        if holder.datacenter != self.context.plan.datacenter:
             self.verdicts.registered_elsewhere.add(holder.datacenter)
             return Final("joined_elsewhere")
         if holder.token is None:  # cleared, which is done only for ids whose row is in the output
@@ -270,21 +265,24 @@ class Joiner:
         return HeldByEarlierPlan(holder.token)
 
     def _beyond_horizon(self, event: Event) -> Verdict:
-        waited_us = self.clock.now_us() - self.records.first_seen_us[event.leader]
+        waited_us = self.clock.now_us() - event.leader.first_seen_us
         longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
-        if waited_us < longest_wait_us and not self.records.final[event.leader]:
+        if waited_us < longest_wait_us and not event.leader.final:
             return Waits("horizon")
-        time_us = self.records.times_us[event.leader]
-        return DeadLetter(f"the event's time {time_us} us lies beyond the registry's horizon")
+        return DeadLetter(f"the event's time {event.leader.time_us} us lies beyond the registry's horizon")
 
 
-def plan_tokens(records: Records, plan: PlanKey, registry: IdRegistry) -> list[Claim]:
+def plan_tokens(records: Iterable[Record], plan: PlanKey, registry: IdRegistry) -> list[Claim]:
     """What the plan has registered among the records, to be released (protocol A11). RegistryUnavailable."""
-    events = events_among(records, [index for index, key in enumerate(records.keys) if key is not None])
+    events = events_among(record for record in records if record.key is not None)
     for event, answer in zip(events, registry.lookup([event.key for event in events]), strict=True):
         if isinstance(answer, Joined) and is_of_plan(answer.holder, plan):
-            event.take_token(answer.holder.token, records)
+            event.take_token(answer.holder.token)
     return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
+
+
+def _raw_records(records: Sequence[Record | PrimaryEvent]) -> RawRecords:
+    return RawRecords([record.raw for record in records], [record.header for record in records])
 
 
 def is_of_plan(holder: Holder, plan: PlanKey) -> bool:

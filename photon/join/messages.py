@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
+from photon.event_store.indexing import Indexed
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.pipeline.event_key import EventKey
@@ -39,7 +39,6 @@ class TaskContext:
     """What every task of a batch knows."""
 
     pipeline: Pipeline
-    datacenter: str
     plan: PlanKey
     registry: RegistryAddress
     workers: int  # task processes that share the datacenter's cache memory
@@ -50,12 +49,13 @@ class TaskContext:
     # Records that an earlier run of this very work has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     quarantine: str = ""  # why the one record of the unit is a dead letter without another look
+    release_only: bool = False  # join units only find what this plan has registered (protocol A11)
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
     @property
     def folders(self) -> Datacenter:
         """Where the datacenter has its logs, tables and state."""
-        return self.pipeline.datacenters[self.datacenter]
+        return self.pipeline.datacenters[self.plan.datacenter]
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,21 @@ class JoinUnit:
     files: tuple[LogFile, ...] = ()
 
 
+Unit = IndexUnit | JoinUnit
+
+
 @dataclass(frozen=True)
 class BatchTasks:
-    """One batch: all index units are done before the first join unit begins.
-
-    With `release_only`, join units only find what this plan has registered (protocol A11).
-    """
+    """One batch: all index units are done before the first join unit begins."""
 
     context: TaskContext
     index_units: tuple[IndexUnit, ...] = ()
     join_units: tuple[JoinUnit, ...] = ()
-    release_only: bool = False
+
+    @property
+    def units(self) -> list[Unit]:
+        """All units, index units first."""
+        return [*self.index_units, *self.join_units]
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,7 @@ class WaitingRecords:
 class IndexResult:
     """Primary ranges are in the log file map."""
 
-    events: int
-    max_time_us: dict[int, int]  # by file number
-    new_hashes: np.ndarray  # uint64, of the ids: wakes foreign events that wait for them
+    indexed: Indexed
     dead_letters: int
     lost_bytes: int
     files: tuple[OutputFile, ...] = ()

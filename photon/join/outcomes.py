@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
+from photon.join.records import Record
 from photon.registry.interface import Claim
 
 OutcomeClass = Literal[
@@ -97,9 +98,9 @@ Verdict = Final | DeadLetter | Waits | HeldByEarlierPlan | AlreadyJoinedHere
 
 @dataclass
 class Verdicts:
-    """The verdict on each record of a unit, by its index, and the rows of the winners."""
+    """The verdict on each record of a unit, and the rows of the winners."""
 
-    of: dict[int, Verdict] = field(default_factory=dict)
+    of: dict[Record, Verdict] = field(default_factory=dict)
     rows: pa.Table | None = None
     # When each row could be joined at the earliest: the later of its two events' own times.
     joinable_since_us: list[int] = field(default_factory=list)

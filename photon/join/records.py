@@ -3,65 +3,80 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from photon.event_store.interface import PrimaryEvent
+from photon.logs.files import LogFile
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
 from photon.tokens import Occurrence, Token
 
+_READ = ("_file", "_offset", "_raw", "_id", "_key", "_time_us")
+_WAITED = ("attempts", "first_seen_us", "final", "recorded")
 
-@dataclass(frozen=True)
-class Records:
-    """Foreign records, column by column; row i of each list is record i."""
 
-    occurrences: list[Occurrence]
-    headers: list[bytes]  # of their files
-    raws: list[bytes]
-    ids: list[str]
-    events: list[EventKey]  # the identity of each record's event (protocol C4)
-    keys: list[str | None]
-    times_us: list[int]
-    attempts: list[int]
-    first_seen_us: list[int]
-    final: list[bool]
-    is_retry: list[bool]
-    recorded: list[bool]  # the table of unjoined events has it already
+@dataclass(slots=True, eq=False)
+class Record:
+    """A foreign record, equal to itself alone. Never changed; `frozen` would cost 2 us a record."""
+
+    occurrence: Occurrence
+    file: LogFile
+    raw: bytes
+    id: str
+    event: EventKey  # the identity of its event (protocol C4)
+    key: str | None
+    time_us: int
+    attempts: int
+    first_seen_us: int
+    final: bool
+    recorded: bool  # the table of unjoined events has it already
+    is_retry: bool
+
+    @property
+    def header(self) -> bytes:
+        """The header line of its file, for CSV and TSV; else empty."""
+        return self.file.header
 
 
 def records_of(
     fresh: pa.Table,
     waiting: pa.Table,
-    headers: Mapping[int, bytes],
+    files: Mapping[int, LogFile],
     log: ForeignLog,
     now_us: int,
     final: bool,
-) -> Records:
+) -> list[Record]:
     """Records read for the first time, then those that waited (`photon.join.spool`)."""
-    fresh_count, waiting_count = fresh.num_rows, waiting.num_rows
+    never_waited = (repeat(0), repeat(now_us), repeat(final), repeat(False), repeat(False))
+    first_time = zip(*_columns(fresh, _READ), *never_waited, strict=False)
+    again = zip(*_columns(waiting, (*_READ, *_WAITED)), repeat(True), strict=False)
+    return [
+        Record(
+            Occurrence(number, offset),
+            files[number],
+            raw,
+            id_,
+            event_key(id_, time_us, log),
+            key,
+            time_us,
+            attempts,
+            first_seen_us,
+            final or last_lookup,
+            *rest,
+        )
+        for rows in (first_time, again)
+        for number, offset, raw, id_, key, time_us, attempts, first_seen_us, last_lookup, *rest in rows
+    ]
 
-    def column(name: str) -> list[Any]:
-        return [*fresh[name].to_pylist(), *waiting[name].to_pylist()]
 
-    files, offsets, ids, times_us = (column(name) for name in ("_file", "_offset", "_id", "_time_us"))
-    return Records(
-        occurrences=[Occurrence(number, offset) for number, offset in zip(files, offsets, strict=True)],
-        headers=[headers[number] for number in files],
-        raws=column("_raw"),
-        ids=ids,
-        events=[event_key(id_, time_us, log) for id_, time_us in zip(ids, times_us, strict=True)],
-        keys=column("_key"),
-        times_us=times_us,
-        attempts=[0] * fresh_count + waiting["attempts"].to_pylist(),
-        first_seen_us=[now_us] * fresh_count + waiting["first_seen_us"].to_pylist(),
-        final=[final] * fresh_count + [final or due for due in waiting["final"].to_pylist()],
-        is_retry=[False] * fresh_count + [True] * waiting_count,
-        recorded=[False] * fresh_count + waiting["recorded"].to_pylist(),
-    )
+def _columns(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
+    return [table[name].to_pylist() for name in names]
 
 
 @dataclass
@@ -69,22 +84,22 @@ class Event:
     """One event of the unit: the records of it, the smallest occurrence first."""
 
     key: EventKey
-    records: list[int]
+    records: list[Record]
     held_by_plan: str | None = None  # a token of this very plan, from an earlier run (protocol A7)
 
     @property
-    def leader(self) -> int:
+    def leader(self) -> Record:
         """The record that represents the event (protocol A9)."""
         return self.records[0]
 
-    def take_token(self, token: str | None, records: Records) -> None:
+    def take_token(self, token: str | None) -> None:
         """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
         assert token is not None
         occurrence = Token.parse(token).occurrence
-        for index in self.records:
-            if records.occurrences[index] == occurrence:
+        for record in self.records:
+            if record.occurrence == occurrence:
                 self.held_by_plan = token
-                self.records = [index, *(other for other in self.records if other != index)]
+                self.records = [record, *(other for other in self.records if other is not record)]
                 return
 
 
@@ -96,11 +111,11 @@ class Pair:
     primary: PrimaryEvent
 
 
-def events_among(records: Records, indices: Iterable[int]) -> list[Event]:
+def events_among(records: Iterable[Record]) -> list[Event]:
     """The events of some records. An event's time is that of its smallest occurrence (protocol A9)."""
-    groups: dict[EventKey, list[int]] = defaultdict(list)
-    for index in indices:
-        groups[records.events[index]].append(index)
+    groups: dict[EventKey, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record.event].append(record)
     for group in groups.values():
-        group.sort(key=lambda index: records.occurrences[index])
-    return [Event(records.events[group[0]], group) for group in groups.values()]
+        group.sort(key=attrgetter("occurrence"))
+    return [Event(group[0].event, group) for group in groups.values()]

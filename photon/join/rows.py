@@ -10,35 +10,31 @@ import pyarrow.compute as pc
 
 from photon.join.messages import TaskContext
 from photon.join.outcomes import DeadLetter, Final, OutcomeClass, Verdicts
-from photon.join.records import Pair, Records
+from photon.join.records import Pair, Record
 from photon.logs.files import LogFile
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
 from photon.storage.columns import DEAD_LETTER_COLUMNS, ROW_COLUMNS, UNJOINED_COLUMNS
 from photon.tokens import Occurrence
 
 
-def joined_rows(
-    pairs: Sequence[Pair], adapted: pa.Table, records: Records, now_us: int, context: TaskContext
-) -> pa.Table:
+def joined_rows(pairs: Sequence[Pair], adapted: pa.Table, now_us: int, context: TaskContext) -> pa.Table:
     """Joined rows: Photon's own columns, then the adapter's."""
-    leaders = [pair.event.leader for pair in pairs]
-    own = _stamp([records.occurrences[index] for index in leaders], context) | {
+    leaders, primaries = [pair.event.leader for pair in pairs], [pair.primary for pair in pairs]
+    own = {
         "_joined_at": [now_us] * len(pairs),
         "_event_id": [pair.event.key.id for pair in pairs],
-        "_primary_occurrence": [
-            str(Occurrence(pair.primary.file_number, pair.primary.offset_bytes)) for pair in pairs
-        ],
-        "_event_time": [records.times_us[index] for index in leaders],
+        "_primary_occurrence": [str(Occurrence(each.file_number, each.offset_bytes)) for each in primaries],
+        "_event_time": [leader.time_us for leader in leaders],
     }
-    return pa.table(_columns(pa.table(own, schema=ROW_COLUMNS)) | _columns(adapted))
+    stamped = _stamped([leader.occurrence for leader in leaders], own, ROW_COLUMNS, context)
+    return pa.table(_columns(stamped) | _columns(adapted))
 
 
 def dead_letters_from_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
     """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`)."""
     assert lines.schema.names == DEAD_LETTERS.names, lines.schema
     count = lines.num_rows
-    columns = _stamp([Occurrence(file.number, offset) for offset in lines["_offset"].to_pylist()], context)
-    columns |= {
+    columns = {
         "side": [file.side] * count,
         "path": [file.path] * count,
         "length_bytes": lines["_length"],
@@ -46,24 +42,22 @@ def dead_letters_from_lines(lines: pa.Table, file: LogFile, context: TaskContext
         "raw": lines["_raw"],
         "event_id": [None] * count,
     }
-    return pa.table(columns, schema=DEAD_LETTER_COLUMNS)
+    occurrences = [Occurrence(file.number, offset) for offset in lines["_offset"].to_pylist()]
+    return _stamped(occurrences, columns, DEAD_LETTER_COLUMNS, context)
 
 
-def dead_letters_from_records(
-    records: Records, verdicts: Verdicts, files: Mapping[int, LogFile], context: TaskContext
-) -> pa.Table:
+def dead_letters_from_records(verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Dead letters of records that the joiner could not join."""
-    reasons = {index: v.reason for index, v in verdicts.of.items() if isinstance(v, DeadLetter)}
-    occurrences = [records.occurrences[index] for index in reasons]
-    columns = _stamp(occurrences, context) | {
+    reasons = {record: v.reason for record, v in verdicts.of.items() if isinstance(v, DeadLetter)}
+    columns = {
         "side": ["foreign"] * len(reasons),
-        "path": [files[occurrence.file_number].path for occurrence in occurrences],
-        "length_bytes": [len(records.raws[index]) for index in reasons],
+        "path": [record.file.path for record in reasons],
+        "length_bytes": [len(record.raw) for record in reasons],
         "reason": list(reasons.values()),
-        "raw": [records.raws[index][:DEAD_LETTER_RAW_BYTES] for index in reasons],
-        "event_id": [records.ids[index] for index in reasons],
+        "raw": [record.raw[:DEAD_LETTER_RAW_BYTES] for record in reasons],
+        "event_id": [record.id for record in reasons],
     }
-    return pa.table(columns, schema=DEAD_LETTER_COLUMNS)
+    return _stamped([record.occurrence for record in reasons], columns, DEAD_LETTER_COLUMNS, context)
 
 
 def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
@@ -72,45 +66,46 @@ def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
     return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
 
 
-def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+def unjoined_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records without a primary, given up here, without those that earlier plans wrote to `unjoined`."""
-    given_up = _ended_here("unjoinable", records, verdicts, context)
-    return _rows_of([index for index in given_up if not records.recorded[index]], records, context)
+    given_up = _ended_here("unjoinable", verdicts, context)
+    return _rows_of([record for record in given_up if not record.recorded], context)
 
 
-def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+def too_old_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records of events that gc has passed: nobody knows any more who joined them."""
-    return _rows_of(_ended_here("too_old", records, verdicts, context), records, context)
+    return _rows_of(_ended_here("too_old", verdicts, context), context)
 
 
-def _ended_here(
-    outcome: OutcomeClass, records: Records, verdicts: Verdicts, context: TaskContext
-) -> list[int]:
+def _ended_here(outcome: OutcomeClass, verdicts: Verdicts, context: TaskContext) -> list[Record]:
     """The records that ended so, without those that an earlier run of this work has recorded (A12)."""
-    ended = (index for index, verdict in verdicts.of.items() if verdict == Final(outcome))
-    return [index for index in ended if records.occurrences[index] not in context.already_recorded]
+    ended = (record for record, verdict in verdicts.of.items() if verdict == Final(outcome))
+    return [record for record in ended if record.occurrence not in context.already_recorded]
 
 
-def _rows_of(indices: Sequence[int], records: Records, context: TaskContext) -> pa.Table:
-    columns = _stamp([records.occurrences[index] for index in indices], context) | {
-        "event_id": [records.ids[index] for index in indices],
-        "key": [records.keys[index] for index in indices],
-        "event_time": [records.times_us[index] for index in indices],
-        "header": [records.headers[index] for index in indices],
-        "raw": [records.raws[index] for index in indices],
+def _rows_of(records: Sequence[Record], context: TaskContext) -> pa.Table:
+    columns = {
+        "event_id": [record.id for record in records],
+        "key": [record.key for record in records],
+        "event_time": [record.time_us for record in records],
+        "header": [record.header for record in records],
+        "raw": [record.raw for record in records],
     }
-    return pa.table(columns, schema=UNJOINED_COLUMNS)
+    return _stamped([record.occurrence for record in records], columns, UNJOINED_COLUMNS, context)
 
 
-def _stamp(occurrences: Sequence[Occurrence], context: TaskContext) -> dict[str, Any]:
-    """The columns that say which record a row is of, and which batch wrote it."""
+def _stamped(
+    occurrences: Sequence[Occurrence], columns: Mapping[str, Any], schema: pa.Schema, context: TaskContext
+) -> pa.Table:
+    """Rows that say which record each is of, and which batch wrote it."""
     plan, count = context.plan, len(occurrences)
-    return {
+    stamp = {
         "_datacenter": [plan.datacenter] * count,
         "_epoch": [plan.epoch] * count,
         "_batch": [plan.batch] * count,
         "_occurrence": [str(occurrence) for occurrence in occurrences],
     }
+    return pa.table({**stamp, **columns}, schema=schema)
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from photon.event_store.hashing import hash_ids
 from photon.join.messages import RetryRef, TaskContext, WaitingRecords
 from photon.join.outcomes import Final, HeldByEarlierPlan, Verdict, Verdicts, Waits
-from photon.join.records import Records
+from photon.join.records import Record
 from photon.pipeline.event_key import primary_time_us
 
 SPOOL_COLUMNS = pa.schema(
@@ -42,40 +42,39 @@ class SpoolUnavailable(Exception):
     """The state folder can't be written or read now; the message names file and reason."""
 
 
-def store_waiting(records: Records, verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
+def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
     """Store the records that come again; None if all are decided. SpoolUnavailable."""
-    reasons: dict[int, str] = {}
-    for index, verdict in verdicts.of.items():
-        reason = _why_it_waits(records, index, verdict, context)
-        if reason is not None:
-            reasons[index] = reason
+    reasons = {
+        record: reason
+        for record, verdict in verdicts.of.items()
+        if (reason := _why_it_waits(record, verdict, context)) is not None
+    }
     if not reasons:
         return None
-    occurrences = [records.occurrences[index] for index in reasons]
-    keys = [records.keys[index] or "" for index in reasons]
-    times_us = [records.times_us[index] for index in reasons]
+    log, keys = context.pipeline.primary, [record.key or "" for record in reasons]
     spooled = pa.table(
         {
-            "_file": [occurrence.file_number for occurrence in occurrences],
-            "_offset": [occurrence.offset_bytes for occurrence in occurrences],
-            "_raw": [records.raws[index] for index in reasons],
-            "_id": [records.ids[index] for index in reasons],
-            "_key": [records.keys[index] for index in reasons],
-            "_time_us": times_us,
+            "_file": [record.occurrence.file_number for record in reasons],
+            "_offset": [record.occurrence.offset_bytes for record in reasons],
+            "_raw": [record.raw for record in reasons],
+            "_id": [record.id for record in reasons],
+            "_key": keys,
+            "_time_us": [record.time_us for record in reasons],
             # Being left to its home is no attempt: the EventStore was not asked.
-            "attempts": [records.attempts[index] + (why == "primary") for index, why in reasons.items()],
-            "first_seen_us": [records.first_seen_us[index] for index in reasons],
+            "attempts": [record.attempts + (why == "primary") for record, why in reasons.items()],
+            "first_seen_us": [record.first_seen_us for record in reasons],
             "recorded": [why == "unjoinable" for why in reasons.values()],
         },
         schema=SPOOL_COLUMNS,
     )
-    log = context.pipeline.primary
     rows = {
         "file": spooled["_file"],
         "offset": spooled["_offset"],
         "event_id": spooled["_id"],
         "key_hash": pa.array(hash_ids(keys).view(np.int64)),
-        "primary_time_us": [primary_time_us(*each, log) for each in zip(keys, times_us, strict=True)],
+        "primary_time_us": [
+            primary_time_us(key, record.time_us, log) for key, record in zip(keys, reasons, strict=True)
+        ],
         "attempts": spooled["attempts"],
         "first_seen_us": spooled["first_seen_us"],
         "reason": list(reasons.values()),
@@ -84,14 +83,14 @@ def store_waiting(records: Records, verdicts: Verdicts, context: TaskContext) ->
     return WaitingRecords(write_spool(context.folders.state, context.plan.batch, spooled), pa.table(rows))
 
 
-def _why_it_waits(records: Records, index: int, verdict: Verdict, context: TaskContext) -> str | None:
+def _why_it_waits(record: Record, verdict: Verdict, context: TaskContext) -> str | None:
     match verdict:
         case Waits(reason):
             return reason
         case HeldByEarlierPlan():
             return "contested"
         case Final("unjoinable"):  # kept where a later run may re-open it
-            reopens = context.final or records.occurrences[index] in context.already_recorded
+            reopens = context.final or record.occurrence in context.already_recorded
             return "unjoinable" if reopens else None
         case _:
             return None

@@ -48,6 +48,6 @@ class DiesBeforeItReleases(PoisonedRunner):
     """Its process also dies when it is to find what a poisoned plan has registered."""
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        if batch.release_only:
+        if batch.context.release_only:
             raise WorkerDied("the worker was killed")
         return super().run(batch)

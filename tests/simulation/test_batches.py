@@ -86,6 +86,14 @@ def test_a_crash_at_any_fault_point_changes_nothing_in_the_result(world: World, 
     assert len(world.rows("dead_letters")) == 1
 
 
+def test_a_line_of_a_primary_log_that_is_no_event_is_a_dead_letter(world: World) -> None:
+    world.queries("q1")
+    world.log("east", "queries", "not json\n")
+    counts = world.join().counts
+    assert counts_of(counts, "primary", "primary_dead_letters") == {"primary": 1, "primary_dead_letters": 1}
+    assert [(row["side"], row["raw"]) for row in world.rows("dead_letters")] == [("primary", b"not json")]
+
+
 @pytest.mark.parametrize("passing", [1, 2])
 @pytest.mark.parametrize("point", [point for point in FAULT_POINTS if not point.startswith("task.")])
 def test_a_crash_records_dead_letters_once_whatever_the_batch_it_comes_in(

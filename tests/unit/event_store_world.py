@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from photon.event_store.entries import EntryLimits
 from photon.event_store.hashing import hash_ids
 from photon.event_store.indexing import Indexed, index_ranges
@@ -16,7 +18,7 @@ from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.logs import EventStorePlace, LogsEventStore
 from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import ParsedRange, read_events
+from photon.logs.parse import read_events
 from photon.logs.ranges import read_at
 from photon.logs.source import hash_bytes
 from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
@@ -94,11 +96,11 @@ class World:
             self.indexed_to[each.file_number] = max(each.end_bytes, self.indexed_to.get(each.file_number, 0))
         return index_ranges(self._parsed(ranges), self.log_map, self.cache)
 
-    def _parsed(self, ranges: Sequence[ByteRange]) -> Iterator[tuple[LogFile, ByteRange, ParsedRange]]:
+    def _parsed(self, ranges: Sequence[ByteRange]) -> Iterator[tuple[LogFile, ByteRange, pa.Table]]:
         for each in ranges:
             file = self.files[each.file_number]
             data = read_at(self.place.logs_folder, file, each.start_bytes, each.end_bytes)
-            yield file, each, read_events(data, file, each, LOG, self.place.limits)
+            yield file, each, read_events(data, file, each, LOG, self.place.limits).events
 
     def store(self) -> LogsEventStore:
         """The event store over the map and the cache."""

@@ -26,7 +26,6 @@ def test_events_latest_times_and_hashes_are_reported_over_all_ranges(world: Worl
     assert indexed.events == 3
     assert indexed.max_time_us == {1: 30, 2: 20}
     assert indexed.new_hashes.tolist() == sorted([hash_id("a"), hash_id("b")])
-    assert indexed.dead_letters == ()
 
 
 def test_a_re_run_reports_the_same_as_the_first_run(world: World) -> None:
@@ -36,15 +35,6 @@ def test_a_re_run_reports_the_same_as_the_first_run(world: World) -> None:
     first, second = world.index(ranges), world.index(ranges)
     assert (first.events, first.max_time_us) == (second.events, second.max_time_us)
     assert first.new_hashes.tolist() == second.new_hashes.tolist() != []
-
-
-def test_lines_that_are_no_events_are_handed_on(world: World) -> None:
-    world.write(1, [("a", 30)])
-    with (world.place.logs_folder / "1.log").open("ab") as file:
-        file.write(b"not json\n")
-    indexed = world.index()
-    assert indexed.events == 1
-    assert [table.num_rows for table in indexed.dead_letters] == [1]
 
 
 def test_a_range_without_events_has_no_latest_time(world: World) -> None:
