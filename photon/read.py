@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.registry.open import open_register
+from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.storage.columns import ROW_COLUMNS
 from photon.storage.tables import OutputTable
@@ -38,5 +38,5 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
 
 def retired_epochs(pipeline: Pipeline) -> list[str]:
     """The epochs that the registry has retired: of datacenters that were given up as lost."""
-    epochs = open_register(find_registry(pipeline)).read().epochs
+    epochs = open_registry(find_registry(pipeline)).register.read().epochs
     return [epoch for epoch, record in epochs.items() if record.state == "retired"]

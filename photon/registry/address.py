@@ -11,33 +11,36 @@ from photon.registry.consensus.register import Members
 
 @dataclass(frozen=True, slots=True)
 class EndpointAddress:
-    """One store: the `url` of a server, or the `folder` of a local one that is started on demand."""
+    """One store: the URL of a server, or the folder of a local one that is started on demand."""
 
-    url: str | None
-    folder: Path | None
+    where: str | Path
     region: str = "local"
     transactions: bool = False  # whether it is faster to insert by transactions
 
     def __str__(self) -> str:
-        return self.url or f"the local registry in {self.folder}"
+        return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryAddress:
-    """One pipeline's registry: its stores, its table at each (name with incarnation), how it is laid out.
-
-    An endpoint that has lost its table does not answer for it.
-    """
+    """One pipeline's registry: its stores, its members as they were when it was found, its settings."""
 
     pipeline: str
     endpoints: tuple[EndpointAddress, ...]
-    tables: tuple[str, ...]
+    members: Members
     settings: Registry
-    settings_hash: str
-    time_in_id: bool
-    members: Members | None = None  # as they were when it was found
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The registry's table at each endpoint. One that has lost its table does not answer for it."""
+        return tables_of(self.pipeline, self.members)
 
 
 def table_name(pipeline: str, incarnation: str) -> str:
     """The table of one incarnation of a pipeline's store."""
     return f"photon-{pipeline}-{incarnation}"
+
+
+def tables_of(pipeline: str, members: Members) -> tuple[str, ...]:
+    """The tables of a pipeline's stores, by slot."""
+    return tuple(table_name(pipeline, incarnation) for incarnation in members.incarnations)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from photon.clock import Clock, SystemClock
@@ -14,7 +15,6 @@ from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
 from photon.registry.dynamodb.local_server import LocalServer
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.registry.quorum.register_store import RegisterStore
 
 # By process: a fork must not use its parent's connections and threads.
 _registries: dict[tuple[int, RegistryAddress], QuorumRegistry] = {}
@@ -31,25 +31,20 @@ def open_registry(address: RegistryAddress, clock: Clock | None = None) -> Quoru
         key = (os.getpid(), address)
         if key not in _registries:
             _registries[key] = QuorumRegistry(
-                [_acceptor(address, slot, table) for slot, table in enumerate(address.tables)],
+                [_acceptor(address, slot, name) for slot, name in enumerate(address.members.incarnations)],
                 address.settings,
                 clock or SystemClock(),
                 members=address.members,
                 # A repaired endpoint has a table of another incarnation, which the members name.
-                reopen=lambda slot, name: _acceptor(address, slot, table_name(address.pipeline, name)),
+                reopen=partial(_acceptor, address),
             )
         return _registries[key]
 
 
-def _acceptor(address: RegistryAddress, slot: int, table: str) -> DynamoAcceptor:
+def _acceptor(address: RegistryAddress, slot: int, incarnation: str) -> DynamoAcceptor:
     endpoint, settings = address.endpoints[slot], address.settings
     connect = connection(endpoint, settings.request_timeout, settings.concurrent_requests)
-    return DynamoAcceptor(table, connect, endpoint.transactions)
-
-
-def open_register(address: RegistryAddress) -> RegisterStore:
-    """The small register (epochs, horizon, boundary) of the registry at `address`."""
-    return open_registry(address).register
+    return DynamoAcceptor(table_name(address.pipeline, incarnation), connect, endpoint.transactions)
 
 
 def close_registries() -> None:
@@ -67,15 +62,9 @@ def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) 
     """How to get a client of an endpoint; a local one is started first."""
 
     def connect() -> WireClient:
-        return wire_client(_url_of(endpoint), endpoint.region, timeout, connections)
+        url = endpoint.where
+        if isinstance(url, Path):
+            url = _servers.setdefault((os.getpid(), url), LocalServer(url)).ensure()
+        return wire_client(url, endpoint.region, timeout, connections)
 
     return connect
-
-
-def _url_of(endpoint: EndpointAddress) -> str:
-    """Where an endpoint listens: a local one is started first, if need be."""
-    if endpoint.url is not None:
-        return endpoint.url
-    assert endpoint.folder is not None, f"an endpoint has a URL or a folder: {endpoint!r}"
-    server = _servers.setdefault((os.getpid(), endpoint.folder), LocalServer(endpoint.folder))
-    return server.ensure()

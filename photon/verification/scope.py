@@ -20,7 +20,7 @@ from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord
-from photon.registry.open import open_register
+from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
@@ -143,7 +143,8 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
         version = (handle.transaction_version(app) or 0) if handle is not None else 0
         return EpochStatus(record.datacenter, record.state, version)
 
-    epochs = {epoch: status(epoch, record) for epoch, record in open_register(address).read().epochs.items()}
+    register = open_registry(address).register.read()
+    epochs = {epoch: status(epoch, record) for epoch, record in register.epochs.items()}
     verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
     return Scope(pipeline, tuple(selected), address, offsets, tables, epochs, verified)
 

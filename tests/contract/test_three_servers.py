@@ -262,7 +262,7 @@ def test_a_repair_removes_what_those_before_it_have_left_and_no_other_table(
         with pytest.raises(SimulatedCrash):
             repair_endpoint(events, servers[2].url, SystemClock())
         disarm()
-    directory = Directory(EndpointAddress(servers[2].url, None), SystemClock())
+    directory = Directory(EndpointAddress(servers[2].url), SystemClock())
     assert len(directory.tables_of("died")) == 3
     repair = repair_endpoint(events, servers[2].url, SystemClock())
     assert directory.tables_of("died") == [repair.table]
@@ -286,7 +286,7 @@ def test_a_repair_whose_old_table_can_not_be_removed_has_ended_and_names_it(
 
 
 def test_a_directory_is_not_changed_by_one_who_saw_an_older_one(servers: list[StoreServer]) -> None:
-    directory = Directory(EndpointAddress(servers[0].url, None, "local"), SystemClock())
+    directory = Directory(EndpointAddress(servers[0].url), SystemClock())
     assert directory.replace_table_of("events", None, "photon-events-1")
     assert directory.replace_table_of("events", "photon-events-1", "photon-events-2")
     assert not directory.replace_table_of("events", "photon-events-1", "photon-events-3")

@@ -26,6 +26,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
+from photon.registry.consensus.register import Members
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
@@ -77,7 +78,7 @@ class World:
         self.clock = ManualClock(NOON_US)
         self.store = FaultyAcceptor(self.clock)
         self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
-        self.address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
+        self.address = RegistryAddress(pipeline.name, (), Members(1, ("memory",)), pipeline.registry)
 
     # -- logs
 

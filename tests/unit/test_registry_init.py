@@ -29,7 +29,7 @@ from photon.registry.consensus.register import ReshardingRefused
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.interface import Claim, Lost, RegistryMismatch, RegistryUnavailable, Unknown, Won
-from photon.registry.open import close_registries, open_register, open_registry
+from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY
 from photon.registry.operations.init import RegistryMissing, endpoints_of, find_registry, init_registry
 from photon.registry.operations.resharding import Resharded, reshard
@@ -123,7 +123,7 @@ def test_another_number_of_shards_in_the_file_leaves_the_registry_as_it_is(url: 
     init_registry(settings, SystemClock())
     more = settings.registry.model_copy(update={"shards": 99})
     address = init_registry(settings.model_copy(update={"registry": more}), SystemClock())
-    assert [config.shards for config in open_register(address).read().configs] == [16]
+    assert [config.shards for config in open_registry(address).register.read().configs] == [16]
 
 
 @pytest.mark.server
@@ -131,7 +131,7 @@ def test_shards_change_from_the_horizon_on_and_are_refused_where_ids_carry_no_ti
     url: str, client: Any
 ) -> None:
     settings = pipeline(url, time_in_id=True)
-    register = open_register(init_registry(settings, SystemClock())).read()
+    register = open_registry(init_registry(settings, SystemClock())).register.read()
     assert reshard(settings, 48) == Resharded(16, 48, register.horizon_us)
     assert reshard(settings, 48) == Resharded(48, 48, register.horizon_us)
     assert reshard(settings, 16) == Resharded(48, 16, None)
@@ -173,7 +173,7 @@ def test_an_endpoint_that_refuses_connections_is_unavailable_and_named_once() ->
 @pytest.mark.server
 def test_ids_that_carry_their_time_have_a_horizon_ahead_of_now(url: str, client: Any) -> None:
     clock = SystemClock()
-    register = open_register(init_registry(pipeline(url, time_in_id=True), clock)).read()
+    register = open_registry(init_registry(pipeline(url, time_in_id=True), clock)).register.read()
     assert register.horizon_us is not None
     assert register.horizon_us > clock.now_us()
     assert [config.shards for config in register.configs] == [16]
@@ -222,7 +222,7 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
 
 def test_the_local_registry_inserts_by_transactions() -> None:
     local = pipeline("http://unused").model_copy(update={"registry": Registry(endpoints="local")})
-    assert endpoints_of(local) == (EndpointAddress(None, local.registry_folder, transactions=True),)
+    assert endpoints_of(local) == (EndpointAddress(local.registry_folder, transactions=True),)
 
 
 @pytest.mark.server

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from photon.registry.address import table_name
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.registry.address import EndpointAddress, table_name
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register
-from photon.registry.operations.init import (
-    Answer,
-    EndpointReply,
-    Membership,
-    NoMajority,
-    NotMade,
-    RegistryFound,
-    SameStoreTwice,
-    TooFewAnswers,
-    classify_endpoints,
-)
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+from photon.registry.operations.init import Answer, EndpointReply, RegistryFound, classify_endpoints
 
+EVENTS = Pipeline.model_construct(name="p", file=Path("p.yaml"))
 GONE = NoReply("connection refused")
 NEW = Answer(None, None)
+SILENT = "does not answer (connection refused)"
 WHY = {"gone": "does not answer (connection refused); bring it back"}
 WHY |= {"new": "has lost its data, or is a new store; it is not used until it is repaired"}
 WHY |= {"other": "has the data of another registry; it is not used until it is repaired"}
@@ -33,6 +31,11 @@ def says(incarnation: str, members: Members | None) -> Answer:
     return Answer(table_name("p", incarnation), register)
 
 
+def classify(replies: list[EndpointReply]) -> RegistryFound | None:
+    endpoints = [EndpointAddress(f"s{slot}") for slot in range(len(replies))]
+    return classify_endpoints(EVENTS, endpoints, replies)
+
+
 FIRST = Members(1, ("a", "b", "c"))
 DURING = Members(2, ("a", "b", "new"), down=(2,))
 REPAIRED = Members(4, ("a", "b", "new"))
@@ -41,12 +44,11 @@ A, B, C = (says(name, FIRST) for name in "abc")
 
 def found(members: Members, **problems: str) -> RegistryFound:
     """A registry, and the problem of each slot (`slot2="..."`)."""
-    tables = tuple(table_name("p", name) for name in members.incarnations)
-    return RegistryFound(members, tables, {int(slot[-1]): WHY[why] for slot, why in problems.items()})
+    return RegistryFound(members, {int(slot[-1]): WHY[why] for slot, why in problems.items()})
 
 
 @pytest.mark.parametrize(
-    ("replies", "membership"),
+    ("replies", "registry"),
     [
         # A majority makes the registry, and the others are named with the remedy.
         ([A, B, C], found(FIRST)),
@@ -58,19 +60,46 @@ def found(members: Members, **problems: str) -> RegistryFound:
         ([says("a", DURING), says("b", DURING), C], found(DURING, slot2="down")),
         ([A, says("b", REPAIRED), says("new", REPAIRED)], found(REPAIRED)),
         # Without any register there is no registry, unless somebody who does not answer has one.
-        ([NEW, NEW, NEW], NotMade()),
-        ([says("a", None), NEW, NEW], NotMade()),  # an init that did not end
-        ([NEW, NEW, GONE], TooFewAnswers({2: "connection refused"})),
-        ([A, GONE, GONE], TooFewAnswers({1: "connection refused", 2: "connection refused"})),
-        ([A, B, A], SameStoreTwice((0, 2))),
-        # The only store is another one than the registry was made over.
-        ([says("x", Members(1, ("a",)))], NoMajority({0: WHY["other"]})),
+        ([NEW, NEW, NEW], None),
+        ([says("a", None), NEW, NEW], None),  # an init that did not end
     ],
 )
 def test_what_the_endpoints_say_decides_whether_there_is_a_registry(
-    replies: list[EndpointReply], membership: Membership
+    replies: list[EndpointReply], registry: RegistryFound | None
 ) -> None:
-    assert classify_endpoints("p", replies) == membership
+    assert classify(replies) == registry
+
+
+TOO_FEW = "too few endpoints of the registry answer: "
+NO_MAJORITY = (
+    "; no majority of the registry's endpoints is left: name those that it was made over, or bring back"
+    " their data"
+)
+
+
+@pytest.mark.parametrize(
+    ("replies", "error"),
+    [
+        ([NEW, NEW, GONE], RegistryUnavailable(f"{TOO_FEW}s2 {SILENT}")),
+        ([A, GONE, GONE], RegistryUnavailable(f"{TOO_FEW}s1 {SILENT}; s2 {SILENT}")),
+        (
+            [A, B, A],
+            RegistryMismatch(
+                "p.yaml: s0 and s2 are one and the same store; give the registry stores of their own"
+            ),
+        ),
+        # The only store is another one than the registry was made over.
+        (
+            [says("x", Members(1, ("a",)))],
+            RegistryMismatch(f"p.yaml: s0 {WHY['other']}{NO_MAJORITY}"),
+        ),
+    ],
+)
+def test_endpoints_that_do_not_make_a_registry_are_an_error_with_its_remedy(
+    replies: list[EndpointReply], error: UserError
+) -> None:
+    with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+        classify(replies)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +116,5 @@ def test_what_the_endpoints_say_decides_whether_there_is_a_registry(
 def test_where_no_majority_is_left_each_endpoint_says_why(
     replies: list[EndpointReply], slot: int, problem: str
 ) -> None:
-    membership = classify_endpoints("p", replies)
-    assert isinstance(membership, NoMajority)
-    assert membership.problems[slot] == problem
+    with pytest.raises(RegistryMismatch, match=f"(: |; )s{slot} {re.escape(problem)}; .*no majority"):
+        classify(replies)

@@ -129,7 +129,7 @@ def test_one_that_is_no_store_of_a_registry_is_an_endpoint_that_does_not_answer(
     endpoint: Endpoint, content: bytes
 ) -> None:
     endpoint.answer = (200, content, {})
-    address = EndpointAddress(endpoint.url, None)
+    address = EndpointAddress(endpoint.url)
     assert isinstance(ask_endpoint("clicks", address), NoReply)
     with pytest.raises(EndpointSilent, match=f"^{endpoint.url} does not answer") as raised:
         Directory(address, ManualClock()).create("table")
@@ -145,7 +145,7 @@ def test_the_tables_of_a_pipeline_are_on_all_pages_and_not_those_of_others(endpo
         ]
     )
     endpoint.on_request = lambda: setattr(endpoint, "answer", (200, json.dumps(next(pages)).encode(), {}))
-    assert Directory(EndpointAddress(endpoint.url, None), ManualClock()).tables_of("clicks") == mine
+    assert Directory(EndpointAddress(endpoint.url), ManualClock()).tables_of("clicks") == mine
     assert [json.loads(body) for _, body in endpoint.asked] == [{}, {"ExclusiveStartTableName": more}]
 
 

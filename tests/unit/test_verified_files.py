@@ -11,6 +11,7 @@ from photon.dispatcher.state_view import ReadOffsets
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
+from photon.registry.consensus.register import Members
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
 from photon.verification.verified_files import (
@@ -112,7 +113,7 @@ def test_a_verification_looks_again_for_every_file_but_those_that_the_join_misse
 ) -> None:
     there, missed, read_further = file(1, 100), gone(file(2, 100)), gone(file(3, 100))
     read = ReadOffsets("e1", files={one.file.number: one for one in (there, missed, read_further)})
-    address = RegistryAddress(pipeline.name, (), ("memory",), pipeline.registry, "memory", False)
+    address = RegistryAddress(pipeline.name, (), Members(1, ("memory",)), pipeline.registry)
     verified = {"east": {1: 100, 2: 100, 3: 99}}
     scope = Scope(pipeline, ["east"], address, {"east": read}, tables={}, epochs={}, verified=verified)
     looked_for = {stretch.tracked.file.number for stretch in scope.stretches("east", "foreign")}

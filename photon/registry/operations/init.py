@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from photon.clock import Clock, SystemClock
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline, settings_hash
-from photon.registry.address import EndpointAddress, RegistryAddress, table_name
+from photon.registry.address import EndpointAddress, RegistryAddress, table_name, tables_of
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig, decode_register, with_horizon
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
-from photon.registry.open import connection, open_register
+from photon.registry.open import connection, open_registry
 from photon.registry.operations.directory import ADMIN_TIMEOUT, TABLE_SECONDS, Directory, EndpointSilent
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,19 @@ def init_registry(pipeline: Pipeline, clock: Clock) -> RegistryAddress:
     can be repeated, for what it has done so far does no harm.
     """
     endpoints = endpoints_of(pipeline)
-    found = classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
-    if isinstance(found, NotMade):
-        found = _make(pipeline, endpoints, clock)
-    elif isinstance(found, TooFewAnswers):
+    try:
+        found = _find(pipeline, endpoints)
+    except RegistryUnavailable as error:
         raise RegistryUnavailable(
-            f"{_without_answer(endpoints, found.reasons)}; to make a registry every endpoint has to answer,"
-            f" once: bring it up, then repeat: photon registry init {pipeline.file}"
-        )
+            f"{error}; to make a registry every endpoint has to answer, once: bring it up, then repeat:"
+            f" photon registry init {pipeline.file}"
+        ) from error
+    if found is None:
+        _make(pipeline, endpoints, clock)
+        # That of another init which was faster, maybe: at each endpoint one of them wins.
+        found = _find(pipeline, endpoints)
+    if found is None:
+        raise RegistryUnavailable("the registry that was just made does not answer; repeat the init")
     return _checked(pipeline, endpoints, found)
 
 
@@ -54,9 +59,9 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
     belong together, RegistryUnavailable if too few endpoints answer.
     """
     endpoints = endpoints_of(pipeline)
-    found = classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
-    if isinstance(found, NotMade):
-        places = ", ".join(str(endpoint) for endpoint in endpoints)
+    found = _find(pipeline, endpoints)
+    if found is None:
+        places = ", ".join(map(str, endpoints))
         raise RegistryMissing(
             f"There is no registry for the pipeline {pipeline.name} at {places}."
             f" If it was never made, make it: photon registry init {pipeline.file}."
@@ -69,32 +74,14 @@ def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
     """The stores that the pipeline file names, by slot."""
     endpoints = pipeline.registry.endpoints
     if endpoints == "local":
-        return (EndpointAddress(None, pipeline.registry_folder, transactions=True),)
-    return tuple(EndpointAddress(e.url, None, e.region, e.transactions) for e in endpoints)
+        return (EndpointAddress(pipeline.registry_folder, transactions=True),)
+    return tuple(EndpointAddress(e.url, e.region, e.transactions) for e in endpoints)
 
 
 def _checked(
-    pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], found: Membership
+    pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], found: RegistryFound
 ) -> RegistryAddress:
-    """The address of a registry that was found and belongs to the pipeline; anything else is an error."""
-    match found:
-        case SameStoreTwice((one, other)):
-            raise RegistryMismatch(
-                f"{pipeline.file}: {endpoints[one]} and {endpoints[other]} are one and the same store;"
-                " give the registry stores of their own"
-            )
-        case NoMajority(problems):
-            raise RegistryMismatch(
-                f"{pipeline.file}: {_listed(endpoints, problems)}; no majority of the registry's endpoints is"
-                " left: name those that it was made over, or bring back their data"
-            )
-        case TooFewAnswers(reasons):
-            raise RegistryUnavailable(
-                f"too few endpoints of the registry answer: {_without_answer(endpoints, reasons)}"
-            )
-        case NotMade():
-            raise RegistryUnavailable("the registry that was just made does not answer; repeat the init")
-    assert isinstance(found, RegistryFound)
+    """The address of a registry that was found. RegistryMismatch if it was made for other settings."""
     for slot, problem in found.problems.items():
         log.warning(
             "registry of %s: %s %s (a store without its data: photon registry repair %s --endpoint URL)",
@@ -103,52 +90,25 @@ def _checked(
             problem,
             pipeline.file,
         )
-    address = _address(pipeline, endpoints, found.tables, found.members)
-    mismatch = _mismatch(address, open_register(address).read())
-    if mismatch is not None:
-        raise RegistryMismatch(f"{pipeline.file}: {mismatch}")
-    return address
-
-
-def _address(
-    pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], tables: Sequence[str], members: Members
-) -> RegistryAddress:
-    return RegistryAddress(
-        pipeline=pipeline.name,
-        endpoints=endpoints,
-        tables=tuple(tables),
-        settings=pipeline.registry,
-        settings_hash=settings_hash(pipeline),
-        time_in_id=pipeline.ids_carry_time,
-        members=members,
-    )
-
-
-def _listed(endpoints: Sequence[EndpointAddress], problems: Mapping[int, str]) -> str:
-    return "; ".join(f"{endpoints[slot]} {problem}" for slot, problem in problems.items())
-
-
-def _without_answer(endpoints: Sequence[EndpointAddress], reasons: Mapping[int, str]) -> str:
-    return _listed(endpoints, {slot: f"does not answer ({reason})" for slot, reason in reasons.items()})
-
-
-def _mismatch(address: RegistryAddress, register: Register) -> str | None:
-    """Why this register does not belong to the pipeline of `address`, with the remedy; None if it does."""
-    where = f"the registry {address.tables[0]} at {address.endpoints[0]}"
-    if register.pipeline != address.pipeline:
-        return f"{where} belongs to the pipeline {register.pipeline}; give each pipeline its own name"
-    if register.settings_hash != address.settings_hash:
-        return (
+    address = RegistryAddress(pipeline.name, endpoints, found.members, pipeline.registry)
+    register = open_registry(address).register.read()
+    where = f"{pipeline.file}: the registry {address.tables[0]} at {endpoints[0]}"
+    if register.pipeline != pipeline.name:
+        raise RegistryMismatch(
+            f"{where} belongs to the pipeline {register.pipeline}; give each pipeline its own name"
+        )
+    if register.settings_hash != settings_hash(pipeline):
+        raise RegistryMismatch(
             f"{where} was made with other settings of ids and times: it would not know what is joined."
             " Put those settings back, or give the pipeline a new name and new lakes and make its registry"
             " with: photon registry init"
         )
     if register.shard_hash != SHARD_HASH:
-        return (
+        raise RegistryMismatch(
             f"{where} spreads ids by {register.shard_hash}, this version of Photon by {SHARD_HASH};"
             " use the version that made it"
         )
-    return None
+    return address
 
 
 # -- asking
@@ -165,9 +125,11 @@ class Answer:
 EndpointReply = Answer | NoReply
 
 
-def _ask_all(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> list[EndpointReply]:
+def _find(pipeline: Pipeline, endpoints: Sequence[EndpointAddress]) -> RegistryFound | None:
+    """See `classify_endpoints`."""
     with ThreadPoolExecutor(len(endpoints)) as pool:
-        return list(pool.map(lambda endpoint: ask_endpoint(pipeline.name, endpoint), endpoints))
+        replies = list(pool.map(lambda endpoint: ask_endpoint(pipeline.name, endpoint), endpoints))
+    return classify_endpoints(pipeline, endpoints, replies)
 
 
 def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:
@@ -189,18 +151,14 @@ def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:
 # -- making
 
 
-def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> Membership:
-    """The new registry, or that of another init which was faster: at each endpoint one of them wins."""
+def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> None:
     tables = [Directory(endpoint, clock).ensure_table_of(pipeline.name) for endpoint in endpoints]
-    found = classify_endpoints(pipeline.name, [Answer(table, None) for table in tables])
-    if isinstance(found, SameStoreTwice):
-        return found
+    _require_distinct_stores(pipeline, endpoints, tables)
     members = Members(1, tuple(table.removeprefix(table_name(pipeline.name, "")) for table in tables))
     # Others may be making it at the same moment, and outbid us for a while.
     patient = pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=TABLE_SECONDS)})
-    address = replace(_address(pipeline, endpoints, tables, members), settings=patient)
-    open_register(address).create(_first_register(pipeline, members, clock.now_us()))
-    return classify_endpoints(pipeline.name, _ask_all(pipeline, endpoints))
+    address = RegistryAddress(pipeline.name, endpoints, members, patient)
+    open_registry(address).register.create(_first_register(pipeline, members, clock.now_us()))
 
 
 def _first_register(pipeline: Pipeline, members: Members, now_us: int) -> Register:
@@ -224,67 +182,59 @@ class RegistryFound:
     """A registry that a majority of endpoints belongs to, and what is wrong with the others, by slot."""
 
     members: Members
-    tables: tuple[str, ...]
     problems: dict[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NotMade:
-    """All endpoints answer, and none has a register: there is no registry yet, or an init did not end."""
+def classify_endpoints(
+    pipeline: Pipeline, endpoints: Sequence[EndpointAddress], replies: Sequence[EndpointReply]
+) -> RegistryFound | None:
+    """The registry that these endpoints, in the order of the pipeline file, make together.
 
-
-@dataclass(frozen=True, slots=True)
-class TooFewAnswers:
-    """Too few endpoints answer to know whether there is a registry; why, by slot."""
-
-    reasons: dict[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class NoMajority:
-    """There is a register, but no majority of the endpoints that it names."""
-
-    problems: dict[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SameStoreTwice:
-    """Two endpoints are one and the same store (protocol B9)."""
-
-    slots: tuple[int, int]
-
-
-Membership = RegistryFound | NotMade | TooFewAnswers | NoMajority | SameStoreTwice
-
-
-def classify_endpoints(pipeline: str, replies: Sequence[EndpointReply]) -> Membership:
-    """The registry that these endpoints, in the order of the pipeline file, make together."""
+    None if all answer and none has a register: there is no registry yet, or an init did not end.
+    RegistryMismatch if they do not belong together, RegistryUnavailable if too few answer to know.
+    """
     n = len(replies)
     tables = [reply.table if isinstance(reply, Answer) else None for reply in replies]
-    for slot, table in enumerate(tables):
-        if table is not None and table in tables[:slot]:
-            return SameStoreTwice((tables.index(table), slot))
+    _require_distinct_stores(pipeline, endpoints, tables)
     registers = [r.register for r in replies if isinstance(r, Answer) and r.register is not None]
     # The newest first. A majority of one membership and one of the next have an endpoint in common.
     for register in sorted(registers, key=lambda r: r.members.version, reverse=True):
         members = register.members
-        named = _tables(pipeline, members)
+        named = tables_of(pipeline.name, members)
         right = [s for s in range(n) if s not in members.down and s < len(named) and tables[s] == named[s]]
         if len(named) == n and len(right) >= majority(n):
-            return RegistryFound(members, named, _problems(pipeline, members, replies))
-    reasons = {slot: reply.reason for slot, reply in enumerate(replies) if isinstance(reply, NoReply)}
+            return RegistryFound(members, _problems(pipeline.name, members, replies))
+    reasons = {s: f"does not answer ({r.reason})" for s, r in enumerate(replies) if isinstance(r, NoReply)}
     if registers and n - len(reasons) >= majority(n):
-        return NoMajority(_problems(pipeline, registers[0].members, replies))
-    return TooFewAnswers(reasons) if reasons else NotMade()
+        problems = _problems(pipeline.name, registers[0].members, replies)
+        raise RegistryMismatch(
+            f"{pipeline.file}: {_listed(endpoints, problems)}; no majority of the registry's endpoints is"
+            " left: name those that it was made over, or bring back their data"
+        )
+    if reasons:
+        raise RegistryUnavailable(f"too few endpoints of the registry answer: {_listed(endpoints, reasons)}")
+    return None
 
 
-def _tables(pipeline: str, members: Members) -> tuple[str, ...]:
-    return tuple(table_name(pipeline, incarnation) for incarnation in members.incarnations)
+def _require_distinct_stores(
+    pipeline: Pipeline, endpoints: Sequence[EndpointAddress], tables: Sequence[str | None]
+) -> None:
+    """RegistryMismatch if two endpoints are one and the same store (protocol B9)."""
+    for slot, table in enumerate(tables):
+        if table is not None and table in tables[:slot]:
+            raise RegistryMismatch(
+                f"{pipeline.file}: {endpoints[tables.index(table)]} and {endpoints[slot]} are one and the"
+                " same store; give the registry stores of their own"
+            )
+
+
+def _listed(endpoints: Sequence[EndpointAddress], problems: Mapping[int, str]) -> str:
+    return "; ".join(f"{endpoints[slot]} {problem}" for slot, problem in problems.items())
 
 
 def _problems(pipeline: str, members: Members, replies: Sequence[EndpointReply]) -> dict[int, str]:
     """What is wrong with each endpoint that does not count, with its remedy."""
-    named = _tables(pipeline, members)
+    named = tables_of(pipeline, members)
     problems: dict[int, str] = {}
     for slot, reply in enumerate(replies):
         match reply:
