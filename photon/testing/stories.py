@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Fault = Literal["broken_line", "missing_id", "bad_time", "not_utf8", "oversized_line"]
@@ -59,19 +59,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedValue:
-    """What the joined row of a click must say of its query."""
-
-    query_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Story:
-    """The lines of one instance of an ill, and the joined values that they lead to."""
+    """The lines of one instance of an ill, and by click id the query that they join it with."""
 
     lines: tuple[Line, ...]
-    joined: Mapping[str, JoinedValue] = field(default_factory=dict)
+    joined: Mapping[str, Query]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +85,8 @@ class Cast:
         """A line with an event, written at its own time unless told otherwise."""
         return Line(event.time_s if at_s is None else at_s, event, self.place, **more)  # type: ignore[arg-type]
 
-    def joins(self, *lines: Line) -> Story:
-        """A story in which the click joins the query."""
-        return Story(lines, {self.click.id: JoinedValue(self.query.id, self.query.text)})
+
+Tell = Callable[[Cast], tuple[Line, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,57 +95,57 @@ class Ill:
 
     name: str
     outcome: Counter[str]  # how many records of each class it adds, see `ExpectedOutcomes`
-    tell: Callable[[Cast], Story] | None  # None: an ill of the files, see `log_writer`
+    tell: Tell | None  # None: an ill of the files, see `log_writer`
 
 
-def _click_before_query(cast: Cast) -> Story:
+def _click_before_query(cast: Cast) -> tuple[Line, ...]:
     query, click = cast.query, cast.click
     if cast.number % 2:  # clocks differ: its time is before the query's, too
         click = replace(click, time_s=query.time_s - 0.5)
-    return cast.joins(cast.line(click), cast.line(query, max(click.time_s, query.time_s) + cast.gap_s()))
+    return cast.line(click), cast.line(query, max(click.time_s, query.time_s) + cast.gap_s())
 
 
-def _query_minutes_late(cast: Cast) -> Story:
+def _query_minutes_late(cast: Cast) -> tuple[Line, ...]:
     late_s = cast.late_seconds * cast.chance.uniform(1, 2)
-    return cast.joins(cast.line(cast.click), cast.line(cast.query, cast.click.time_s + late_s))
+    return cast.line(cast.click), cast.line(cast.query, cast.click.time_s + late_s)
 
 
-def _query_never_comes(cast: Cast) -> Story:
-    return Story((cast.line(cast.click),))
+def _query_never_comes(cast: Cast) -> tuple[Line, ...]:
+    return (cast.line(cast.click),)
 
 
-def _malformed_click(fault: Fault) -> Callable[[Cast], Story]:
-    return lambda cast: Story((cast.line(cast.click, fault=fault),))
+def _malformed_click(fault: Fault) -> Tell:
+    return lambda cast: (cast.line(cast.click, fault=fault),)
 
 
-def _malformed_query(cast: Cast) -> Story:
-    return Story((cast.line(cast.query, fault=FAULTS[cast.number % len(FAULTS)]),))
+def _malformed_query(cast: Cast) -> tuple[Line, ...]:
+    return (cast.line(cast.query, fault=FAULTS[cast.number % len(FAULTS)]),)
 
 
-def _click_without_key(cast: Cast) -> Story:
-    return Story((cast.line(replace(cast.click, query_id=(None, "")[cast.number % 2])),))
+def _click_without_key(cast: Cast) -> tuple[Line, ...]:
+    return (cast.line(replace(cast.click, query_id=(None, "")[cast.number % 2])),)
 
 
-def _click_twice(next_stream: bool) -> Callable[[Cast], Story]:
-    def tell(cast: Cast) -> Story:
+def _click_twice(next_stream: bool) -> Tell:
+    def tell(cast: Cast) -> tuple[Line, ...]:
         again = cast.line(cast.click, cast.click.time_s + cast.gap_s(), next_stream=next_stream)
-        return cast.joins(cast.line(cast.query), cast.line(cast.click), again)
+        return cast.line(cast.query), cast.line(cast.click), again
 
     return tell
 
 
-def _copies_apart(cast: Cast) -> Story:
+def _copies_apart(cast: Cast) -> tuple[Line, ...]:
     lag_s = cast.chance.uniform(2, 10)
     late_copy = cast.number % cast.datacenters
     lags_s = tuple(lag_s if index == late_copy else 0.0 for index in range(cast.datacenters))
-    return cast.joins(cast.line(cast.query, lags_s=lags_s), cast.line(cast.click, lags_s=lags_s))
+    return cast.line(cast.query, lags_s=lags_s), cast.line(cast.click, lags_s=lags_s)
 
 
-def _query_twice(cast: Cast) -> Story:
+def _query_twice(cast: Cast) -> tuple[Line, ...]:
     """Written in the wrong order, both well before the click, so that every datacenter knows both by then."""
     query = cast.query
     later = replace(query, time_s=query.time_s + 0.01, text=query.text + " again")
-    return cast.joins(
+    return (
         cast.line(later),
         cast.line(query, later.time_s + 0.01, next_stream=bool(cast.number % 2)),
         cast.line(cast.click, cast.click.time_s + STORY_GAP_SECONDS[1]),
@@ -179,11 +170,6 @@ ILLS: tuple[Ill, ...] = (
     Ill("query_twice", Counter(joined_total=1, primary=2), _query_twice),  # the first by time counts
 )
 ILL_BY_NAME: Mapping[str, Ill] = {ill.name: ill for ill in ILLS}
-
-
-def some_of_each(count: int) -> dict[str, int]:
-    """Every ill, `count` times."""
-    return {ill.name: count for ill in ILLS}
 
 
 def plain_query(seed: int, index: int, per_second: float) -> Query:
@@ -213,7 +199,8 @@ def story(ill: Ill, number: int, seed: int, at_s: float, late_seconds: float, da
     query = _query(f"q{seed}-{ill.name}-{number:04d}", at_s, chance)
     delay_s = chance.uniform(*STORY_GAP_SECONDS)
     click = _click(f"c{seed}-{ill.name}-{number:04d}", query.id, at_s + delay_s, chance)
-    return ill.tell(Cast(query, click, place, number, late_seconds, datacenters, chance))
+    lines = ill.tell(Cast(query, click, place, number, late_seconds, datacenters, chance))
+    return Story(lines, {click.id: query} if ill.outcome["joined_total"] else {})
 
 
 def _query(id: str, time_s: float, chance: random.Random) -> Query:

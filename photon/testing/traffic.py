@@ -28,7 +28,6 @@ from photon.testing.stories import (
     ILLS,
     WRITE_DELAY_SECONDS,
     Click,
-    JoinedValue,
     Line,
     Query,
     Story,
@@ -53,7 +52,7 @@ class ExpectedOutcomes:
     """
 
     datacenters: tuple[str, ...]
-    joined: Mapping[str, JoinedValue]  # by click id
+    joined: Mapping[str, Query]  # by click id: the query whose values the row must have
     joined_total: int = 0
     unjoinable: int = 0
     dead_letters: int = 0
@@ -154,8 +153,7 @@ class Traffic:
         joined = {}
         for index in range(self.clicks):
             click = self._click(index)
-            query = self._query(int(str(click.query_id).rpartition("-")[2]))
-            joined[click.id] = JoinedValue(query.id, query.text)
+            joined[click.id] = self._query(int(str(click.query_id).rpartition("-")[2]))
         for told in self._stories():
             joined.update(told.joined)
         return ExpectedOutcomes(self.datacenters, joined, **counts)

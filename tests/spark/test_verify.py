@@ -21,7 +21,7 @@ from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
 from photon.shift.run import prepare, run_shift
 from photon.storage.tables import LakeUnavailable, OutputTable
-from photon.testing.stories import some_of_each
+from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
@@ -99,7 +99,7 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("verify") / "Läden & Co #1 100%"
     folder.mkdir()
     print(f"traffic of seed {SEED}")
-    traffic = Traffic(SEED, duration_seconds=30, foreign_per_second=20, ills=some_of_each(3))
+    traffic = Traffic(SEED, duration_seconds=30, foreign_per_second=20, ills={ill.name: 3 for ill in ILLS})
     traffic.write_all(folder)
     (folder / "picky.py").write_text(ADAPTER)
     pipeline = load_pipeline(traffic.write_pipeline(folder, more=SETTINGS))

@@ -13,7 +13,7 @@ import pytest
 
 from bench.live_traffic import LiveTraffic
 from photon.clock import MICROSECONDS, ManualClock
-from photon.testing.stories import ILLS, some_of_each
+from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 
 SEED = 20260105
@@ -25,7 +25,7 @@ def small(**settings: object) -> Traffic:
     """A few seconds of traffic, every ill three times unless told otherwise."""
     defaults: dict[str, object] = {
         "seed": SEED, "primary_per_second": 40.0, "foreign_per_second": 10.0, "duration_seconds": 20.0,
-        "ills": some_of_each(3),
+        "ills": {ill.name: 3 for ill in ILLS},
     }  # fmt: skip
     return Traffic(**(defaults | settings))  # type: ignore[arg-type]
 
@@ -102,7 +102,7 @@ def classify(folder: Path, traffic: Traffic) -> tuple[Counter[str], dict[str, tu
 
 def assert_files_hold_what_is_expected(folder: Path, traffic: Traffic) -> None:
     expected = traffic.expected_outcomes()
-    values = {click: (value.query_id, value.text) for click, value in expected.joined.items()}
+    values = {click: (query.id, query.text) for click, query in expected.joined.items()}
     for name in traffic.datacenters:
         counts, joined = classify(folder / "logs" / name, traffic)
         assert joined == values
