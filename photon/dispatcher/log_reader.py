@@ -78,7 +78,7 @@ class LogReader:
             self._store.put_files(store, lost_bytes)
         self.files.update(changed)
         restarted = {n: new for n, new in changed.items() if new is not seen.changed[n]}
-        restarted_bytes = {n: new.size_bytes - new.offset_bytes for n, new in restarted.items()}
+        restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
         self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
         for problem in seen.problems:
             if problem not in self.problems[side] and self._store is not None:

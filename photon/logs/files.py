@@ -45,6 +45,11 @@ class TrackedFile:
         """How much was read of it."""
         return self.offset_bytes - self.file.header_bytes
 
+    @property
+    def unread_bytes(self) -> int:
+        """How much of it waits, as last seen; of a compressed file: of its decompressed bytes."""
+        return max(0, self.size_bytes - self.offset_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:

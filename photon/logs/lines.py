@@ -89,9 +89,14 @@ def header_names(header: bytes, tsv: bool) -> list[str]:
 
 def read_csv_lines(raws: pa.Array, column_count: int, wanted: Sequence[int], tsv: bool) -> LineTexts:
     """The columns `wanted` (by position) of lines that are UTF-8 and not empty, as strings."""
-    carriage_returns = pc.match_substring(raws, b"\r")
-    if pc.any(carriage_returns).as_py():  # pyarrow would end a row there
-        return _without(raws, carriage_returns, column_count, wanted, tsv)
+    has_return = pc.match_substring(raws, b"\r")
+    if pc.any(has_return).as_py():  # pyarrow would end a row there
+        good = read_csv_lines(
+            pc.if_else(has_return, _empty_row(column_count, tsv), raws), column_count, wanted, tsv
+        )
+        reason, rows = "a carriage return within the line", pc.indices_nonzero(has_return).to_pylist()
+        columns = (pc.if_else(has_return, pa.scalar(None, pa.string()), column) for column in good.columns)
+        return LineTexts(tuple(columns), {**good.failures, **dict.fromkeys(rows, reason)})
     block = _read_csv_block(raws, column_count, wanted, tsv)
     if block is not None:
         return block
@@ -101,14 +106,8 @@ def read_csv_lines(raws: pa.Array, column_count: int, wanted: Sequence[int], tsv
     return _in_halves(raws, lambda half: read_csv_lines(half, column_count, wanted, tsv))
 
 
-def _without(raws: pa.Array, bad: pa.Array, column_count: int, wanted: Sequence[int], tsv: bool) -> LineTexts:
-    """All lines but those with a carriage return in them, which fail."""
-    good_rows = pc.indices_nonzero(pc.invert(bad)).to_pylist()
-    texts = read_csv_lines(raws.take(pa.array(good_rows, pa.int64())), column_count, wanted, tsv)
-    failures = {good_rows[row]: reason for row, reason in texts.failures.items()}
-    failures.update(dict.fromkeys(pc.indices_nonzero(bad).to_pylist(), "a carriage return within the line"))
-    places = dict(zip(good_rows, range(len(good_rows)), strict=True))
-    return LineTexts(_spread(texts.columns, [places.get(row) for row in range(len(raws))]), failures)
+def _empty_row(column_count: int, tsv: bool) -> bytes:
+    return (b"\t" if tsv else b",") * (column_count - 1)
 
 
 def _read_csv_block(raws: pa.Array, column_count: int, wanted: Sequence[int], tsv: bool) -> LineTexts | None:
@@ -117,8 +116,7 @@ def _read_csv_block(raws: pa.Array, column_count: int, wanted: Sequence[int], ts
     No row is less than a line, for lines hold no other line end; so as many rows as lines are the lines.
     A line of empty values follows as a guard: it is swallowed where the last line has an open quote.
     """
-    delimiter = "\t" if tsv else ","
-    guard = pa.array([delimiter.encode() * (column_count - 1)], pa.binary())
+    guard = pa.array([_empty_row(column_count, tsv)], pa.binary())
     data = join_lines(pa.concat_arrays([raws, guard]))
     invalid: dict[int, str] = {}
 
@@ -134,7 +132,7 @@ def _read_csv_block(raws: pa.Array, column_count: int, wanted: Sequence[int], ts
             # One thread and one block: row numbers are known, and no line straddles two blocks.
             pyarrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
             pyarrow_csv.ParseOptions(
-                delimiter=delimiter,
+                delimiter="\t" if tsv else ",",
                 quote_char=False if tsv else '"',
                 ignore_empty_lines=False,
                 invalid_row_handler=note,
@@ -152,18 +150,13 @@ def _read_csv_block(raws: pa.Array, column_count: int, wanted: Sequence[int], ts
     columns = tuple(_one_array(table[name])[: len(raws) - len(invalid)] for name in wanted_names)
     if invalid:
         good = iter(range(len(raws)))
-        columns = _spread(columns, [None if row in invalid else next(good) for row in range(len(raws))])
+        places = [None if row in invalid else next(good) for row in range(len(raws))]
+        columns = tuple(column.take(pa.array(places, pa.int64())) for column in columns)
     return LineTexts(columns, invalid)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def _spread(columns: Sequence[pa.Array], places: Sequence[int | None]) -> tuple[pa.Array, ...]:
-    """Each column with its values where `places` says; None is null."""
-    indices = pa.array(places, pa.int64())
-    return tuple(column.take(indices) for column in columns)
 
 
 # -- JSON lines: strings stay as they are, null and what is missing are null, numbers and true/false keep

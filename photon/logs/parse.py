@@ -23,6 +23,7 @@ from photon.logs.lines import (
     read_json_lines,
     split_lines,
 )
+from photon.logs.source import BYTE_ORDER_MARK
 from photon.logs.times import parse_times, time_problem
 from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
 
@@ -46,7 +47,6 @@ DEAD_LETTERS = pa.schema(
     ]
 )
 DEAD_LETTER_RAW_BYTES = 4096
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _is_nothing(lines: Lines, file: LogFile) -> np.ndarray:
     lengths = pc.binary_length(lines.raws).to_numpy(zero_copy_only=False)
     nothing: np.ndarray = lengths == 0
     if file.header:
-        headers = pa.array([file.header, _BYTE_ORDER_MARK + file.header], pa.binary())
+        headers = pa.array([file.header, BYTE_ORDER_MARK + file.header], pa.binary())
         nothing |= pc.is_in(lines.raws, headers).to_numpy(zero_copy_only=False)
     return nothing
 
@@ -104,28 +104,14 @@ def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
         raws.cast(pa.string())
         return rows[:0]
     except pa.ArrowInvalid:
-        return np.array([row for row in rows if not _is_utf8(raws[row].as_py())], rows.dtype)
+        texts = ((row, raws[row].as_py()) for row in rows)
+        return np.array(
+            [row for row, raw in texts if raw.decode(errors="ignore").encode() != raw], rows.dtype
+        )
 
 
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-        return True
-    except UnicodeDecodeError:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """What the lines that are events say, in order."""
-
-    ids: pa.Array
-    times_us: pa.Array
-    keys: pa.Array | None
-
-
-def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[_Values, dict[int, str]]:
-    """Id, time and key of each line; and of those that have no id or time, by row, why."""
+def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[list[pa.Array], dict[int, str]]:
+    """The last columns of the events; and of the lines that have no id or time, by row, why."""
     keys = log.key if isinstance(log, ForeignLog) else ()
     names = (*log.id, *keys, log.time)
     texts = _texts(raws, file, log, names)
@@ -138,8 +124,8 @@ def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[_Values, dict[
         if row not in bad:
             bad[row] = _reason(raws[row].as_py(), [column[row].as_py() for column in texts.columns], log)
     good = pa.array(np.delete(np.arange(len(raws)), list(bad)))
-    key_ids = combine(key_texts).take(good) if keys else None
-    return _Values(ids.take(good), times_us.take(good), key_ids), bad
+    columns = [ids, times_us, combine(key_texts)] if keys else [ids, times_us]
+    return [column.take(good) for column in columns], bad
 
 
 def _texts(raws: pa.Array, file: LogFile, log: Log, names: Sequence[str]) -> LineTexts:
@@ -184,18 +170,16 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
 
 
 def _events(
-    lines: Lines, rows: np.ndarray, file: LogFile, byte_range: ByteRange, values: _Values
+    lines: Lines, rows: np.ndarray, file: LogFile, byte_range: ByteRange, values: Sequence[pa.Array]
 ) -> pa.Table:
     columns = [
         pa.array(np.full(len(rows), file.number, np.int32)),
         pa.array(byte_range.start_bytes + lines.starts[rows]),
         _take(lines.raws, rows),
-        values.ids,
-        values.times_us,
+        *values,
     ]
-    if values.keys is None:
-        return pa.Table.from_arrays(columns, schema=PRIMARY_EVENTS)
-    return pa.Table.from_arrays([*columns, values.keys], schema=FOREIGN_EVENTS)
+    schema = FOREIGN_EVENTS if len(columns) == len(FOREIGN_EVENTS) else PRIMARY_EVENTS
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _dead_letters(lines: Lines, failures: dict[int, str], file: LogFile, byte_range: ByteRange) -> pa.Table:

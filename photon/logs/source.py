@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
-from photon.clock import MICROSECONDS
+from photon.clock import microseconds
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
 
@@ -25,7 +25,9 @@ TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
 _STEP_BYTES = 2**20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
+GZIP_LOOK_BYTES = 32 * 2**20
 
 
 class NotClosedYet(Exception):
@@ -115,13 +117,13 @@ def read_head(source: Source, has_header: bool, line_limit_bytes: int, final: bo
     result = head_of(source.read(0, _FIRST_READ_BYTES), has_header, line_limit_bytes, final)
     if isinstance(result, Head) and not final:
         return result
-    data = source.read(0, 2 * (line_limit_bytes + 1) + len(_BYTE_ORDER_MARK))  # a header and a record
+    data = source.read(0, 2 * (line_limit_bytes + 1) + len(BYTE_ORDER_MARK))  # a header and a record
     return head_of(data, has_header, line_limit_bytes, final)
 
 
 def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
     """What the first bytes of a file say."""
-    start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
     if has_header:
         end = data.find(b"\n", start)
@@ -144,7 +146,7 @@ def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -
 
 def read_header(source: Source, line_limit_bytes: int) -> bytes | None:
     """The first line, without its newline; None if it is not whole yet, or too long."""
-    data = source.read(0, line_limit_bytes + len(_BYTE_ORDER_MARK) + 1).removeprefix(_BYTE_ORDER_MARK)
+    data = source.read(0, line_limit_bytes + len(BYTE_ORDER_MARK) + 1).removeprefix(BYTE_ORDER_MARK)
     line, newline, _ = data.partition(b"\n")
     return line.removesuffix(b"\r") if newline else None
 
@@ -152,7 +154,7 @@ def read_header(source: Source, line_limit_bytes: int) -> bytes | None:
 def has_head(source: Source, file: LogFile) -> bool:
     """Does this file begin as the log file did (protocol D1)?"""
     data = source.read(0, file.header_bytes + file.head_bytes)
-    header = data[: file.header_bytes].removeprefix(_BYTE_ORDER_MARK)
+    header = data[: file.header_bytes].removeprefix(BYTE_ORDER_MARK)
     return (
         hash_bytes(data[file.header_bytes :]) == file.head_hash
         and header.removesuffix(b"\n").removesuffix(b"\r") == file.header
@@ -168,14 +170,6 @@ def has_tail(source: Source, tracked: TrackedFile) -> bool:
     )
 
 
-@dataclass(slots=True)
-class _GzipCheck:
-    """A gzip file that is being read to its end."""
-
-    file: gzip.GzipFile
-    read_bytes: int = 0
-
-
 _Verdict = int | FileProblem | None  # decompressed size; what is wrong with it; not closed yet
 
 
@@ -187,12 +181,11 @@ class WholeGzips:
     found of each gzip file that is no log file yet.
     """
 
-    def __init__(self, logs_folder: Path, idle_after: timedelta, look_bytes: int) -> None:
+    def __init__(self, logs_folder: Path, idle_after: timedelta) -> None:
         self._logs_folder = logs_folder
-        self._look_bytes = look_bytes
-        self._idle_us = round(idle_after.total_seconds() * MICROSECONDS)
+        self._idle_us = microseconds(idle_after)
         self._verdicts: dict[FoundFile, _Verdict] = {}
-        self._checks: dict[FoundFile, _GzipCheck] = {}
+        self._checks: dict[FoundFile, gzip.GzipFile] = {}  # read to their ends, look by look
         self._budget_bytes = 0
         self._asked: set[FoundFile] = set()
         self.pending = False  # a check is under way: the next look will know more
@@ -200,10 +193,10 @@ class WholeGzips:
     def begin_look(self, unbounded: bool) -> None:
         """Forget the files that the last look did not ask for; start with a fresh budget."""
         for file in self._checks.keys() - self._asked:
-            self._checks.pop(file).file.close()
+            self._checks.pop(file).close()
         self._verdicts = {file: verdict for file, verdict in self._verdicts.items() if file in self._asked}
         self._asked = set()
-        self._budget_bytes = 2**62 if unbounded else self._look_bytes
+        self._budget_bytes = 2**62 if unbounded else GZIP_LOOK_BYTES
         self.pending = False
 
     def size_bytes(self, file: FoundFile, now_us: int, final: bool) -> _Verdict:
@@ -224,7 +217,7 @@ class WholeGzips:
         verdict: _Verdict = None
         try:
             if file not in self._checks:
-                self._checks[file] = _GzipCheck(gzip.open(self._logs_folder / file.path))  # noqa: SIM115
+                self._checks[file] = gzip.open(self._logs_folder / file.path)  # noqa: SIM115
             verdict = self._advance(self._checks[file])
             if verdict is None:
                 return False
@@ -236,18 +229,17 @@ class WholeGzips:
                 self._asked.discard(file)  # permission may be given later: look again
         self._verdicts[file] = verdict
         if file in self._checks:
-            self._checks.pop(file).file.close()
+            self._checks.pop(file).close()
         return True
 
-    def _advance(self, check: _GzipCheck) -> int | None:
+    def _advance(self, check: gzip.GzipFile) -> int | None:
         """Read on within the budget: the decompressed size, or None if the budget was too small."""
         with _gzip_errors():
             while self._budget_bytes > 0:
-                step_bytes = len(check.file.read(_STEP_BYTES))
+                step_bytes = len(check.read(_STEP_BYTES))
                 if step_bytes == 0:
-                    return check.read_bytes
+                    return check.tell()
                 self._budget_bytes -= step_bytes
-                check.read_bytes += step_bytes
         return None
 
 

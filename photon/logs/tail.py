@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, scan, stat_file, strip_gz
@@ -24,17 +25,6 @@ from photon.logs.source import (
 )
 from photon.pipeline.file import Limits, Log, Tailing
 
-# Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
-GZIP_LOOK_BYTES = 32 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class VanishedFile:
-    """A log file that can't be read on: it went, or other bytes are in its place. An alarm if unread."""
-
-    file: TrackedFile  # with its new state, gone or replaced
-    unread_bytes: int  # of a compressed file: of its decompressed bytes
-
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -43,12 +33,12 @@ class Observation:
     changed: Mapping[int, TrackedFile]  # new and changed files, by number
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
     problems: tuple[FileProblem, ...]  # what can't be read now
-    vanished: tuple[VanishedFile, ...]  # files that went or were replaced since the last look
+    vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     next_number: int  # the number for the next new file
     checks_pending: bool = False  # gzip files are being checked: not idle, though the backlog may be empty
 
 
-@dataclass(slots=True)
+@dataclass
 class _Look:
     """One look under way: the known files as they become, and what it has noticed."""
 
@@ -62,14 +52,12 @@ class _Look:
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
     missing: set[int] = field(default_factory=set)
-    vanished: list[VanishedFile] = field(default_factory=list)
-    _gzips: dict[int, TrackedFile] | None = None
+    vanished: list[TrackedFile] = field(default_factory=list)
 
+    @cached_property
     def gzips(self) -> dict[int, TrackedFile]:
         """The compressed files that are known, by inode."""
-        if self._gzips is None:
-            self._gzips = {file.file.inode: file for file in self.files.values() if file.file.compressed}
-        return self._gzips
+        return {file.file.inode: file for file in self.files.values() if file.file.compressed}
 
     def put(self, file: TrackedFile) -> None:
         if self.files.get(file.file.number) != file:
@@ -85,21 +73,13 @@ class _Look:
 class LogTail:
     """Follows one log of one datacenter. Keeps only caches: another instance goes on from the same state."""
 
-    def __init__(
-        self,
-        logs_folder: Path,
-        side: Side,
-        log: Log,
-        limits: Limits,
-        tailing: Tailing,
-        gzip_look_bytes: int = GZIP_LOOK_BYTES,
-    ) -> None:
+    def __init__(self, logs_folder: Path, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
         """A tail of the files that `log.files` names below `logs_folder`. No I/O yet."""
         self._logs_folder = logs_folder
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
-        self._gzips = WholeGzips(logs_folder, tailing.idle_after, gzip_look_bytes)
+        self._gzips = WholeGzips(logs_folder, tailing.idle_after)
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -193,7 +173,7 @@ class LogTail:
         look.sizes[found.path] = found.size_bytes
         if not found.compressed:
             return True
-        known = look.gzips().get(found.inode)
+        known = look.gzips.get(found.inode)
         if known is not None:  # it was whole when it became a log file
             look.sizes[found.path] = known.size_bytes
             if self._same_content(look, found, known):
@@ -267,26 +247,20 @@ class LogTail:
                 continue
             look.missing.add(number)
             if look.final or number in self._missing:
-                unread_bytes = max(0, file.size_bytes - file.offset_bytes)
                 look.put(replace(file, state="replaced" if seen & traces else "gone"))
-                look.vanished.append(VanishedFile(look.files[number], unread_bytes))
+                look.vanished.append(look.files[number])
 
     def _backlog(self, look: _Look) -> dict[int, int]:
         backlog = {}
         for number in sorted(look.present):
             file = look.files[number]
-            waiting_bytes = file.size_bytes - file.offset_bytes
             half_line = self._half_lines.get(number) == (file.offset_bytes, file.size_bytes)
-            if waiting_bytes > 0 and (look.final or not half_line):
-                backlog[number] = waiting_bytes
+            if file.unread_bytes and (look.final or not half_line):
+                backlog[number] = file.unread_bytes
         return backlog
 
     def cut(
-        self,
-        tracked: TrackedFile,
-        budget_bytes: int,
-        final: bool = False,
-        size_bytes: int | None = None,
+        self, tracked: TrackedFile, budget_bytes: int, final: bool = False, size_bytes: int | None = None
     ) -> tuple[ByteRange, TrackedFile] | None:
         """The next range of whole lines of a file, and the file after it; see `cut_range`.
 
@@ -326,8 +300,8 @@ def _vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FilePro
     unread: dict[str, int] = {}
     for file in files:
         folder, _, _ = file.file.path.rpartition("/")
-        if file.state == "gone" and folder not in found.folders and file.size_bytes > file.offset_bytes:
-            unread[folder] = unread.get(folder, 0) + file.size_bytes - file.offset_bytes
+        if file.state == "gone" and folder not in found.folders and file.unread_bytes:
+            unread[folder] = unread.get(folder, 0) + file.unread_bytes
     return [
         FileProblem(folder or ".", f"the folder is not there any more; {bytes_} bytes in it were not read")
         for folder, bytes_ in unread.items()

@@ -22,7 +22,7 @@ class World:
 
     def restart(self) -> None:
         """Lose all caches, keep what is stored."""
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), gzip_look_bytes=2**20)
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing())
 
     def write(self, name: str, data: bytes) -> None:
         path = self.folder / name

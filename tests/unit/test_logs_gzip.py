@@ -42,7 +42,8 @@ def test_a_gzip_file_with_nonsense_in_it_is_a_problem_and_the_rest_goes_on(world
     assert seen.backlog_bytes == {1: 4}
 
 
-def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(world):
+def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(world, monkeypatch):
+    monkeypatch.setattr("photon.logs.source.GZIP_LOOK_BYTES", 2**20)
     for name in ("a.log.gz", "b.log.gz"):
         world.write(name, gzip.compress(b"x" * 999 + b"\n", 1) * 2000)
     looks = 1

@@ -102,9 +102,7 @@ def test_a_truncated_file_is_a_new_one_and_its_unread_bytes_are_counted(world):
     (world.folder / "a.log").write_bytes(b"neu\n")
     assert world.read() == {2: b"neu\n"}
     vanished = world.look().vanished
-    assert [(each.file.file.number, each.file.state, each.unread_bytes) for each in vanished] == [
-        (1, "replaced", 4)
-    ]
+    assert [(each.file.number, each.state, each.unread_bytes) for each in vanished] == [(1, "replaced", 4)]
     assert world.look().vanished == ()
 
 
@@ -166,7 +164,7 @@ def test_a_file_that_went_with_unread_bytes_is_counted_at_the_second_look(world)
     (world.folder / "a.log").unlink()
     assert world.look().vanished == ()
     vanished = world.look().vanished
-    assert [(each.file.state, each.unread_bytes) for each in vanished] == [("gone", 8)]
+    assert [(each.state, each.unread_bytes) for each in vanished] == [("gone", 8)]
     assert world.look().vanished == ()
 
 
@@ -174,7 +172,7 @@ def test_with_complete_inputs_one_look_is_enough_to_call_a_file_gone(world):
     world.write("a.log", b"one\n")
     world.look()
     (world.folder / "a.log").unlink()
-    assert [each.file.state for each in world.look(final=True).vanished] == ["gone"]
+    assert [each.state for each in world.look(final=True).vanished] == ["gone"]
 
 
 def test_a_file_that_comes_back_goes_on_where_it_was(world):
