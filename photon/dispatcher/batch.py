@@ -22,15 +22,17 @@ from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
 from photon.dispatcher.planning import split
 from photon.dispatcher.state import Completion, DispatcherState
-from photon.dispatcher.task_splitter import TaskSplitter
+from photon.dispatcher.task_splitter import index_units, join_units
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.faults import fault_point
-from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, WorkerDied
+from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import drop_unreferenced
 from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
+from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows
@@ -127,36 +129,39 @@ class BackoffRetry:
 class BatchExecution:
     """Runs the plans of one datacenter, one at a time."""
 
+    pipeline: Pipeline
+    datacenter: str
     state: DispatcherState
     tables: Mapping[TableName, OutputTable]
+    address: RegistryAddress
     registry: IdRegistry
     runner: BatchRunner
-    splitter: TaskSplitter
     clock: Clock
     rng: random.Random
     callbacks: Callbacks
+    crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
-        self.pipeline, self.datacenter = self.splitter.pipeline, self.splitter.datacenter
         self.epoch = self.state.epoch or ""
         self._app = app_id(self.datacenter, self.epoch)
-        self._started_us = self.clock.now_us()
-        self._registered_us: dict[str, int] = {}
+        self._registered_us = dict.fromkeys(self.pipeline.datacenters, self.clock.now_us())
         self._quarantined_in_a_row = 0
 
     def run(self, plan: Plan, reader: LogReader, ran_before: bool) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
+        `ran_before`: an earlier run may have written tables, and even committed the batch.
         Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
         """
         began_us = self.clock.now_us()
         retry = BackoffRetry(self.callbacks, self.clock, self.rng)
+        if ran_before:
+            log.info("batch %d was left open", plan.key.batch)
         cannot_end: str | None = None  # why it would fail again as it is: it is split then
-        commit_unknown = False  # a commit may be in the table although it did not return
         while True:
             try:
-                if commit_unknown and self.is_committed(plan):
-                    self.complete_by_requeue(plan, reader)
+                if ran_before and self._is_committed(plan):
+                    self._complete_by_requeue(plan, reader)
                 elif cannot_end is not None:
                     self._split(plan, reader, cannot_end)
                 else:
@@ -164,13 +169,11 @@ class BatchExecution:
                 return True
             except (WorkerDied, SchemaConflict, CannotEnd) as error:
                 cannot_end = str(error)
-                continue
             except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
-                reason = str(error)
-            ran_before = commit_unknown = True
-            if not retry.wait(reason):
-                log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
-                return False
+                ran_before = True
+                if not retry.wait(str(error)):
+                    log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
+                    return False
 
     # -- running and committing
 
@@ -185,16 +188,30 @@ class BatchExecution:
         self._after_completion(plan, results, counts, began_us, readable_us)
 
     def _tasks(self, plan: Plan, reader: LogReader, ran_before: bool) -> BatchTasks:
-        already_recorded = self._already_recorded(plan, ran_before)
-        unresponsive = unresponsive_datacenters(
-            [name for name in self.pipeline.datacenters if name != self.datacenter],
-            self._registered_us,
-            self._started_us,
-            self.clock.now_us(),
-            self.pipeline.home,
+        now_us, quiet_after_us = self.clock.now_us(), microseconds(self.pipeline.home.quiet_after)
+        context = replace(
+            self._context(plan),
+            unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
+            row_schema=self.tables["joined_events"].schema(),
+            already_recorded=self._already_recorded(plan, ran_before),
         )
-        schema = self.tables["joined_events"].schema()
-        return self.splitter.tasks(plan, reader.files, schema, unresponsive, already_recorded)
+        workers = self.runner.workers
+        return BatchTasks(
+            context, index_units(plan, reader.files, workers), join_units(plan, reader.files, workers)
+        )
+
+    def _context(self, plan: Plan) -> TaskContext:
+        """What its tasks know of a plan, but for what the tables and other datacenters say."""
+        return TaskContext(
+            pipeline=self.pipeline,
+            plan=plan.key,
+            registry=self.address,
+            workers=self.runner.workers,
+            final=plan.content.final,
+            follows_an_epoch=self.state.follows_an_epoch,
+            quarantine=plan.content.quarantine,
+            crash_at=self.crash_task_at,
+        )
 
     def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """What earlier runs of this work put into the tables: it stays so (protocol A12).
@@ -228,7 +245,7 @@ class BatchExecution:
     def _commit_rows(self, files: list[OutputFile], batch: int) -> None:
         self.tables["joined_events"].commit(files, self._app, batch, batch - 1)
 
-    def is_committed(self, plan: Plan) -> bool:
+    def _is_committed(self, plan: Plan) -> bool:
         """Whether the table has the batch, after a commit that did not return; Superseded if it is beyond."""
         version = self.tables["joined_events"].version_of(self._app)
         if version > plan.key.batch:
@@ -339,7 +356,7 @@ class BatchExecution:
 
     # -- batches that can't be completed as they are
 
-    def complete_by_requeue(self, plan: Plan, reader: LogReader) -> None:
+    def _complete_by_requeue(self, plan: Plan, reader: LogReader) -> None:
         """Complete a batch that the table has, and requeue all of its work: its results are lost.
 
         Its rows are read back when the new plan meets their tokens (protocol A6, A8).
@@ -364,7 +381,9 @@ class BatchExecution:
                 )
         self._commit_rows([], plan.key.batch)
         try:
-            found = collect_results(self.runner.run(self.splitter.release_tasks(plan, reader.files)))
+            context = replace(self._context(plan), release_only=True)
+            units = join_units(plan, reader.files, self.runner.workers)
+            found = collect_results(self.runner.run(BatchTasks(context, join_units=units)))
             self._release(found.to_release)
         except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)

@@ -71,12 +71,8 @@ class Dispatcher:
         A complete run looks again for all that was given up; else the primary that comes wakes it.
         """
         left = self.state.open_plan()
-        if left is not None and self.execution.is_committed(left):
-            self.execution.complete_by_requeue(left, self.reader)
-        elif left is not None:
-            log.info("batch %d was left open: running it again", left.key.batch)
-            if not self.execution.run(left, self.reader, ran_before=True):
-                return False
+        if left is not None and not self.execution.run(left, self.reader, ran_before=True):
+            return False
         reopened = self.state.reopen_unjoinable(self.clock.now_us()) if mode == "complete" else 0
         if reopened:
             log.info("%d unjoinable events of an earlier run are looked for again", reopened)

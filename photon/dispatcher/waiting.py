@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from photon.clock import microseconds
 from photon.join.messages import JoinResult, RetryRef
-from photon.pipeline.file import Home, Pipeline, Retry
+from photon.pipeline.file import Pipeline, Retry
 from photon.tokens import Occurrence
 
 _MAX_DOUBLINGS = 40  # 2**40 first delays are beyond any max_delay; keeps the power finite
@@ -112,17 +112,7 @@ def may_be_given_up(row: WaitingRow, now_us: int, watermark_us: int | None, retr
 
 
 def unresponsive_datacenters(
-    datacenters: Collection[str],
-    last_registered_us: Mapping[str, int],
-    started_us: int,
-    now_us: int,
-    home: Home,
+    last_registered_us: Mapping[str, int], now_us: int, quiet_after_us: int
 ) -> frozenset[str]:
-    """The datacenters that have registered nothing for `quiet_after`: their events are taken up at once.
-
-    One that was never seen counts from `started_us`, when this datacenter began to look.
-    """
-    quiet_after_us = microseconds(home.quiet_after)
-    return frozenset(
-        name for name in datacenters if now_us - last_registered_us.get(name, started_us) >= quiet_after_us
-    )
+    """The datacenters that have registered nothing for a while: their events are taken up at once."""
+    return frozenset(name for name, at_us in last_registered_us.items() if now_us - at_us >= quiet_after_us)

@@ -107,7 +107,7 @@ class Joiner:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
         names = list(self.context.pipeline.datacenters)
         joined_here = self.context.unresponsive_datacenters | {self.context.plan.datacenter}
-        if len(joined_here) >= len(names):
+        if joined_here.issuperset(names):
             return events
         remaining: list[Event] = []
         for event in events:

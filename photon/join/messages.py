@@ -43,9 +43,11 @@ class TaskContext:
     registry: RegistryAddress
     workers: int  # task processes that share the datacenter's cache memory
     final: bool  # the inputs are declared complete
-    unresponsive_datacenters: frozenset[str]  # their events are not left to them
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
-    row_schema: pa.Schema  # of the table joined_events now: new rows must fit
+    row_schema: pa.Schema = field(
+        default_factory=lambda: pa.schema([])
+    )  # of joined_events: new rows must fit
+    unresponsive_datacenters: frozenset[str] = frozenset()  # their events are not left to them
     # Records that an earlier run of this very work has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     quarantine: str = ""  # why the one record of the unit is a dead letter without another look

@@ -20,7 +20,6 @@ from photon.dispatcher.batch import BackoffRetry, BatchExecution, Callbacks
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
-from photon.dispatcher.task_splitter import TaskSplitter
 from photon.join.adapting import load_adapter
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
@@ -223,15 +222,19 @@ def _open_dispatcher(
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with open_runner(engine, pipeline, datacenter) as runner:
-            splitter = TaskSplitter(
+            execution = BatchExecution(
                 pipeline,
                 datacenter,
+                state,
+                tables,
                 address,
-                runner.workers,
-                state.follows_an_epoch,
+                registry,
+                runner,
+                clock,
+                rng,
+                callbacks,
                 for_tests.crash_task_at,
             )
-            execution = BatchExecution(state, tables, registry, runner, splitter, clock, rng, callbacks)
             dispatcher = Dispatcher(execution, started.log_map)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 dispatcher.skip_foreign_backlog()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
@@ -27,7 +26,7 @@ from photon.join.messages import Contested, JoinedRecord, RetryRef
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Home, Limits, Retry
+from photon.pipeline.file import Limits, Retry
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey, Token
 
@@ -116,11 +115,8 @@ def test_homes_are_spread_about_evenly() -> None:
 
 
 def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> None:
-    home = Home(quiet_after=timedelta(seconds=30))
-    seen = {"west": 100 * SECOND, "north": 129 * SECOND}
-    assert unresponsive_datacenters(["west", "north", "south"], seen, 125 * SECOND, 130 * SECOND, home) == {
-        "west"
-    }
+    seen = {"west": 100 * SECOND, "north": 129 * SECOND, "south": 125 * SECOND}
+    assert unresponsive_datacenters(seen, 130 * SECOND, quiet_after_us=30 * SECOND) == {"west"}
 
 
 # -- budgets, halves, spreading
