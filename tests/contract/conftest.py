@@ -9,21 +9,11 @@ import pytest
 from bench.store_servers import store_servers
 from photon.registry.dynamodb.local_server import local_server
 from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
-from tests.contract.registry_backends import Backend, make_backend
+from tests.contract.registry_backends import BACKENDS, backend_fixture
 
-BACKENDS = [
-    "memory",
-    "memory-3",
-    "memory-5",
-    "memory-3-one-down",
-    "memory-5-two-down",
-    # Each store and each way to write once; the other two combinations are in `make test-long`.
-    pytest.param("dynamodb-local", marks=pytest.mark.server),
-    pytest.param("dynamodb-local-batches", marks=[pytest.mark.server, pytest.mark.long]),
-    pytest.param("dynoxide", marks=[pytest.mark.server, pytest.mark.long]),
-    pytest.param("dynoxide-batches", marks=pytest.mark.server),
-    pytest.param("dynoxide-3", marks=pytest.mark.server),
-]
+# Registries of ids without a time, and of ids that carry theirs.
+backend = backend_fixture(BACKENDS, timed=False)
+timed = backend_fixture(BACKENDS, timed=True)
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +32,3 @@ def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         pytest.skip(str(missing))
     with store_servers("dynoxide", tmp_path_factory.mktemp("dynoxide"), 3) as servers:
         yield [server.url for server in servers]
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    made = make_backend(request.param, request, timed=False)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=BACKENDS)
-def timed(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """A registry of ids that carry their time."""
-    made = make_backend(request.param, request, timed=True)
-    yield made
-    made.close()

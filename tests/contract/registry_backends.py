@@ -33,6 +33,22 @@ MEMORY = {  # how many endpoints, and how many of them are down
     "memory-3-one-down": (3, 1),
     "memory-5-two-down": (5, 2),
 }
+ALL_UP = [  # each store, with none of its endpoints down
+    "memory",
+    "memory-3",
+    "memory-5",
+    pytest.param("dynamodb-local", marks=pytest.mark.server),
+    pytest.param("dynoxide-3", marks=pytest.mark.server),
+]
+BACKENDS = [
+    *ALL_UP,
+    "memory-3-one-down",
+    "memory-5-two-down",
+    # Each store and each way to write once; the other two combinations are in `make test-long`.
+    pytest.param("dynoxide-batches", marks=pytest.mark.server),
+    pytest.param("dynamodb-local-batches", marks=[pytest.mark.server, pytest.mark.long]),
+    pytest.param("dynoxide", marks=[pytest.mark.server, pytest.mark.long]),
+]
 
 
 class Faults(Protocol):
@@ -139,8 +155,19 @@ def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bo
     return Backend([ways_in(url) for url in urls], timed)
 
 
-def make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
-    """A registry over stores of that kind, on the servers of the test's fixtures."""
+def backend_fixture(kinds: Sequence[Any], timed: bool) -> Any:
+    """A fixture: a registry over each kind of stores in turn, on the servers of the test's fixtures."""
+
+    @pytest.fixture(params=kinds)
+    def made(request: pytest.FixtureRequest) -> Iterator[Backend]:
+        backend = _make_backend(request.param, request, timed)
+        yield backend
+        backend.close()
+
+    return made
+
+
+def _make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind.startswith("memory"):
         return memory_backend(timed, *MEMORY[kind])
     if kind.startswith("dynoxide"):

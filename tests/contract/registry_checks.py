@@ -12,7 +12,6 @@ from photon.registry.interface import Claim, CommitOutcome, Holder, IdRegistry, 
 from tests.contract.registry_backends import Faults
 
 THREADS = 32
-IDS = 2_000
 IDS_PER_CALL = 100
 
 
@@ -28,9 +27,7 @@ def claims(ids: Sequence[str], holder: str) -> list[Claim]:
     return [Claim(EventKey(event_id), holder) for event_id in ids]
 
 
-def check_that_each_id_has_one_winner(
-    new_client: Callable[[], IdRegistry], seed: int, ids: int = IDS
-) -> None:
+def check_that_each_id_has_one_winner(new_client: Callable[[], IdRegistry], seed: int, ids: int) -> None:
     """32 threads of two datacenters, a client each, race for the same ids, each in an order of its own."""
     print(f"seed {seed}")
     clients = {"east": new_client(), "west": new_client()}

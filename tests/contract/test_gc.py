@@ -24,35 +24,22 @@ from photon.registry.consensus.register import decode_register, encode_register,
 from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.quorum.proposer import QuorumRegistry
-from tests.contract.registry_backends import DAY_US, START_US, Backend, make_backend, memory_backend
+from tests.contract.registry_backends import (
+    ALL_UP,
+    DAY_US,
+    START_US,
+    Backend,
+    backend_fixture,
+    memory_backend,
+)
 from tests.contract.registry_checks import token
 from tests.simulation import gc_stories
 
 EAST, WEST = token("east", 1), token("west", 2)
 PAGE_ITEMS = 7
-BACKENDS = [
-    "memory",
-    "memory-3",
-    "memory-5",
-    pytest.param("dynamodb-local", marks=pytest.mark.server),
-    pytest.param("dynoxide-3", marks=pytest.mark.server),
-]
-
-
-@pytest.fixture(params=BACKENDS)
-def timed(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """A registry of ids that carry their time."""
-    made = make_backend(request.param, request, timed=True)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=BACKENDS)
-def untimed(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """A registry of ids that carry none."""
-    made = make_backend(request.param, request, timed=False)
-    yield made
-    made.close()
+# A pass reports on each endpoint, so here none is down.
+timed = backend_fixture(ALL_UP, timed=True)
+untimed = backend_fixture(ALL_UP, timed=False)
 
 
 @pytest.fixture

@@ -112,6 +112,7 @@ def test_a_later_pass_goes_on_where_the_boundary_stands_already(make: MakeWorld)
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("shared_spark")
 def test_a_verification_on_record_is_what_collection_goes_by(make: MakeWorld) -> None:
     world = make()
     world.join()

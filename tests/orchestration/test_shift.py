@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
+from pyspark import SparkContext
 
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.state_view import view_state
@@ -90,8 +91,10 @@ def test_a_shift_joins_what_there_is_reports_it_and_leaves_when_idle(
     assert lease is not None
     assert lease.run == result.run_id
     assert lease.idle_seen == growth_of(location.pipeline, "east", now_us).signature
+    assert SparkContext._gateway is None, "the run has ended its JVM"
 
 
+@pytest.mark.usefixtures("shared_spark")
 @pytest.mark.parametrize(
     ("by_dagster", "number", "ends_as"),
     [

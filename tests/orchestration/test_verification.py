@@ -28,7 +28,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
+def location(tmp_path_factory: pytest.TempPathFactory, shared_spark: None) -> Iterator[Location]:
     """Two datacenters whose logs are joined and declared complete."""
     made = Location(tmp_path_factory.mktemp("verified"))
     prepare(made.pipeline)
@@ -133,6 +133,7 @@ def test_a_planted_fault_fails_its_check_which_says_what_to_do(
     assert MEANINGS[kind].remedy in found.description
 
 
+@pytest.mark.usefixtures("shared_spark")
 def test_what_cannot_be_verified_fails_with_a_message_and_evaluates_no_check(tmp_path: Path) -> None:
     result = verify(Location(tmp_path))  # nobody has made its registry
     assert not result.success
