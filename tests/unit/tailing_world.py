@@ -1,6 +1,13 @@
 """A folder of logs and somebody who follows it, for the tests of log tailing."""
 
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import read_range
@@ -35,7 +42,7 @@ class World:
 
     def look(self, final: bool = False) -> Observation:
         self.now_us += 1
-        seen = self.tail.observe(self.tracked, self.next_number, self.now_us, final)
+        self.last_seen = seen = self.tail.observe(self.tracked, self.next_number, self.now_us, final)
         self.tracked.update(seen.changed)
         self.next_number = seen.next_number
         return seen
@@ -56,3 +63,106 @@ class World:
 
 def named(tmp_path: Path, files: str, format: str = "jsonl", **limits: int) -> World:
     return World(tmp_path / "logs", files, format, Limits(**limits))
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happens to the files, and what the follower sees of it: a step is a method of `Player`."""
+
+    steps: Sequence[tuple[Any, ...]]
+    files: str = "**/*.log"
+    format: str = "jsonl"
+    limits: Mapping[str, int] = field(default_factory=dict)
+    # Else it comes to the same if the follower begins anew, with no caches, before each look.
+    in_one_run: bool = False
+
+
+class Player:
+    """The steps of a story: first what happens to files, then looks with what must come of them."""
+
+    def __init__(self, world: World, restarts: bool) -> None:
+        self.world = world
+        self.restarts = restarts
+        self.write, self.append = world.write, world.append
+
+    def play(self, story: Story) -> None:
+        for method, *arguments in story.steps:
+            getattr(self, method)(*arguments)
+
+    def place(self, name: str) -> Path:
+        return Path(os.path.normpath(self.world.folder / name))
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(self.place(old), self.place(new))
+
+    def remove(self, name: str) -> None:
+        self.place(name).unlink()
+
+    def copy(self, name: str, copy: str) -> None:
+        shutil.copy(self.place(name), self.place(copy))
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Other bytes in the same inode."""
+        self.place(name).write_bytes(data)
+
+    def give_inode_to(self, number: int, name: str) -> None:
+        """As if the file of that name had got the inode of a file that was removed."""
+        tracked = self.world.tracked[number]
+        reused = replace(tracked.file, inode=self.place(name).stat().st_ino)
+        self.world.tracked[number] = replace(tracked, file=reused)
+
+    def look(self, final: bool = False) -> Observation:
+        if self.restarts:
+            self.world.restart()
+        return self.world.look(final)
+
+    def read_so_far(self, number: int, up_to: int) -> None:
+        """Look, and read the first bytes of a file only."""
+        self.look()
+        _, self.world.tracked[number] = self.world.tail.cut(self.world.tracked[number], up_to)
+
+    def reads(self, expected: dict[int, bytes], final: bool = False, budget: int = 10**6) -> None:
+        if self.restarts:
+            self.world.restart()
+        assert self.world.read(final, budget) == expected
+
+    def cuts_nothing(self, number: int) -> None:
+        """Without a look before."""
+        assert self.world.tail.cut(self.world.tracked[number], 100) is None
+
+    def sees_changes_of(self, *numbers: int) -> None:
+        assert tuple(self.look().changed) == numbers
+
+    def sees_waiting(self, backlog_bytes: dict[int, int]) -> None:
+        assert self.look().backlog_bytes == backlog_bytes
+
+    def sees_problems(self, *paths: str) -> None:
+        assert tuple(problem.path for problem in self.look().problems) == paths
+
+    def sees_vanish(self, *vanished: tuple[int, str, int], final: bool = False) -> None:
+        """Files by number, with their new state and how many bytes were not read."""
+        seen = self.look(final).vanished
+        assert tuple((each.file.number, each.state, each.unread_bytes) for each in seen) == vanished
+
+    def sees_vanish_when_complete(self, *vanished: tuple[int, str, int]) -> None:
+        self.sees_vanish(*vanished, final=True)
+
+    def knows(self, number: int, facts: Mapping[str, Any]) -> None:
+        """What is stored of a file."""
+        tracked = self.world.tracked[number]
+        for name, value in facts.items():
+            assert getattr(tracked if hasattr(tracked, name) else tracked.file, name) == value, name
+
+
+def cases(stories: Mapping[str, Story]) -> list[Any]:
+    """Each story in one run and, where that changes nothing, with a restart before each look."""
+    return [
+        pytest.param(story, restarts, id=f"{name}-restarts" if restarts else name)
+        for name, story in stories.items()
+        for restarts in ([False] if story.in_one_run else [False, True])
+    ]
+
+
+def play(story: Story, restarts: bool, tmp_path: Path) -> None:
+    world = named(tmp_path, story.files, story.format, **story.limits)
+    Player(world, restarts).play(story)

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -21,6 +22,10 @@ from tests.unit.tailing_world import World
 
 PICKS = st.integers(0, 99)
 LINES = st.integers(0, 3)
+
+
+# So little that most gzip files are checked in two looks, and two files in three or four.
+GZIP_LOOK_BYTES = 20
 
 
 @dataclass
@@ -33,7 +38,9 @@ class ModelFile:
     known: bool = False  # a look has seen a record of it
     seen_path: str = ""  # at the last look
     compressed: bool = False
-    inode_is_new: bool = False  # since the last look
+    is_whole: bool = True  # not a gzip file that ends early
+    is_unchecked: bool = False  # a gzip file that no look has seen to its end
+    has_copy: bool = False  # it is being compressed: a .gz lies beside it
 
     @property
     def is_matched(self) -> bool:
@@ -52,7 +59,10 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.home = tempfile.TemporaryDirectory()
-        self.world = World(Path(self.home.name) / "logs", "**/*.log", "jsonl", Limits())
+        logs = Path(self.home.name) / "logs"
+        self.world = World(logs, "**/*.log", "jsonl", Limits())
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("photon.logs.source.GZIP_LOOK_BYTES", GZIP_LOOK_BYTES)
         self.away = Path(self.home.name) / "away"
         self.world.folder.mkdir()
         self.files: list[ModelFile] = []
@@ -61,8 +71,11 @@ class Histories(RuleBasedStateMachine):
         self.now_ns = 10**18
 
     def teardown(self) -> None:
-        self.read(budget=1_000, final=True)
-        self.home.cleanup()
+        try:
+            self.read(budget=1_000, final=True)
+        finally:
+            self.patch.undo()
+            self.home.cleanup()
 
     # -- what happens to the files
 
@@ -73,6 +86,31 @@ class Histories(RuleBasedStateMachine):
             return
         self.files.append(ModelFile(path))
         self.write(self.files[-1], self.new_lines(lines))
+
+    @rule(lines=LINES, is_whole=st.booleans())
+    def bring_a_gzip_file(self, lines: int, is_whole: bool) -> None:
+        self.count += 1
+        file = ModelFile(f"g{self.count}.log.gz", compressed=True, is_whole=is_whole, is_unchecked=True)
+        self.files.append(file)
+        self.write(file, self.new_lines(lines))
+
+    @precondition(lambda self: self.cut_short())
+    @rule(pick=PICKS)
+    def bring_the_rest(self, pick: int) -> None:
+        file = self.cut_short()[pick % len(self.cut_short())]
+        file.is_whole = True
+        self.write(file, file.content)
+
+    @precondition(lambda self: self.growing_gzips())
+    @rule(pick=PICKS, lines=LINES)
+    def append_a_member(self, pick: int, lines: int) -> None:
+        """Grow a gzip file, also while a check of it goes on."""
+        file = self.growing_gzips()[pick % len(self.growing_gzips())]
+        new = self.new_lines(lines)
+        with (self.world.folder / file.path).open("ab") as stream:
+            stream.write(gzip.compress(new))
+        file.content += new
+        self.touch(file)
 
     @precondition(lambda self: self.plain())
     @rule(pick=PICKS, lines=LINES, half=st.booleans())
@@ -104,11 +142,22 @@ class Histories(RuleBasedStateMachine):
         file.path = str(path.with_name(name))
 
     @precondition(lambda self: self.may_compress())
+    @rule(pick=PICKS, is_whole=st.booleans())
+    def begin_to_compress(self, pick: int, is_whole: bool) -> None:
+        """Write the copy, or its first half; the file itself is still there."""
+        file = self.may_compress()[pick % len(self.may_compress())]
+        file.has_copy = True
+        copy = gzip.compress(file.content)
+        (self.world.folder / f"{file.path}.gz").write_bytes(copy if is_whole else copy[: len(copy) // 2])
+
+    @precondition(lambda self: self.may_compress())
     @rule(pick=PICKS)
     def compress(self, pick: int) -> None:
+        """Write the rest of the copy, or all of it, and remove the file."""
         file = self.may_compress()[pick % len(self.may_compress())]
         (self.world.folder / file.path).unlink()
-        file.path, file.compressed, file.inode_is_new = f"{file.path}.gz", True, True
+        file.path, file.compressed, file.is_unchecked = f"{file.path}.gz", True, True
+        file.has_copy = False
         self.write(file, file.content)
 
     @precondition(lambda self: self.files)
@@ -116,6 +165,8 @@ class Histories(RuleBasedStateMachine):
     def remove(self, pick: int) -> None:
         file = self.files.pop(pick % len(self.files))
         (self.world.folder / file.path).unlink()
+        if file.has_copy:
+            (self.world.folder / f"{file.path}.gz").unlink()
 
     @precondition(lambda self: self.may_move())
     @rule(pick=PICKS)
@@ -153,12 +204,12 @@ class Histories(RuleBasedStateMachine):
         for data in found.values():
             lines.update(data.splitlines())
         for file in self.files:
-            if file.known:
+            if file.known and not file.is_unchecked:
                 unread = file.unread(final)
                 expected.update(unread.splitlines())
                 file.read_bytes += len(unread)
         assert lines == expected
-        present = {file.path for file in self.files if file.known}
+        present = {file.path for file in self.files if file.known and not file.is_unchecked}
         assert present <= set(self.world.paths().values())
 
     @rule()
@@ -169,20 +220,39 @@ class Histories(RuleBasedStateMachine):
 
     def note_a_look(self, final: bool) -> None:
         for file in self.files:
-            whole = b"\n" in file.content or (final and bool(file.content))
-            file.known = file.known or (file.is_matched and whole)
-            file.seen_path, file.inode_is_new = file.path, False
+            if not file.is_whole or (file.is_unchecked and self.is_being_checked(file)):
+                continue
+            has_record = b"\n" in file.content or (final and bool(file.content))
+            file.known = file.known or (file.is_matched and has_record)
+            file.seen_path, file.is_unchecked = file.path, False
+
+    def is_being_checked(self, file: ModelFile) -> bool:
+        """Checks take several looks; when none is under way, each whole gzip file was checked."""
+        return self.world.last_seen.checks_pending and file.path not in self.world.paths().values()
 
     def plain(self) -> list[ModelFile]:
-        return [file for file in self.files if not file.compressed]
+        """The files that somebody may still write to."""
+        return [file for file in self.files if not file.compressed and not file.has_copy]
 
-    # A file that was both renamed and compressed between two looks is a new one (protocol D1).
+    def cut_short(self) -> list[ModelFile]:
+        return [file for file in self.files if not file.is_whole]
+
+    # Protocol D6 is not kept yet (`test_logs_gzip`): a gzip file whose records were seen may not grow, and a
+    # file that was both renamed and compressed before a look has checked it is a new one.
+
+    def growing_gzips(self) -> list[ModelFile]:
+        return [file for file in self.files if file.compressed and file.is_whole and not file.known]
 
     def may_move(self) -> list[ModelFile]:
-        return [file for file in self.files if not file.inode_is_new]
+        return [file for file in self.files if not file.is_unchecked and not file.has_copy]
 
     def may_compress(self) -> list[ModelFile]:
-        return [file for file in self.plain() if file.is_matched and file.path == file.seen_path]
+        """Files that are at rest under the name of the last look."""
+        return [
+            file
+            for file in self.files
+            if not file.compressed and file.is_matched and file.path == file.seen_path
+        ]
 
     def new_lines(self, number: int) -> bytes:
         self.count += number
@@ -192,10 +262,14 @@ class Histories(RuleBasedStateMachine):
         file.content = content
         path = self.world.folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
+        data = gzip.compress(content) if file.compressed else content
         with path.open("r+b" if path.exists() else "wb") as stream:  # in place: the inode stays
-            stream.truncate(stream.write(gzip.compress(content) if file.compressed else content))
+            stream.truncate(stream.write(data if file.is_whole else data[: len(data) // 2]))
+        self.touch(file)
+
+    def touch(self, file: ModelFile) -> None:
         self.now_ns += 10**9  # the clock of a disk that counts no finer would hide what is written at once
-        os.utime(path, ns=(self.now_ns, self.now_ns))
+        os.utime(self.world.folder / file.path, ns=(self.now_ns, self.now_ns))
 
 
 TestHistories = Histories.TestCase

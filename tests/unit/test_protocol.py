@@ -81,6 +81,8 @@ def functions_of(file: str) -> dict[str, bool]:
             found[node.name] = any(ast.unparse(mark) == "pytest.mark.long" for mark in node.decorator_list)
         elif isinstance(node, ast.Assign):  # a state machine of hypothesis: TestX = X.TestCase
             found.update(dict.fromkeys((ast.unparse(target) for target in node.targets), False))
+        elif isinstance(node, ast.Dict):  # a table of stories by their names
+            found.update((key.value, False) for key in node.keys if isinstance(key, ast.Constant))
     return found
 
 
