@@ -26,7 +26,7 @@ from photon.dispatcher.task_splitter import index_units, join_units
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.faults import fault_point
-from photon.join.messages import BatchRunner, BatchTasks, Contested, JoinedRecord, TaskContext, WorkerDied
+from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import drop_unreferenced
 from photon.pipeline.event_key import EventKey
@@ -262,7 +262,7 @@ class BatchExecution:
         resolved = self._resolve(plan, results)
         fault_point("release.before")
         self._release(results.to_release)
-        released = self._release_contested(results.contested, resolved.release)
+        released = self._release_for_others(results.registered_here, resolved.release)
         fault_point("release.after")
         now_us = self.clock.now_us()
         waiting = [
@@ -298,25 +298,24 @@ class BatchExecution:
         return counts
 
     def _resolve(self, plan: Plan, results: Results) -> completion.Resolved:
-        contested, joined = results.contested, results.already_joined
-        keys = [item.claim.key for item in contested] + [item.key for item in joined]
-        before = self.state.inherited_among(map(completion.event_name, keys))
-        tokens = {Token.parse(item.claim.token) for item in contested}
+        records = results.registered_here
+        before = self.state.inherited_among(completion.event_name(record.key) for record in records)
+        tokens = {Token.parse(record.token) for record in records if record.token is not None}
         row_status = self.tables["joined_events"].row_status_of(tokens)
-        resolved = completion.resolve_contested(contested, row_status, self.epoch, before)
-        completion.count_already_joined(resolved, joined, self._epochs_of_rows(joined), self.epoch, before)
+        epochs_of_rows = self._epochs_of_rows([record for record in records if record.token is None])
+        resolved = completion.resolve(records, row_status, epochs_of_rows, self.epoch, before)
         if missing := resolved.counts["missing"]:
             log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         return resolved
 
-    def _epochs_of_rows(self, records: Sequence[JoinedRecord]) -> Mapping[EventKey, Collection[str]]:
+    def _epochs_of_rows(self, records: Sequence[RegisteredHere]) -> Mapping[EventKey, Collection[str]]:
         """In which epochs these events have rows; in a first epoch no row need be read."""
         if not self.state.follows_an_epoch:
             return {record.key: {self.epoch} for record in records}
         ids = {record.key.id for record in records}
         return epochs_of_rows(self.tables["joined_events"], ids, self.pipeline.foreign)
 
-    def _release_contested(self, contested: list[Contested], claims: list[Claim]) -> set[Occurrence]:
+    def _release_for_others(self, records: list[RegisteredHere], claims: list[Claim]) -> set[Occurrence]:
         """Release ids that an earlier plan holds without a row; the records whose ids are free now."""
         outcomes = self.registry.release(claims) if claims else []
         free = {
@@ -324,7 +323,7 @@ class BatchExecution:
             for claim, outcome in zip(claims, outcomes, strict=True)
             if not isinstance(outcome, Unknown)
         }
-        return {item.occurrence for item in contested if item.claim.token in free}
+        return {record.occurrence for record in records if record.token in free}
 
     def _release(self, claims: list[Claim]) -> None:
         """Release this plan's tokens that have no row; it stays open until that is known (protocol A7)."""

@@ -1,6 +1,6 @@
 """From what tasks report to what the state remembers: pure decisions at the end of a batch.
 
-Contested events (protocol A8), sums of the equation, and the watermark.
+Events registered before, sums of the equation, and the watermark.
 """
 
 from __future__ import annotations
@@ -9,15 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from photon.join.messages import (
-    Contested,
-    Failed,
-    IndexResult,
-    JoinedRecord,
-    JoinResult,
-    TaskOutcome,
-    Unavailable,
-)
+from photon.join.messages import Failed, IndexResult, JoinResult, RegisteredHere, TaskOutcome, Unavailable
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, RegistryUnavailable
@@ -38,23 +30,15 @@ class Results:
     join: list[JoinResult] = field(default_factory=list)
 
     def files(self, table: TableName) -> list[OutputFile]:
-        """What tasks wrote for a table."""
         written = [*(r.files for r in self.index), *(r.files for r in self.join)]
         return [file for files in written for file in files if file.table == table]
 
     @property
-    def contested(self) -> list[Contested]:
-        """Records of events that an earlier plan holds."""
-        return [item for result in self.join for item in result.contested]
-
-    @property
-    def already_joined(self) -> list[JoinedRecord]:
-        """Records of events that this datacenter has joined; only their rows may say by which record."""
-        return [item for result in self.join for item in result.already_joined]
+    def registered_here(self) -> list[RegisteredHere]:
+        return [record for result in self.join for record in result.registered_here]
 
     @property
     def to_release(self) -> list[Claim]:
-        """The plan's own tokens that end without a row."""
         return [claim for result in self.join for claim in result.to_release]
 
 
@@ -99,55 +83,44 @@ class Resolved:
         self.counts["joined" if first else "duplicates"] += 1
 
 
-def resolve_contested(
-    contested: Sequence[Contested],
+def resolve(
+    records: Iterable[RegisteredHere],
     row_status: Mapping[Token, RowStatus],
-    epoch: str,
-    inherited_before: Collection[str],
-) -> Resolved:
-    """Decide on events that an earlier plan of this datacenter holds.
-
-    With a row they are joined: by this very record (re-read after a crash), or by another one, then
-    this is a duplicate. Without a row, and none to come, the token is released.
-    """
-    resolved = Resolved()
-    for item in contested:
-        token = Token.parse(item.claim.token)
-        match row_status[token]:
-            case "undecided":
-                continue
-            case "no row":
-                resolved.release.append(item.claim)
-                continue
-        if token.plan.epoch == epoch:
-            same = token.occurrence == item.occurrence
-            resolved.counts["joined" if same else "duplicates"] += 1
-        else:
-            resolved.count_inherited(item.claim.key, inherited_before)
-        resolved.over.add(item.occurrence)
-    return resolved
-
-
-def count_already_joined(
-    resolved: Resolved,
-    records: Iterable[JoinedRecord],
     epochs_of_rows: Mapping[EventKey, Collection[str]],
     epoch: str,
     inherited_before: Collection[str],
-) -> None:
-    """Add records of events that this datacenter has joined and cleared: no token says by which record.
+) -> Resolved:
+    """Decide on records of events that this datacenter has registered before (protocol A8).
 
-    `epochs_of_rows`: the epochs in which they still have rows. An event without a row lost it with its
-    table. Its id was cleared and can't be released: it counts as missing.
+    With a row they are joined: by this very record (re-read after a crash), or by another one, then
+    this is a duplicate. Without a row, and none to come, the token is released.
+    A cleared event has no token that says by which record it was joined. `epochs_of_rows`: the epochs in which
+    it still has rows. Without any, it lost its row with its table, can't be released, and counts as missing.
     """
+    resolved = Resolved()
     for record in sorted(records, key=lambda record: record.occurrence):
         epochs = epochs_of_rows.get(record.key, ())
-        if epoch in epochs:
+        if record.token is None and epoch in epochs:
             resolved.counts["duplicates"] += 1
-        elif epochs:
+        elif record.token is None and epochs:
             resolved.count_inherited(record.key, inherited_before)
-        else:
+        elif record.token is None:
             resolved.counts["missing"] += 1
+        else:
+            token = Token.parse(record.token)
+            match row_status[token]:
+                case "undecided":
+                    continue
+                case "no row":
+                    resolved.release.append(Claim(record.key, record.token))
+                    continue
+            if token.plan.epoch == epoch:
+                same = token.occurrence == record.occurrence
+                resolved.counts["joined" if same else "duplicates"] += 1
+            else:
+                resolved.count_inherited(record.key, inherited_before)
+            resolved.over.add(record.occurrence)
+    return resolved
 
 
 def event_name(key: EventKey) -> str:

@@ -51,7 +51,6 @@ class LogReader:
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
 
     def of(self, side: Side) -> dict[int, TrackedFile]:
-        """The files of one log, by number."""
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
 
     def look(self, now_us: int, final: bool) -> Collection[TrackedFile]:

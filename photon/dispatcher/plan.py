@@ -42,7 +42,6 @@ class PlanContent:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not (self.primary or self.foreign or self.retries)
 
 

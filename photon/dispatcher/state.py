@@ -101,7 +101,6 @@ class DispatcherState:
             raise FormatTooNew(self.path, version, STATE_FORMAT)
 
     def close(self) -> None:
-        """Let go of the database."""
         self._db.close()
 
     @contextmanager
@@ -154,7 +153,6 @@ class DispatcherState:
 
     @property
     def follows_an_epoch(self) -> bool:
-        """Whether an earlier epoch may have joined some of the events that this one reads."""
         return self.meta("follows_an_epoch") == "1"
 
     @property
@@ -164,14 +162,12 @@ class DispatcherState:
 
     @property
     def watermark_us(self) -> int | None:
-        """The watermark as of the last completed batch."""
         value = self.meta("watermark_us")
         return int(value) if value is not None else None
 
     # -- files
 
     def files(self) -> dict[int, TrackedFile]:
-        """All log files ever seen, by number."""
         return {row[0]: _tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
 
     def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
@@ -238,14 +234,12 @@ class DispatcherState:
         return self._waiting("status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?", now_us, most)
 
     def waiting_of(self, event_id: str) -> list[WaitingRow]:
-        """The waiting records of one event."""
         return self._waiting("event_id = ?", event_id)
 
     def _waiting(self, which: str, *values: object) -> list[WaitingRow]:
         return [WaitingRow(*row) for row in self._db.execute(f"SELECT * FROM waiting WHERE {which}", values)]
 
     def count_due(self, now_us: int) -> int:
-        """How many open waiting records are due."""
         return self._count("waiting WHERE status = 'open' AND due_us <= ?", now_us)
 
     def count_waiting(self, reasons: Sequence[str] = ()) -> int:
@@ -321,11 +315,9 @@ class DispatcherState:
         return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
 
     def count_requeued(self) -> int:
-        """How many pieces of work are to be taken up again."""
         return self._count("requeued")
 
     def spool_files(self) -> set[str]:
-        """The spool files that waiting records are in."""
         return {row[0] for row in self._db.execute("SELECT DISTINCT spool_file FROM waiting")}
 
     def inherited_among(self, events: Iterable[str]) -> set[str]:
@@ -335,7 +327,6 @@ class DispatcherState:
     # -- counts
 
     def counts(self) -> Counts:
-        """The equation of this epoch so far."""
         classes = dict(self._db.execute("SELECT name, n FROM counts"))
         others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
         return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)

@@ -92,13 +92,7 @@ class ReadOffsets:
     problem: str = ""
 
     def of(self, side: Side) -> list[TrackedFile]:
-        """The files of one log."""
         return [tracked for tracked in self.files.values() if tracked.file.side == side]
-
-    @property
-    def foreign_end_bytes(self) -> dict[int, int]:
-        """How far each foreign file is read, by number."""
-        return {tracked.file.number: tracked.offset_bytes for tracked in self.of("foreign")}
 
 
 def read_offsets(folder: Path) -> ReadOffsets:

@@ -32,11 +32,9 @@ class WaitingRow(NamedTuple):
 
     @property
     def occurrence(self) -> Occurrence:
-        """Where the record is in the logs."""
         return Occurrence(self.file_number, self.offset_bytes)
 
     def ref(self, final: bool) -> RetryRef:
-        """How a plan refers to it."""
         return RetryRef(self.occurrence, self.spool_file, self.spool_row, final)
 
 

@@ -45,7 +45,6 @@ class Piece:
     hashes: Hashes
 
     def between(self, start_bytes: int, end_bytes: int) -> Piece:
-        """The part of it from `start_bytes` to `end_bytes`."""
         first, last = np.searchsorted(self.offsets, [start_bytes, end_bytes])
         rows = slice(int(first), int(last))
         return Piece(

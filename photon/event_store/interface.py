@@ -33,11 +33,9 @@ class PrimaryLookup:
 
     @staticmethod
     def around(event_id: str, time_us: int, window_us: int) -> PrimaryLookup:
-        """Look for an id not further than `window_us` before or after a time."""
         return PrimaryLookup(event_id, (time_us - window_us, time_us + window_us))
 
     def accepts(self, event: PrimaryEvent) -> bool:
-        """Whether the event, which has the id, is within the window."""
         return self.window is None or self.window[0] <= event.time_us <= self.window[1]
 
 

@@ -99,7 +99,6 @@ class LogFileMap:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def put_files(self, files: Iterable[LogFile]) -> None:

@@ -103,7 +103,6 @@ class LogsEventStore:
         self.log_map.close()
 
     def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
-        """See `EventStore.lookup`."""
         distinct = list(dict.fromkeys(lookups))
         hashes = hash_ids([each.id for each in distinct])
         candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])

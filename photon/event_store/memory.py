@@ -57,7 +57,6 @@ class LruCache(Generic[Key, Value]):
         self.used_bytes += cost_bytes
 
     def forget(self, key: Key) -> None:
-        """Forget the value of `key`, if it is remembered."""
         if key in self._values:
             self.used_bytes -= self._cost_bytes(key, self._values.pop(key))
 
@@ -95,7 +94,6 @@ class CacheEventStore:
                 self.events.put(event_id, (time_us, file_number, offset_bytes, raw, header))
 
     def get(self, event_id: str) -> PrimaryEvent | None:
-        """The event of `event_id`, if it is remembered."""
         with self._lock:
             kept = self.events.get(event_id)
         return None if kept is None else PrimaryEvent(event_id, *kept)

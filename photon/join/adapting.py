@@ -150,12 +150,7 @@ def combine_isolating_failures(
 
     def combine(first: int, count: int) -> Adapted:
         result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
-        adapted = checked_rows(result, count)
-        if row_schema is not None:  # which leaves out columns without a type, and so may leave no row
-            fitted = fit(presentable(adapted.table), row_schema)
-            adapted = checked_rows(Adapted(fitted, adapted.kept), count)
-        check_names(adapted.table.column_names)
-        return adapted
+        return checked_rows(result, count, row_schema)
 
     parts, failures = isolate(combine, foreign.num_rows)
     parts, failures = _of_one_type(parts, failures)
@@ -199,19 +194,23 @@ def isolate(call: Callable[[int, int], T], rows: int) -> tuple[list[tuple[int, T
     return results, failures
 
 
-def checked_rows(result: pa.Table | Adapted, pairs: int) -> Adapted:
-    """What `combine` returned, if it is what it must be; else AdapterMisbehaved."""
+def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema | None) -> Adapted:
+    """What `combine` returned, if it is what it must be and fits `row_schema`; else AdapterMisbehaved."""
     if isinstance(result, pa.Table):
         result = Adapted(result, pa.array([True] * pairs, pa.bool_()))
     if not isinstance(result, Adapted) or not isinstance(result.table, pa.Table):
         what = type(result).__name__
         raise AdapterMisbehaved(f"combine returned {what}; expected a pyarrow.Table or Adapted")
-    kept = checked_mask(result.kept, pairs, "Adapted.kept")
-    if result.table.num_rows != kept.true_count:
+    kept, table = checked_mask(result.kept, pairs, "Adapted.kept"), result.table
+    if row_schema is not None:
+        table = fit(presentable(table), row_schema)
+    # Fitting leaves out columns without a type, and so may leave no row.
+    if not table.num_rows == result.table.num_rows == kept.true_count:
         raise AdapterMisbehaved(
-            f"combine returned {result.table.num_rows} rows for {pairs} pairs; it keeps {kept.true_count}"
+            f"combine returned {table.num_rows} rows for {pairs} pairs; it keeps {kept.true_count}"
         )
-    return Adapted(result.table, kept)
+    check_names(table.column_names)
+    return Adapted(table, kept)
 
 
 def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:

@@ -56,7 +56,6 @@ class TaskContext:
 
     @property
     def folders(self) -> Datacenter:
-        """Where the datacenter has its logs, tables and state."""
         return self.pipeline.datacenters[self.plan.datacenter]
 
 
@@ -89,24 +88,16 @@ class BatchTasks:
 
     @property
     def units(self) -> list[Unit]:
-        """All units, index units first."""
         return [*self.index_units, *self.join_units]
 
 
 @dataclass(frozen=True)
-class Contested:
-    """A record of an event that an earlier plan of this datacenter holds. The table knows if it has a row."""
-
-    claim: Claim  # of the holder's token
-    occurrence: Occurrence
-
-
-@dataclass(frozen=True)
-class JoinedRecord:
-    """A record of an event that this datacenter has joined, by this record or by another."""
+class RegisteredHere:
+    """A record of an event that this datacenter has registered before, by this record or by another."""
 
     key: EventKey
     occurrence: Occurrence
+    token: str | None = None  # of the earlier plan that holds it; None: it was cleared, so it had a row
 
 
 @dataclass(frozen=True)
@@ -139,8 +130,7 @@ class JoinResult:
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
     waiting: WaitingRecords | None = None
-    contested: tuple[Contested, ...] = ()
-    already_joined: tuple[JoinedRecord, ...] = ()  # joined, duplicates or missing: in none of `classes` yet
+    registered_here: tuple[RegisteredHere, ...] = ()  # only the tables know: in none of `classes` yet
     to_release: tuple[Claim, ...] = ()  # this plan's own tokens that end without a row (protocol A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     lost_bytes: int = 0
@@ -179,6 +169,4 @@ class BatchRunner(Protocol):
         """The outcome of every unit, index units first. WorkerDied if a process did not survive."""
         ...
 
-    def close(self) -> None:
-        """Stop what it started."""
-        ...
+    def close(self) -> None: ...

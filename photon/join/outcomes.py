@@ -38,7 +38,6 @@ class Counts:
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)
 
     def of(self, outcome: OutcomeClass) -> int:
-        """How many foreign records are in the class `outcome`."""
         return self.classes.get(outcome, 0)
 
     @property
@@ -92,6 +91,8 @@ class AlreadyJoinedHere:
     Its id was cleared, or an earlier epoch joined it and gc has passed it since.
     """
 
+    token: None = None  # gone with the clearing
+
 
 Verdict = Final | DeadLetter | Waits | HeldByEarlierPlan | AlreadyJoinedHere
 
@@ -108,5 +109,4 @@ class Verdicts:
     registered_elsewhere: set[str] = field(default_factory=set)
 
     def counts(self) -> Counter[OutcomeClass]:
-        """How many records are in each final class."""
         return Counter(verdict.outcome for verdict in self.of.values() if isinstance(verdict, Final))

@@ -40,7 +40,6 @@ class Record:
 
     @property
     def header(self) -> bytes:
-        """The header line of its file, for CSV and TSV; else empty."""
         return self.file.header
 
 

@@ -24,13 +24,12 @@ from photon.join.adapting import load_adapter
 from photon.join.joiner import Joiner, OutcomeUnknown, plan_tokens
 from photon.join.messages import (
     BatchTasks,
-    Contested,
     Failed,
     IndexResult,
     IndexUnit,
-    JoinedRecord,
     JoinResult,
     JoinUnit,
+    RegisteredHere,
     TaskContext,
     TaskOutcome,
     Unavailable,
@@ -52,7 +51,7 @@ from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
-from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable
+from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.joined_rows import epochs_of_rows
@@ -103,7 +102,6 @@ class _Reader:
     def events(
         self, ranges: Iterable[tuple[LogFile, ByteRange]]
     ) -> Iterator[tuple[LogFile, ByteRange, pa.Table]]:
-        """Read and parse the ranges, one at a time."""
         for file, byte_range in ranges:
             try:
                 data = read_range(self.context.folders.logs, file, byte_range)
@@ -115,7 +113,6 @@ class _Reader:
             yield file, byte_range, parsed.events
 
     def keep_letters(self, lines: pa.Table, file: LogFile) -> None:
-        """Keep dead letters of lines of one file."""
         if lines.num_rows:
             self.letters.append(dead_letters_from_lines(lines, file, self.context))
 
@@ -154,7 +151,6 @@ def _quarantine_primary(unit: IndexUnit, reader: _Reader) -> None:
 
 
 def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
-    """Join the records of a unit."""
     reader = _Reader(context, context.pipeline.foreign)
     records = _read(unit, reader, clock)
     bad_lines = sum(letters.num_rows for letters in reader.letters)
@@ -183,15 +179,10 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clo
             if record.is_retry and isinstance(verdict, Final | DeadLetter | AlreadyJoinedHere)
         ),
         waiting=waiting,
-        contested=tuple(
-            Contested(Claim(record.event, verdict.token), record.occurrence)
+        registered_here=tuple(
+            RegisteredHere(record.event, record.occurrence, verdict.token)
             for record, verdict in verdicts.of.items()
-            if isinstance(verdict, HeldByEarlierPlan)
-        ),
-        already_joined=tuple(
-            JoinedRecord(record.event, record.occurrence)
-            for record, verdict in verdicts.of.items()
-            if isinstance(verdict, AlreadyJoinedHere)
+            if isinstance(verdict, HeldByEarlierPlan | AlreadyJoinedHere)
         ),
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
@@ -265,7 +256,6 @@ class LocalRunner:
         self._clock = clock
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """The outcomes of all units, index units first."""
         return [run_unit(unit, batch.context, self._registry, self._clock) for unit in batch.units]
 
     def close(self) -> None:

@@ -38,17 +38,14 @@ class Growth:
 
     @property
     def files(self) -> int:
-        """Log files of both kinds."""
         return self.primary.files + self.foreign.files
 
     @property
     def due(self) -> int:
-        """Waiting records that are due now, and work to be taken up again."""
         return self.state.due + self.state.requeued + self.state.has_open_plan
 
     @property
     def waiting(self) -> int:
-        """Records that wait."""
         return self.state.counts.of("pending")
 
 

@@ -56,13 +56,11 @@ class Lease:
 
     @classmethod
     def of_this_process(cls, run: str, began_us: int, length_us: int | None) -> Lease:
-        """A lease for the calling process."""
         ends_us = None if length_us is None else began_us + length_us
         return cls(os.getpid(), socket.gethostname(), run, began_us, ends_us)
 
     @property
     def is_here(self) -> bool:
-        """Whether its process is one of this machine."""
         return self.host == socket.gethostname()
 
 
@@ -76,7 +74,6 @@ class LeaseStatus:
     successor: int | None = None  # the process that waits to take over
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
-        """Whether a process holds the lock and its heartbeat is recent."""
         return self.held and now_us - self.beat_us <= lease_seconds * MICROSECONDS
 
 
@@ -128,7 +125,6 @@ class DatacenterLock:
         os.utime(self._file.fileno(), ns=(now_us * 1_000, now_us * 1_000))
 
     def has_successor(self) -> bool:
-        """Whether a process waits to take over."""
         return _is_locked(self.path.with_name(SUCCESSOR_FILE))
 
     def release(self, now_us: int, idle_seen: str | None = None) -> None:
@@ -161,11 +157,9 @@ class Heartbeat:
         self._thread.start()
 
     def progress(self) -> None:
-        """The main loop is still at work."""
         self._progress_us = self._clock.now_us()
 
     def stop(self) -> None:
-        """End the heartbeat."""
         self._stopped.set()
         self._thread.join()
 

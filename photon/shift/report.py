@@ -44,7 +44,6 @@ class ShiftReport:
 
     @property
     def joined_per_second(self) -> float:
-        """Rows a second."""
         return self.joined / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -61,7 +60,6 @@ class ShiftLog:
 
     @property
     def reports(self) -> tuple[ShiftReport, ...]:
-        """The latest reports of the shift, the oldest first."""
         return tuple(self._reports)
 
     def add(self, batch: BatchReport, now_us: int) -> None:

@@ -42,7 +42,6 @@ class DatacenterStatus:
     problems: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return asdict(self)
 
 

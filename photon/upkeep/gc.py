@@ -43,7 +43,6 @@ class GcResult:
         return not any(one.problem for one in self.endpoints.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`; times in UTC."""
         return {
             "boundary_before": None if self.boundary_before_us is None else in_utc(self.boundary_before_us),
             "boundary": None if self.boundary_us is None else in_utc(self.boundary_us),

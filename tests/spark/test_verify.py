@@ -222,6 +222,11 @@ def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
     assert all(report.classes["pending"] == 3 for report in while_waiting.datacenters.values())
 
 
+def foreign_end_bytes(read: ReadOffsets) -> dict[int, int]:
+    """How far each foreign file is read, by number."""
+    return {tracked.file.number: tracked.offset_bytes for tracked in read.of("foreign")}
+
+
 def test_a_log_is_verified_up_to_the_first_record_that_waits(
     offsets_while_waiting: dict[str, ReadOffsets], while_waiting: VerificationReport
 ) -> None:
@@ -231,7 +236,7 @@ def test_a_log_is_verified_up_to_the_first_record_that_waits(
         for number, offset in sorted(places, reverse=True):
             first[number] = offset
         assert first, "nothing waits, so that this shows nothing"
-        ends = {number: first.get(number, end) for number, end in read.foreign_end_bytes.items()}
+        ends = {number: first.get(number, end) for number, end in foreign_end_bytes(read).items()}
         begun = {number: end for number, end in ends.items() if end > read.files[number].file.header_bytes}
         assert while_waiting.datacenters[name].newly_verified_offsets == begun
 
@@ -240,7 +245,7 @@ def test_when_all_has_ended_every_log_is_verified_as_far_as_it_was_read(
     world: World, after_a_lost_state: VerificationReport
 ) -> None:
     for name, read in world.read_offsets().items():
-        assert after_a_lost_state.datacenters[name].newly_verified_offsets == read.foreign_end_bytes
+        assert after_a_lost_state.datacenters[name].newly_verified_offsets == foreign_end_bytes(read)
 
 
 def test_the_equation_found_anew_is_the_one_that_the_dispatchers_counted(

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from photon.dispatcher.completion import Resolved, count_already_joined, resolve_contested, watermark_us
+from photon.dispatcher.completion import resolve, watermark_us
 from photon.dispatcher.plan import (
     Advance,
     PlanContent,
@@ -22,7 +22,7 @@ from photon.dispatcher.task_splitter import spread
 from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
 from photon.errors import FormatTooNew
 from photon.join.joiner import home_of
-from photon.join.messages import Contested, JoinedRecord, RetryRef
+from photon.join.messages import RegisteredHere, RetryRef
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
@@ -240,9 +240,9 @@ def test_the_watermark(files: list[TrackedFile], previous_us: int | None, waterm
 # -- contested events (protocol A8)
 
 
-def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[Contested, Token]:
+def contested(epoch: str, held: Occurrence, record: Occurrence) -> tuple[RegisteredHere, Token]:
     token = Token(PlanKey("east", epoch, 3, "p"), held)
-    return Contested(Claim(EventKey("x"), str(token)), record), token
+    return RegisteredHere(EventKey("x"), record, str(token)), token
 
 
 @pytest.mark.parametrize(
@@ -252,19 +252,19 @@ def test_a_record_is_joined_by_its_own_row_and_a_duplicate_by_another_ones(
     record: Occurrence, outcome: str
 ) -> None:
     item, token = contested("now", Occurrence(1, 5), record)
-    assert resolve_contested([item], {token: "row"}, "now", set()).counts == {outcome: 1}
+    assert resolve([item], {token: "row"}, {}, "now", set()).counts == {outcome: 1}
 
 
 def test_a_token_without_a_row_and_none_to_come_is_released() -> None:
     item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
-    resolved = resolve_contested([item], {token: "no row"}, "now", set())
-    assert resolved.release == [item.claim]
+    resolved = resolve([item], {token: "no row"}, {}, "now", set())
+    assert resolved.release == [Claim(EventKey("x"), str(token))]
     assert not resolved.over
 
 
 def test_a_token_whose_batch_is_not_decided_is_left_alone() -> None:
     item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
-    resolved = resolve_contested([item], {token: "undecided"}, "now", set())
+    resolved = resolve([item], {token: "undecided"}, {}, "now", set())
     assert not resolved.release
     assert not resolved.over
 
@@ -272,46 +272,41 @@ def test_a_token_whose_batch_is_not_decided_is_left_alone() -> None:
 def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate() -> None:
     item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
     again, _ = contested("then", Occurrence(1, 5), Occurrence(7, 90))
-    resolved = resolve_contested([item, again], {token: "row"}, "now", set())
+    resolved = resolve([item, again], {token: "row"}, {}, "now", set())
     assert resolved.counts == {"joined": 1, "duplicates": 1}
-    later = resolve_contested([again], {token: "row"}, "now", resolved.inherited)
+    later = resolve([again], {token: "row"}, {}, "now", resolved.inherited)
     assert later.counts == {"duplicates": 1}
 
 
 # -- events that are cleared
 
 
-def cleared(event_id: str, offset: int) -> JoinedRecord:
-    return JoinedRecord(EventKey(event_id), Occurrence(1, offset))
+def cleared(event_id: str, offset: int) -> RegisteredHere:
+    return RegisteredHere(EventKey(event_id), Occurrence(1, offset))
 
 
 @pytest.mark.parametrize("epochs", [{"now"}, {"then", "now"}])
 def test_a_record_of_an_event_that_this_epoch_joined_and_cleared_is_a_duplicate(epochs: set[str]) -> None:
-    resolved = Resolved()
-    count_already_joined(resolved, [cleared("a", 5)], {EventKey("a"): epochs}, "now", set())
+    resolved = resolve([cleared("a", 5)], {}, {EventKey("a"): epochs}, "now", set())
     assert resolved.counts == {"duplicates": 1}
 
 
 def test_the_first_record_of_an_event_that_an_earlier_epoch_cleared_is_joined() -> None:
-    resolved = Resolved()
     rows = {EventKey("a"): {"then"}, EventKey("b"): {"then"}}
-    count_already_joined(resolved, [cleared("a", 90), cleared("a", 5), cleared("b", 7)], rows, "now", set())
+    resolved = resolve([cleared("a", 90), cleared("a", 5), cleared("b", 7)], {}, rows, "now", set())
     assert resolved.counts == {"joined": 2, "duplicates": 1}
-    later = Resolved()
-    count_already_joined(later, [cleared("a", 200)], rows, "now", resolved.inherited)
+    later = resolve([cleared("a", 200)], {}, rows, "now", resolved.inherited)
     assert later.counts == {"duplicates": 1}
 
 
 def test_an_event_that_was_counted_by_its_token_is_not_counted_again_when_it_is_cleared() -> None:
     item, token = contested("then", Occurrence(1, 5), Occurrence(7, 0))
-    resolved = resolve_contested([item], {token: "row"}, "now", set())
-    again = JoinedRecord(item.claim.key, Occurrence(7, 90))
-    count_already_joined(resolved, [again], {item.claim.key: {"then"}}, "now", set())
+    again = RegisteredHere(item.key, Occurrence(7, 90))
+    resolved = resolve([item, again], {token: "row"}, {item.key: {"then"}}, "now", set())
     assert resolved.counts == {"joined": 1, "duplicates": 1}
 
 
 def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> None:
-    resolved = Resolved()
-    count_already_joined(resolved, [cleared("a", 5), cleared("a", 9)], {}, "now", set())
+    resolved = resolve([cleared("a", 5), cleared("a", 9)], {}, {}, "now", set())
     assert resolved.counts == {"missing": 2}
     assert resolved.inherited == set()
