@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 
@@ -64,19 +65,8 @@ def state_metadata(state: RegistryState) -> Metadata:
 
 def _endpoint_row(one: EndpointState) -> Row:
     """Items and bytes are what the endpoint counts itself: on AWS hours late."""
-    return {
-        "endpoint": one.endpoint,
-        "health": one.health,
-        "read_ms": "" if one.read_ms is None else round(one.read_ms, 2),
-        "items": "" if one.items is None else one.items,
-        "bytes": "" if one.bytes is None else one.bytes,
-        "behind": one.behind,
-        "missing": one.missing,
-        "older": one.older,
-        "uncleared": one.uncleared,
-        "table": one.table,
-        "problem": one.problem,
-    }
+    values = {**asdict(one), "behind": one.behind}
+    return {name: "" if value is None else value for name, value in values.items()}
 
 
 def _epoch_rows(register: Register) -> list[Row]:

@@ -11,7 +11,7 @@ from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 
 from assets.logs import ObservedLogs, observations
 from assets.pictures import latency_plot
-from assets.runs import Metadata
+from assets.runs import Metadata, markdown_table
 from photon.clock import Clock, SystemClock
 from photon.dispatcher.batch import BatchReport
 from photon.dispatcher.state import StateUnavailable
@@ -20,6 +20,7 @@ from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
+from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
@@ -131,7 +132,6 @@ def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture:
 
 
 def equation(counts: Counts) -> str:
-    """A Markdown table of the classes: each foreign record is in one, so they add up to the last row."""
-    rows = [(name.replace("_", " "), counts.of(name)) for name in OUTCOME_CLASSES]
-    lines = [f"|{name}|{count:,}|" for name, count in rows if count]
-    return "\n".join(["|class|records|", "|-|-:|", *lines, f"|**foreign**|**{counts.foreign:,}**|"])
+    """A Markdown table of the classes that there are: they add up to `foreign`."""
+    header, foreign, *classes = equation_table({"records": counts.as_dict()})
+    return markdown_table([header, foreign, *(row for row in classes if row[1] != "0")])

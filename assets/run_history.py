@@ -20,6 +20,7 @@ from dagster import (
 )
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
+from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
@@ -32,7 +33,6 @@ MOST_NEWER_LOOKED_AT = 100
 # A tick that started nothing is 1.3 KB. Two sensors make 34,560 a day: 45 MB; this keeps 6 MB.
 SKIPPED_TICKS_KEPT_HOURS = 3
 DAY_US = 86_400 * MICROSECONDS
-ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def prune_history(
     before_us = now_us - round(keep_runs_days * DAY_US)
     before = datetime.fromtimestamp(before_us / MICROSECONDS, UTC)
     records = instance.get_run_records(
-        RunsFilter(statuses=ENDED, updated_before=before),
+        RunsFilter(statuses=FINISHED_STATUSES, updated_before=before),
         limit=MOST_RUNS_LOOKED_AT,
         order_by="update_timestamp",
         ascending=True,

@@ -33,6 +33,12 @@ def table(rows: Sequence[Row]) -> MetadataValue:
     return MetadataValue.table([TableRecord(dict(row)) for row in rows])
 
 
+def markdown_table(rows: Sequence[Sequence[str]], others: str = "-:") -> str:
+    """Rows of cells, the first one a header; `others` aligns all columns but the first."""
+    rule = ["-", *[others] * (len(rows[0]) - 1)]
+    return "\n".join(f"|{'|'.join(row)}|" for row in [rows[0], rule, *rows[1:]])
+
+
 @contextmanager
 def failures_with_a_message() -> Iterator[None]:
     """Turn errors that a user can mend into a Failure that says what to do; defects keep their stack."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dagster import AssetCheckResult, MetadataValue
 
-from assets.runs import Metadata
+from assets.runs import Metadata, markdown_table
 from photon.verification.report import Finding, FindingKind, VerificationReport
 
 # What Dagster stores of one example; ids and details may be long.
@@ -56,7 +56,7 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
     }
     notes = _notes(report)
     return {
-        "equations": MetadataValue.md(equations(report)),
+        "equations": MetadataValue.md(markdown_table(report.equations())),
         "rows": report.rows,
         "violations": sum(finding.count for one in reports for finding in one.violations),
         "rows_not_compared": sum(one.rows_not_compared for one in reports),
@@ -66,18 +66,6 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
         **terms,
         **({"notes": MetadataValue.md(notes)} if notes else {}),
     }
-
-
-def equations(report: VerificationReport) -> str:
-    """A Markdown table: a column for each datacenter, whose classes add up to `foreign`."""
-    columns = {name: one.equation() for name, one in report.datacenters.items()}
-    terms = next(iter(columns.values()), {})
-    lines = [_row("", *columns), "|-|" + "-:|" * len(columns)]
-    for term in terms:
-        sign = {"foreign": "", "joined": "= "}.get(term, "+ ")
-        lines.append(_row(f"{sign}{term}", *(f"{column[term]:,}" for column in columns.values())))
-    lines.append(_row("rows", *(f"{one.rows:,}" for one in report.datacenters.values())))
-    return "\n".join(lines)
 
 
 def check_result(check: Check, report: VerificationReport) -> AssetCheckResult:
@@ -100,11 +88,11 @@ def check_result(check: Check, report: VerificationReport) -> AssetCheckResult:
 
 def _examples(found: list[tuple[str, Finding]]) -> str:
     rows = [
-        _row(name, finding.kind, f"`{_shown(case.event_id)}`", _shown(case.where), _shown(case.detail))
+        [name, finding.kind, f"`{_shown(case.event_id)}`", _shown(case.where), _shown(case.detail)]
         for name, finding in found
         for case in finding.examples
     ]
-    return "\n".join([_row("datacenter", "kind", "event", "where", "detail"), "|-|-|-|-|-|", *rows])
+    return markdown_table([["datacenter", "kind", "event", "where", "detail"], *rows], "-")
 
 
 def _notes(report: VerificationReport) -> str:
@@ -116,10 +104,6 @@ def _notes(report: VerificationReport) -> str:
         if not finding.meaning.violation
     ]
     return "\n".join(f"- {name}: {note}" for name, note in notes)
-
-
-def _row(*cells: str) -> str:
-    return f"|{'|'.join(cells)}|"
 
 
 def _shown(text: str) -> str:

@@ -14,11 +14,11 @@ from dagster import (
     in_process_executor,
     schedule,
 )
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.run_history import PRUNING_JOB
 from assets.upkeep import UPKEEP, UpkeepKind
-from orchestration.shift_runs import IN_PROGRESS
 from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
@@ -54,7 +54,7 @@ def _schedule(kind: UpkeepKind, served: ServedPipeline, cron: str) -> ScheduleDe
         description=f"{kind.job_description} Not while a run of it is still in progress.",
     )
     def request_run(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        for run in context.instance.get_runs(RunsFilter(statuses=IN_PROGRESS)):
+        for run in context.instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):
             # A run by hand from the asset graph counts too: it is one of Dagster's own job.
             if run.job_name == job_name or key in (run.asset_selection or ()):
                 return SkipReason(f"run {run.run_id} of {job_name} is still in progress ({run.status.value})")

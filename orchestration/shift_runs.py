@@ -5,22 +5,15 @@ from __future__ import annotations
 import logging
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.run_history import ENDED
 from orchestration.shift_decision import PastRun, Run, RunToFail
 from photon.clock import MICROSECONDS
 from resources.environment import ServedPipeline
 
 log = logging.getLogger(__name__)
 
-IN_PROGRESS = [
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
 # After eight quick failures the backoff no longer grows; other pipelines' runs are among these.
 MOST_PAST_RUNS = 40
 
@@ -42,7 +35,7 @@ class ShiftRuns:
                 record.dagster_run.status,
                 _microseconds(record.start_time or record.update_timestamp.timestamp()),
             )
-            for record in self._records(IN_PROGRESS)
+            for record in self._records(NOT_FINISHED_STATUSES)
         )
 
     def past(self) -> tuple[PastRun, ...]:
@@ -53,7 +46,7 @@ class ShiftRuns:
                 began_us=_microseconds(record.start_time or record.create_timestamp.timestamp()),
                 ended_us=_microseconds(record.end_time or record.update_timestamp.timestamp()),
             )
-            for record in self._records(ENDED, MOST_PAST_RUNS)
+            for record in self._records(FINISHED_STATUSES, MOST_PAST_RUNS)
         )
 
     def has(self, run_id: str) -> bool:

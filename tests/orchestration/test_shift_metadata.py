@@ -66,10 +66,10 @@ def test_what_was_not_measured_is_left_out() -> None:
 
 def test_the_equation_names_the_classes_that_there_are() -> None:
     assert equation(COUNTS).splitlines()[2:] == [
-        "|joined|960|",
-        "|unjoinable|1|",
-        "|pending|39|",
-        "|**foreign**|**1,000**|",
+        "|foreign|1,000|",
+        "|= joined|960|",
+        "|+ unjoinable|1|",
+        "|+ pending|39|",
     ]
 
 

@@ -10,7 +10,6 @@ from assets.verification import (
     CHECKS,
     MOST_SHOWN_CHARACTERS,
     check_result,
-    equations,
     report_metadata,
 )
 from photon.verification.report import (
@@ -66,7 +65,7 @@ def test_a_finding_that_breaks_no_promise_is_a_note(kind: FindingKind) -> None:
 
 
 def test_the_equations_stand_side_by_side() -> None:
-    lines = equations(report_with()).splitlines()
+    lines = str(report_metadata(report_with(), 1.0)["equations"].value).splitlines()  # type: ignore[union-attr]
     assert lines[0] == "||east|west|"
     assert lines[2] == "|foreign|1,203|5|"
     assert lines[3] == "|= joined|1,200|3|"
