@@ -49,7 +49,6 @@ class ObservedLogs:
 
     @classmethod
     def of(cls, growth: Growth, now_us: int) -> ObservedLogs:
-        """What an observation would find now."""
         return cls(growth.signature, growth.primary.unread_bytes + growth.foreign.unread_bytes, now_us)
 
     def is_due(self, last: ObservedLogs | None) -> bool:

@@ -55,7 +55,6 @@ class Reporter:
         self.report_if_due()
 
     def on_wait(self, reason: str) -> None:
-        """Say what the shift waits for."""
         self._shift.waits(self._clock.now_us())
         with self._tolerating_errors():
             self._context.log.warning("waits for %s", reason)
@@ -73,7 +72,6 @@ class Reporter:
         self._context.log_event(AssetMaterialization(key, partition=self._datacenter, metadata=metadata))
 
     def last_metadata(self, result: ShiftResult) -> Metadata:
-        """Metadata of the shift's last materialization."""
         metadata: Metadata = {}
         with self._tolerating_errors():
             metadata = self._metadata(with_picture=True)

@@ -68,7 +68,6 @@ class Drain:
         self._asked = False
 
     def asked(self) -> bool:
-        """Whether to stop."""
         return self._asked
 
     def asked_by_dagster(self, context: AssetExecutionContext) -> bool:

@@ -32,7 +32,6 @@ class UpkeepRun:
     began_us: int
 
     def seconds(self) -> float:
-        """How long it has taken so far."""
         return (self.clock.now_us() - self.began_us) / MICROSECONDS
 
 

@@ -22,7 +22,6 @@ class Check:
     kinds: tuple[FindingKind, ...]
 
     def violations(self, report: VerificationReport) -> list[tuple[str, Finding]]:
-        """What breaks it, each with its datacenter."""
         return [
             (name, finding)
             for name, one in report.datacenters.items()

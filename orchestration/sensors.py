@@ -85,7 +85,6 @@ class Cursor:
         return cls(observed, stored["unresponsive_since_us"])
 
     def as_text(self) -> str:
-        """To be stored."""
         return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})
 
 

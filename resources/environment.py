@@ -39,11 +39,9 @@ class ServedPipeline:
         return dagster_name(self.pipeline.name)
 
     def job_name(self, job: str) -> str:
-        """The name of one of the pipeline's jobs."""
         return dagster_name(self.pipeline.name, job)
 
     def asset_key(self, asset: str) -> AssetKey:
-        """The key of one of the pipeline's assets."""
         return AssetKey([self.name, asset])
 
 

@@ -25,7 +25,6 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = build_session(self.name, self.master, self.spark_config)
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:
-        """Stop the session and the JVM behind it, if there are any."""
         if self._spark_session is not None:
             stop_session(self._spark_session)
             self._spark_session = None

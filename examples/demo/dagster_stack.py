@@ -52,7 +52,6 @@ class DagsterStack:
 
     @property
     def url(self) -> str:
-        """The UI's address."""
         return f"http://{HOST}:{self.ui_port}"
 
     def prepare(self) -> None:

@@ -29,26 +29,21 @@ class DemoFolder:
 
     @property
     def pipeline(self) -> Path:
-        """The pipeline file."""
         return self.path / "pipeline.yaml"
 
     @property
     def dagster_home(self) -> Path:
-        """Dagster's own folder: its settings and its history."""
         return self.path / "dagster"
 
     @property
     def plot(self) -> Path:
-        """The latency plot."""
         return self.path / "latency.png"
 
     @property
     def is_begun(self) -> bool:
-        """Whether a demo ran here before."""
         return self.pipeline.exists()
 
     def log(self, name: str) -> Path:
-        """Where the output of a process goes."""
         return self.path / f"{name}.log"
 
     def empty(self) -> None:

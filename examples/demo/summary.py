@@ -88,11 +88,9 @@ class Summary:
         return [(name, found) for name, one in self.reports.items() for found in one.report["violations"]]
 
     def total(self, term: str) -> int:
-        """A term of the equation over all datacenters."""
         return sum(report.equation[term] for report in self.reports.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         course = self.course
         return {
             "holds": self.holds,
@@ -112,7 +110,6 @@ class Summary:
         }
 
     def text(self) -> str:
-        """For people."""
         course, names, victim = self.course, list(self.reports), self.course.kill.datacenter
         shares = [
             [_WHEN[when], *(f"{rows.get(name, 0):,}" for name in names)]

@@ -93,11 +93,9 @@ class Finding:
 
     @property
     def meaning(self) -> Meaning:
-        """What this kind says."""
         return MEANINGS[self.kind]
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return {
             "kind": self.kind,
             "count": self.count,
@@ -156,7 +154,6 @@ class DatacenterReport:
         return {"foreign": self.foreign, **{name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}}
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return {
             **self.equation(),
             "rows": self.rows,
@@ -201,6 +198,5 @@ class VerificationReport:
         return not any(report.violations for report in self.datacenters.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         reports = {name: report.as_dict() for name, report in self.datacenters.items()}
         return {**reports, "rows": self.rows, "ok": self.ok}

@@ -45,7 +45,6 @@ class StoredReport:
 
     @property
     def equation(self) -> dict[str, int]:
-        """The terms by name, in their order."""
         return {term: self.report[term] for term in TERMS}
 
     @property

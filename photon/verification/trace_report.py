@@ -77,7 +77,6 @@ class Trace:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return {"event_id": self.event_id, "verdict": self.verdict, **asdict(self)}
 
 
