@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +19,6 @@ import click
 from photon.cli.output import (
     DONE,
     chosen,
-    discard_output,
     expected_errors,
     fail,
     json_option,
@@ -32,7 +29,9 @@ from photon.cli.output import (
 )
 from photon.errors import WRONG_USAGE
 
-LINES_EVERY_SECONDS = 5.0
+log = logging.getLogger(__name__)
+
+LINE_EVERY_SECONDS = 5.0
 SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoinable", "dead_letters")
 
 
@@ -54,7 +53,9 @@ SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoina
     help="local: without Spark, in this process; for logs too small for a JVM.",
 )
 @click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
-@click.option("--child", is_flag=True, hidden=True, help="Report to a parent that runs every datacenter.")
+@click.option(
+    "--child", is_flag=True, hidden=True, help="Of a parent that runs every datacenter: end with it."
+)
 def join(
     pipeline_file: Path,
     datacenter: str | None,
@@ -90,40 +91,8 @@ def join(
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
         results, status = _join_each(pipeline_file, names, passed_on, signals)
-    if child:
-        tell_parent({"result": results})
-    else:
-        print_result(results, _results_text(results), as_json)
+    print_result(results, _results_text(results), as_json)
     sys.exit(status)
-
-
-@contextmanager
-def _progress(
-    datacenters: list[str], child: bool = False
-) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
-    """Show what datacenters have done since the join began, and what one waits for. Safe from many threads.
-
-    A child leaves the showing to its parent.
-    """
-    if child:
-        yield lambda _, message: tell_parent(message)
-        return
-    done: dict[str, Counter[str]] = {name: Counter() for name in datacenters}
-    lock = threading.Lock()
-    with showing_progress(LINES_EVERY_SECONDS) as say:
-
-        def show(datacenter: str, message: Mapping[str, Any]) -> None:
-            if "waits" in message:
-                click.echo(f"photon: {datacenter}: waits: {message['waits']}", err=True)
-                return
-            with lock:
-                done[datacenter].update({"batches": 1, **message["batch"]})
-                counts = {
-                    name: ", ".join(f"{one[key]:,} {key}" for key in SHOWN) for name, one in done.items()
-                }
-                say("\n".join(f"{name}: {count}" for name, count in counts.items()))
-
-        yield show
 
 
 def _join_one(
@@ -136,66 +105,50 @@ def _join_one(
     child: bool,
 ) -> Any:
     from photon import faults
-    from photon.dispatcher.batch import Callbacks
+    from photon.dispatcher.batch import BatchReport, Callbacks
     from photon.shift.run import ForTests, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
-    with expected_errors(), _progress([datacenter], child) as progress:
-        show = partial(progress, datacenter)
+    done: Counter[str] = Counter()
+    with expected_errors(), showing_progress(LINE_EVERY_SECONDS, plain=child) as say:
+
+        def on_batch(report: BatchReport) -> None:
+            done.update({"batches": 1, **report.counts})
+            say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
+
         callbacks = Callbacks(
             signals.stop_requested,
-            on_batch=lambda report: show({"batch": report.counts}),
-            on_wait=lambda reason: show({"waits": reason}),
+            on_batch,
+            on_wait=lambda reason: log.warning("%s: waits: %s", datacenter, reason),
         )
         for_tests = ForTests(crash_task_at=crash_at if in_task else None)
         result = run_shift(pipeline, datacenter, mode, engine, callbacks=callbacks, for_tests=for_tests)
     return result.as_dict()
 
 
-def tell_parent(message: Mapping[str, Any]) -> None:
-    """Send a message to the parent, on standard output. If the parent is gone, the shift stops for that."""
-    try:
-        click.echo(json.dumps(message))
-    except BrokenPipeError:
-        discard_output()
-
-
 def _join_each(
     pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
-    results: dict[str, Any] = {}
     command = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
-    with _progress(names) as progress:
-        # In sessions of their own, so that a terminal's Ctrl-C comes here and is passed on, once.
-        children = {
-            name: subprocess.Popen(
-                [*command, "--datacenter", name], stdout=subprocess.PIPE, text=True, start_new_session=True
-            )
-            for name in names
-        }
-        signals.pass_on_to(list(children.values()))
-
-        def listen(name: str, process: subprocess.Popen[str]) -> None:
-            assert process.stdout is not None
-            for message in map(json.loads, process.stdout):
-                if "result" in message:
-                    results.update(message["result"])
-                else:
-                    progress(name, message)
-
-        listeners = [threading.Thread(target=listen, args=item, daemon=True) for item in children.items()]
-        for listener in listeners:
-            listener.start()
-        statuses = {name: process.wait() for name, process in children.items()}
-        for listener in listeners:
-            listener.join()
-    for name, status in statuses.items():
-        if status:
-            click.echo(f"photon: datacenter {name} ended with status {status}", err=True)
-    return {name: results[name] for name in names if name in results}, worst_status(statuses.values())
+    # In sessions of their own, so that a terminal's Ctrl-C comes here and is passed on, once.
+    children = {
+        name: subprocess.Popen(
+            [*command, "--json", "-d", name], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        for name in names
+    }
+    signals.pass_on_to(list(children.values()))
+    results: dict[str, Any] = {}
+    for name, process in children.items():
+        printed, _ = process.communicate()
+        if process.returncode:
+            click.echo(f"photon: datacenter {name} ended with status {process.returncode}", err=True)
+        else:
+            results |= json.loads(printed)
+    return results, worst_status(process.returncode for process in children.values())
 
 
 def worst_status(returncodes: Iterable[int]) -> int:

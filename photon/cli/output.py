@@ -19,6 +19,8 @@ from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
 
+log = logging.getLogger(__name__)
+
 DONE, VIOLATION = 0, 1
 
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
@@ -57,9 +59,12 @@ def log_to_stderr() -> None:
 
 
 @contextmanager
-def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Show what is going on: a spinner on a terminal, elsewhere a text at most once in `every_seconds`."""
-    if sys.stderr.isatty():
+def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show what is going on: a spinner on a terminal, elsewhere log lines, at most one in `every_seconds`.
+
+    `plain`: lines on a terminal too. A reader who is gone does not matter to a log.
+    """
+    if sys.stderr.isatty() and not plain:
         from rich.console import Console
         from rich.text import Text  # a plain string may hold what rich takes for markup
 
@@ -72,7 +77,7 @@ def showing_progress(every_seconds: float = 0.0) -> Iterator[Callable[[str], Non
         nonlocal said_at
         if time.monotonic() - said_at >= every_seconds:
             said_at = time.monotonic()
-            click.echo("\n".join(f"photon: {line}" for line in text.splitlines()), err=True)
+            log.info(text)
 
     yield say
 

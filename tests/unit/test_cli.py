@@ -144,10 +144,19 @@ def test_a_command_whose_output_nobody_reads_ends_quietly(pipeline: Path, option
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_a_child_whose_parent_was_killed_says_nothing_and_ends_as_it_would() -> None:
-    script = "from photon.cli.join import tell_parent\nfor _ in range(3): tell_parent({'batch': {}})\n"
-    done = with_nobody_to_read("-c", script)
-    assert (done.returncode, done.stderr) == (0, b"")
+def test_a_child_whose_parent_was_killed_with_its_terminal_goes_on_to_its_end(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, pathlib\n"
+        "from photon.cli.output import log_to_stderr, showing_progress\n"
+        "os.dup2(1, 2)\n"  # nobody reads standard error either
+        "log_to_stderr()\n"
+        "with showing_progress(plain=True) as say:\n"
+        "    for _ in range(3): say('joins')\n"
+        "pathlib.Path(sys.argv[1]).write_text('ended')\n"
+    )
+    done = with_nobody_to_read("-c", script, tmp_path / "end")
+    assert (tmp_path / "end").read_text() == "ended"
+    assert done.stderr == b""
 
 
 def test_an_interrupted_command_has_neither_the_status_of_a_violation_nor_a_traceback(
