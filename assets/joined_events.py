@@ -19,7 +19,6 @@ from photon.dispatcher.batch import Callbacks
 from photon.shift.lease import StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import ServedPipeline
-from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
 
 RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
@@ -39,11 +38,9 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             "for some time what is in the datacenter's logs and what comes, and reports while it does."
         ),
     )
-    def joined_events(
-        context: AssetExecutionContext, pipelines: PipelineFiles, spark: SparkResource
-    ) -> MaterializeResult[None]:
+    def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult[None]:
         with failures_with_a_message(), draining() as drain:
-            pipeline = pipelines.load(served.pipeline.name)
+            pipeline = served.load()
             prepare(pipeline)
             # Warm up before waiting in line: the predecessor works on until then.
             runner = SparkRunner(spark.spark_session)

@@ -20,7 +20,6 @@ from dagster import (
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from resources.environment import ServedPipeline
-from resources.pipelines import PipelineFiles
 
 # Dagster makes a MetadataValue of each plain value.
 Metadata = dict[str, MetadataValue | int | float | str]
@@ -50,13 +49,13 @@ def failures_with_a_message() -> Iterator[None]:
 
 
 @contextmanager
-def pipeline_of_run(served: ServedPipeline, pipelines: PipelineFiles) -> Iterator[Pipeline]:
+def pipeline_of_run(served: ServedPipeline) -> Iterator[Pipeline]:
     """The pipeline as its file says now; what it opened is closed in the end."""
     from photon.registry.open import close_registries  # late: a location loads without it
 
     with failures_with_a_message():
         try:
-            yield pipelines.load(served.pipeline.name)
+            yield served.load()
         finally:
             close_registries()
 

@@ -64,7 +64,7 @@ def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
         group_name=served.name,
         deps=[served.asset_key(name) for name in kind.after],
         kinds=set(kind.technologies),
-        required_resource_keys={"pipelines", *kind.resources},
+        required_resource_keys=set(kind.resources),
         config_schema=kind.config.to_config_schema() if kind.config else None,  # type: ignore[arg-type]  # it takes one
         check_specs=[
             AssetCheckSpec(name, asset=key, description=promise) for name, promise in kind.checks.items()
@@ -74,7 +74,7 @@ def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
     def upkeep(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
         began_us = clock.now_us()
         config = kind.config(**context.op_execution_context.op_config) if kind.config else None
-        with pipeline_of_run(served, context.resources.pipelines) as pipeline:
+        with pipeline_of_run(served) as pipeline:
             return kind.work(UpkeepRun(context, served, pipeline, config, clock, began_us))
 
     return upkeep

@@ -54,14 +54,13 @@ def main(count: int) -> None:
             tags = {"dagster/partition": "here"}
             instance.create_run_for_job(job, status=DagsterRunStatus.SUCCESS, tags=tags)
         sensor = shift_sensor(served, "here")
-        resources = {"pipelines": (defs.resources or {})["pipelines"]}
         seconds = []
         for number in range(ROUNDS):
             for path in paths[number::ROUNDS]:
                 with path.open("ab") as log:
                     log.write(LINE)
             began = time.perf_counter()
-            context = build_sensor_context(instance, resources=resources, definitions=defs)
+            context = build_sensor_context(instance, definitions=defs)
             tick = sensor.evaluate_tick(context)
             seconds.append(time.perf_counter() - began)
             assert tick.run_requests

@@ -18,19 +18,13 @@ from jobs.session import LOCAL_MASTER
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
-from resources.pipelines import PipelineFiles
 from resources.spark import SparkResource
 
 
 def build_defs(settings: LocationSettings) -> Definitions:
     """The definitions of this code location; no I/O, the same for equal settings."""
     shared = Definitions(
-        resources={
-            "pipelines": PipelineFiles(
-                files={served.pipeline.name: str(served.pipeline.file) for served in settings.served}
-            ),
-            "spark": SparkResource(master=settings.spark_master or LOCAL_MASTER),
-        },
+        resources={"spark": SparkResource(master=settings.spark_master or LOCAL_MASTER)},
         # A run is one process: a shift's Spark session and its lock belong to the process that reports.
         executor=in_process_executor,
         jobs=[pruning_job(settings.keep_runs_days)],

@@ -27,7 +27,6 @@ from photon.pipeline.file import Pipeline
 from photon.shift.growth import growth_of
 from photon.shift.lease import Lease, LeaseStatus, lease_status_of
 from resources.environment import ServedPipeline, dagster_name
-from resources.pipelines import PipelineFiles
 
 # Dagster's daemon goes round every 5 s. With 5 here as well it left out half of the ticks, which came a
 # millisecond early: a killed shift waited for up to 10 s.
@@ -49,8 +48,8 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
         default_status=DefaultSensorStatus.RUNNING,
         description=f"Starts, replaces and relieves the shifts of datacenter {datacenter}.",
     )
-    def shifts(context: SensorEvaluationContext, pipelines: PipelineFiles) -> SensorResult:
-        pipeline = pipelines.load(served.pipeline.name)
+    def shifts(context: SensorEvaluationContext) -> SensorResult:
+        pipeline = served.load()
         runs = ShiftRuns(context.instance, served, datacenter)
         cursor = Cursor.from_text(context.cursor)
         found = _look(pipeline, datacenter, runs, clock.now_us(), cursor)

@@ -1,4 +1,4 @@
-"""Dagster resources that give assets the engine's objects; the only readers of the environment.
+"""What assets get from outside: the settings of the environment, read only here, and Spark as a resource.
 
-What the objects do belongs to `photon` and `jobs`, their use to `assets`.
+What pipelines and sessions do belongs to `photon` and `jobs`, their use to `assets`.
 """

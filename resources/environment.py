@@ -38,6 +38,10 @@ class ServedPipeline:
         """The pipeline's name as Dagster can write it."""
         return dagster_name(self.pipeline.name)
 
+    def load(self) -> Pipeline:
+        """The pipeline as its file says now, which may have changed since; PipelineError."""
+        return load_pipeline(self.pipeline.file)
+
     def job_name(self, job: str) -> str:
         return dagster_name(self.pipeline.name, job)
 

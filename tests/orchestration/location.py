@@ -61,10 +61,7 @@ class Location:
         self, instance: DagsterInstance, datacenter: str = "east", cursor: str | None = None
     ) -> SensorExecutionData:
         """What the sensor of a datacenter answers now; what it does to runs and processes is done."""
-        resources = self.defs.resources or {}
-        context = build_sensor_context(
-            instance, cursor, resources={"pipelines": resources["pipelines"]}, definitions=self.defs
-        )
+        context = build_sensor_context(instance, cursor, definitions=self.defs)
         return shift_sensor(self.served, datacenter, self.clock).evaluate_tick(context)
 
     def run(
