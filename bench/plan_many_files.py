@@ -17,7 +17,7 @@ from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.pipeline.file import load_pipeline
-from photon.tokens import PlanKey, new_plan_id
+from photon.tokens import PlanKey, new_id
 
 ROUNDS = 6
 PIPELINE = """
@@ -61,7 +61,7 @@ def _plan(reader: LogReader, state: DispatcherState, turn: int) -> tuple[float, 
     primary = reader.cut("primary", share.primary_bytes, 2**62, False)
     foreign = reader.cut("foreign", share.foreign_bytes, 2**62, False)
     content = PlanContent(primary=primary.ranges, foreign=foreign.ranges)
-    key = PlanKey("here", "e", state.completed + 1, new_plan_id())
+    key = PlanKey("here", "e", state.completed + 1, new_id())
     plan = Plan(key, content, primary.advances + foreign.advances)
     state.store_plan(plan)
     return time.perf_counter() - start, plan

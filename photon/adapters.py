@@ -87,6 +87,8 @@ merge_columns = Adapter()
 class PerEventAdapter(Adapter):
     """An adapter from a function on one pair, as dicts by column; it returns a row or None (filter).
 
+    Also as a decorator: `@per_event` before `def f(foreign: dict, primary: dict) -> dict | None`.
+
     Values have the Python types of their columns. Give each column of the row one type: a value that
     Arrow can't bring under one type with those before it makes its event a dead letter.
     """
@@ -94,7 +96,6 @@ class PerEventAdapter(Adapter):
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
 
     def combine(self, foreign: pa.Table, primary: pa.Table) -> Adapted:
-        """Call the function for each pair."""
         pairs = zip(foreign.to_pylist(), primary.to_pylist(), strict=True)
         results = [self.function(*pair) for pair in pairs]
         rows = [row for row in results if row is not None]
@@ -103,8 +104,4 @@ class PerEventAdapter(Adapter):
         return Adapted(table, pa.array([row is not None for row in results], pa.bool_()))
 
 
-def per_event(
-    function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None],
-) -> PerEventAdapter:
-    """Decorator: `def f(foreign: dict, primary: dict) -> dict | None` as an adapter; None filters."""
-    return PerEventAdapter(function)
+per_event = PerEventAdapter

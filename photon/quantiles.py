@@ -27,7 +27,7 @@ class Sample:
     def of(cls, measurements: ArrayLike) -> Sample:
         """A sample of measurements; exact if there are no more than `MOST_VALUES`."""
         values = np.sort(np.asarray(measurements, dtype=np.float64))
-        return cls(len(values), _thinned(values))
+        return merge([cls(len(values), values)])
 
 
 def merge(samples: Sequence[Sample]) -> Sample:
@@ -48,14 +48,6 @@ def percentiles(samples: Sequence[Sample], percents: Sequence[float]) -> list[fl
         return [float("nan")] * len(percents)
     found = values[_at(weights, np.asarray(percents) / 100)]
     return [float(value) for value in found]
-
-
-def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    if len(values) <= MOST_VALUES:
-        return values
-    picks = np.linspace(0, len(values) - 1, MOST_VALUES).round().astype(np.int64)
-    thinned: NDArray[np.float64] = values[picks]
-    return thinned
 
 
 def _weighted(samples: Sequence[Sample]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -65,11 +65,6 @@ class Token:
             ) from None
 
 
-def new_epoch() -> str:
-    """A random id for a dispatcher's state (64 bits: two never meet)."""
-    return secrets.token_hex(8)
-
-
-def new_plan_id() -> str:
-    """A random id for a plan (64 bits)."""
+def new_id() -> str:
+    """A random id for an epoch or a plan (64 bits: two never meet)."""
     return secrets.token_hex(8)

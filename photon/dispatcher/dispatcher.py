@@ -18,7 +18,7 @@ from photon.dispatcher.waiting import may_be_given_up
 from photon.event_store.log_file_map import LogFileMap
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
-from photon.tokens import PlanKey, new_plan_id
+from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class Dispatcher:
         return None if content.empty else self._store(content, primary.advances + foreign.advances, None)
 
     def _store(self, content: PlanContent, advances: tuple[Advance, ...], requeue_id: int | None) -> Plan:
-        key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, new_plan_id())
+        key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, new_id())
         plan = Plan(key, content, advances, requeue_id)
         fault_point("plan.before_store")
         self.state.store_plan(plan)

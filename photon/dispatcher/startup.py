@@ -15,7 +15,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.quorum.register_store import RegisterStore
 from photon.storage.tables import OutputTable, app_id
-from photon.tokens import new_epoch
+from photon.tokens import new_id
 
 
 class RetiredDatacenter(UserError):
@@ -120,7 +120,7 @@ def _begin_epoch(
     A crash between leaves an epoch without a state, which the next start fences.
     """
     folder = pipeline.datacenters[datacenter].state
-    epoch = new_epoch()
+    epoch = new_id()
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
     _rename_old_state(folder)

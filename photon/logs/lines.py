@@ -163,14 +163,11 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 # their own text, arrays and objects are compact JSON; of a key that occurs twice the last counts
 
 
-_DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-
-
 class _Number(str):
     """The text of a number: nested in other values it is written without quotes."""
 
 
-_NESTED_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
 
 
 def decode_record(raw: bytes) -> dict[str, str | None]:
@@ -187,10 +184,9 @@ def decode_record(raw: bytes) -> dict[str, str | None]:
     if not isinstance(record, dict):
         raise ValueError(f"not a JSON object but {_kind(record)}")
     if not all(value is None or type(value) is str for value in record.values()):
-        nested = _NESTED_DECODER.decode(text)
-        if _depth(nested) > _DEEPEST:
+        if _depth(record) > _DEEPEST:
             raise ValueError(_TOO_DEEP)
-        record = {key: _as_text(value) for key, value in nested.items()}
+        record = {key: _as_text(value) for key, value in record.items()}
     if "\\u" in text:  # only there a lone half of a character can come from
         try:
             "".join(part for item in record.items() for part in item if part is not None).encode()
@@ -233,7 +229,13 @@ _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _kind(value: object) -> str:
-    return {list: "an array", str: "a string or number", bool: "true or false"}.get(type(value), "null")
+    kinds = {
+        list: "an array",
+        str: "a string or number",
+        _Number: "a string or number",
+        bool: "true or false",
+    }
+    return kinds.get(type(value), "null")
 
 
 def read_json_lines(raws: pa.Array, names: Sequence[str], valued: Collection[str] = ()) -> LineTexts:

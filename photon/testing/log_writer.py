@@ -1,8 +1,8 @@
 """How generated events look in a log file, and which files they go to: those grow, roll over and rotate.
 
 `logged_at` is in microseconds since 1970 UTC; `time` is ISO 8601 in JSON lines and seconds with six decimals
-elsewhere. A stream is what one server writes: a sequence of files. Which stream a line goes to, and when a
-stream begins its next file, depends on the line's place and scheduled time only.
+elsewhere. Which stream of files a line goes to, and when a stream begins its next file, depends on the line's
+place and scheduled time only.
 """
 
 from __future__ import annotations
@@ -103,59 +103,44 @@ def generation(at_s: float, changes: int, duration_s: float) -> int:
     return max(0, min(changes, int(at_s * (changes + 1) / duration_s)))
 
 
-class LogWriter:
-    """The growing files of one side (`name`) in one datacenter's logs folder.
+class LogStream:
+    """What one server writes: files one after the other, the last of them open; `number` says which it is.
 
-    Even streams roll over: `name-0.0000.jsonl`, then `name-0.0001.jsonl`. Odd streams rotate by rename:
-    `name-1.jsonl` becomes `name-1.0000.jsonl`, and a new `name-1.jsonl` begins.
+    A stream that rotates writes to `path` (clicks-1.jsonl), which is renamed (clicks-1.0000.jsonl) for the next.
+    Another one gives each file its own name at once: clicks-0.0000.jsonl, then clicks-0.0001.jsonl.
     """
 
-    def __init__(
-        self, folder: Path, name: str, suffix: str, header: bytes,
-        streams: int, rollovers: int, rotations: int, duration_s: float,
-    ) -> None:  # fmt: skip
-        self._folder = folder / name
-        self._name, self._suffix, self._header = name, suffix, header
-        self._streams, self._duration_s = streams, duration_s
-        self._changes = (rollovers, rotations)
-        self._files: dict[int, tuple[int, BinaryIO]] = {}  # by stream: generation and open file
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, header: bytes, rotates: bool) -> None:
+        self._path, self._header, self._rotates = path, header, rotates
+        self._number = -1
+        self._file: BinaryIO | None = None
+        path.parent.mkdir(parents=True, exist_ok=True)
 
-    @property
-    def streams(self) -> int:
-        return self._streams
-
-    def append(self, stream: int, at_s: float, line: bytes) -> None:
-        """Write one line (with its newline), scheduled at `at_s` seconds; on disk after `flush`."""
-        now = generation(at_s, self._changes[stream % 2], self._duration_s)
-        current = self._files.get(stream)
-        if current is None or current[0] < now:
-            current = self._next_file(stream, current, now)
-        current[1].write(line)
+    def append(self, number: int, line: bytes) -> None:
+        """Write one line (with its newline) to the file of this number; on disk after `flush`."""
+        if self._file is None or self._number < number:
+            self._file = self._next_file(number)
+        self._file.write(line)
 
     def flush(self) -> None:
-        """Make what was appended visible to readers."""
-        for _, file in self._files.values():
-            file.flush()
+        if self._file is not None:
+            self._file.flush()
 
     def close(self) -> None:
-        """Flush and close every file."""
-        for _, file in self._files.values():
-            file.close()
-        self._files.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _next_file(self, stream: int, old: tuple[int, BinaryIO] | None, now: int) -> tuple[int, BinaryIO]:
-        rotates = stream % 2 == 1
-        path = self._folder / f"{self._name}-{stream}{self._suffix}"
-        if old is not None:
-            old[1].close()
-            if rotates:
-                path.rename(self._numbered(stream, old[0]))
+    def _next_file(self, number: int) -> BinaryIO:
+        if self._file is not None:
+            self._file.close()
+            if self._rotates:
+                self._path.rename(self._numbered(self._number))
+        self._number = number
         # "x": appending to the logs of another run would falsify what is expected
-        file = open(path if rotates else self._numbered(stream, now), "xb")  # noqa: SIM115
+        file = open(self._path if self._rotates else self._numbered(number), "xb")  # noqa: SIM115
         file.write(self._header)
-        self._files[stream] = (now, file)
-        return now, file
+        return file
 
-    def _numbered(self, stream: int, number: int) -> Path:
-        return self._folder / f"{self._name}-{stream}.{number:04d}{self._suffix}"
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_suffix(f".{number:04d}{self._path.suffix}")

@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class MemoryAcceptor:
-    """One endpoint in memory."""
+    """One endpoint in memory: an `Acceptor`."""
 
     inserts_per_request = 25
     writes_per_request = 25
@@ -54,35 +54,27 @@ class MemoryAcceptor:
     # -- the acceptor
 
     def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
-        """See `Acceptor`."""
         return self._serve("insert", batch, self._insert)
 
     def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
-        """See `Acceptor`."""
         return self._serve("read", batch, lambda key: self.items.get(key, ABSENT))
 
     def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
-        """See `Acceptor`."""
         return self._serve("prepare", batch, self._prepare)
 
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
-        """See `Acceptor`."""
         return self._serve("accept", batch, self._accept)
 
     def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
-        """See `Acceptor`."""
         return self._serve("replace", batch, self._replace)
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
-        """See `Acceptor`."""
         return self._serve("delete", batch, self._delete)
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """See `Acceptor`."""
         return self._page(limit, lambda key: after is None or key > after)
 
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """See `Acceptor`."""
 
         def is_wanted(key: ItemKey) -> bool:
             return key.p == shard and (not below or key.s < below) and (after is None or key > after)
@@ -90,7 +82,6 @@ class MemoryAcceptor:
         return self._page(limit, is_wanted)
 
     def size(self) -> StoreSize | NoReply:
-        """See `Acceptor`."""
         page = self._page(None, lambda key: True)
         if isinstance(page, NoReply):
             return page

@@ -18,7 +18,8 @@ from photon.testing.log_writer import (
     CLICK_COLUMNS,
     QUERY_COLUMNS,
     TIME_UNITS,
-    LogWriter,
+    LogStream,
+    generation,
     header,
     render,
     stream_of,
@@ -223,40 +224,44 @@ class Traffic:
 
 
 class TrafficWriter:
-    """The growing log files of a traffic in all datacenters, below `folder`/logs/DATACENTER."""
+    """The growing log files of a traffic in all datacenters, below `folder`/logs/DATACENTER.
+
+    Even streams roll over as often as the ill `file_rollover` says, odd ones rotate by rename.
+    """
 
     def __init__(self, traffic: Traffic, folder: Path) -> None:
-        self._datacenters = traffic.datacenters
-        ills, seconds = traffic.ills, traffic.duration_seconds
-        changes = (ills.get("file_rollover", 0), ills.get("rename_rotation", 0))
-        self._writers: dict[tuple[int, type[Query | Click]], LogWriter] = {}
-        for datacenter, name in enumerate(traffic.datacenters):
-            for kind, side, columns, format in (
-                (Query, "queries", QUERY_COLUMNS, traffic.primary_format),
-                (Click, "clicks", CLICK_COLUMNS, traffic.foreign_format),
-            ):
-                header_line, place = header(columns, format), folder / "logs" / name
-                writer = LogWriter(place, side, f".{format}", header_line, traffic.streams, *changes, seconds)
-                self._writers[datacenter, kind] = writer
+        self._traffic = traffic
+        self._changes = [traffic.ills.get(ill, 0) for ill in ("file_rollover", "rename_rotation")]
+        self._streams: dict[tuple[int, type[Query | Click], int], LogStream] = {}
+        for kind, side, columns, format in (
+            (Query, "queries", QUERY_COLUMNS, traffic.primary_format),
+            (Click, "clicks", CLICK_COLUMNS, traffic.foreign_format),
+        ):
+            header_line = header(columns, format)
+            for datacenter, name in enumerate(traffic.datacenters):
+                for stream in range(traffic.streams):
+                    path = folder / "logs" / name / side / f"{side}-{stream}.{format}"
+                    self._streams[datacenter, kind, stream] = LogStream(path, header_line, stream % 2 == 1)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        for stream in self._streams.values():
+            stream.close()
 
     def put(self, delivery: Delivery, data: bytes) -> None:
         """Append the bytes of a line, as `render_line` made them, to the right file of its datacenter."""
-        line = delivery.line
-        writer = self._writers[delivery.datacenter, type(line.event)]
-        stream = stream_of(self._datacenters[delivery.datacenter], line.place, writer.streams)
-        writer.append((stream + line.next_stream) % writer.streams, delivery.at_s, data)
+        line, traffic = delivery.line, self._traffic
+        stream = stream_of(traffic.datacenters[delivery.datacenter], line.place, traffic.streams)
+        stream = (stream + line.next_stream) % traffic.streams
+        number = generation(delivery.at_s, self._changes[stream % 2], traffic.duration_seconds)
+        self._streams[delivery.datacenter, type(line.event), stream].append(number, data)
 
     def flush(self) -> None:
         """Make all lines visible, queries first: a click is seldom seen before its query."""
-        for writer in self._writers.values():
-            writer.flush()
+        for stream in self._streams.values():
+            stream.flush()
 
 
 def _when(line: Line) -> float:

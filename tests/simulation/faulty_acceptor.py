@@ -61,12 +61,10 @@ class FaultyAcceptor(MemoryAcceptor):
             self._fault = None
 
     def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """See `Acceptor`."""
         self.on_request("scan", [after])
         return super().scan(after, limit)
 
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """See `Acceptor`."""
         self.on_request("scan_shard", [after])
         return super().scan_shard(shard, below, after, limit)
 
