@@ -64,11 +64,13 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two processes where tests wait for servers or need one core each; Spark and whole commands take both cores.
+# Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
+# files come first, so that both processes end at about the same time.
 test: test-fast
-	$(BIN)/pytest -n 2 -m "server and not (spark or slow or long)"
-	$(BIN)/pytest -m "(spark or slow) and not long"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not long" \
+	  tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/unit
 
+# Whole demos and real logs under Spark take both cores.
 test-long: setup
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"

@@ -88,7 +88,7 @@ def is_done(pipeline: Pipeline, datacenter: str) -> bool:
 def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined_once(
     tmp_path: Path, mark: str
 ) -> None:
-    traffic = Traffic(5, DATACENTERS, 50, 10, duration_seconds=60, late_seconds=5, ills=ILLS)
+    traffic = Traffic(5, DATACENTERS, 50, 10, duration_seconds=40, late_seconds=5, ills=ILLS)
     file = traffic.write_pipeline(tmp_path, more=SETTINGS)
     pipeline = load_pipeline(file)
     writer = threading.Thread(target=LiveTraffic(traffic, tmp_path).run)
