@@ -82,7 +82,7 @@ def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
 
 def _verify(run: UpkeepRun) -> MaterializeResult[None]:
     from jobs.verification import verify
-    from photon.verification.report_table import append
+    from photon.verification.stored_reports import append
 
     context = run.context
     spark = context.resources.spark.spark_session

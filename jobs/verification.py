@@ -28,8 +28,8 @@ from photon.verification.report import (
     VerificationReport,
 )
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
+from photon.verification.stored_reports import newly_verified_offsets, summarize_unreadable
 from photon.verification.tasks import BATCH_ROWS, PLACE, TaskScope
-from photon.verification.verified_files import newly_verified_offsets, summarize_unreadable
 
 Progress = Callable[[str], None]
 # Files that can't be read again from some byte on, by datacenter and number.

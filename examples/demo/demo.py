@@ -26,7 +26,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.lease import holder_of, lease_status_of
 from photon.shift.status import DatacenterStatus, status_of
 from photon.testing.traffic import Traffic
-from photon.verification.report_table import StoredReport, newest
+from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 420.0  # all phases of a demo at their bounds; its traffic is stopped long before
 STAY_SECONDS = 86_400.0  # live traffic ends by itself after a day: it fills a disk

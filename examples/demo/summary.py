@@ -12,7 +12,7 @@ from examples.demo.scenario import WARM_UP_SECONDS, Kill
 from photon.cli.output import table_lines
 from photon.clock import MICROSECONDS
 from photon.verification.report import equation_table
-from photon.verification.report_table import StoredReport
+from photon.verification.stored_reports import StoredReport
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import MICROSECONDS, SystemClock
-        from photon.verification.report_table import append
+        from photon.verification.stored_reports import append
 
         clock = SystemClock()
         began_us = clock.now_us()

@@ -15,7 +15,7 @@ from photon.registry.consensus.register import EpochRecord
 from photon.registry.open import open_registry
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import find_registry
-from photon.verification.report_table import StoredReport, newest
+from photon.verification.stored_reports import StoredReport, newest
 
 _DAY_US = 86_400 * MICROSECONDS
 

@@ -25,7 +25,7 @@ from photon.registry.operations.init import find_registry
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
 from photon.verification.classes import EpochStatus
-from photon.verification.verified_files import is_fully_verified, read_verified_offsets
+from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 
 # More are left to Delta's own reader, which does not hold them in one plan.
 MOST_FILES_NAMED = 5_000

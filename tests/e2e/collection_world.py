@@ -19,7 +19,7 @@ from photon.registry.operations.init import init_registry
 from photon.shift.run import run_shift
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport, VerificationReport
-from photon.verification.report_table import append
+from photon.verification.stored_reports import append
 
 DAY_US = 86_400 * MICROSECONDS
 OLD, YOUNG = 40, 10

@@ -15,7 +15,7 @@ from photon.dispatcher.state_view import read_offsets
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
 from photon.verification.report import DatacenterReport, VerificationReport, VerifiedEarlier
-from photon.verification.report_table import append
+from photon.verification.stored_reports import append
 from tests.e2e.collection_world import OLD, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]

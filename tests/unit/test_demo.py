@@ -22,7 +22,7 @@ from photon.clock import MICROSECONDS
 from photon.pipeline.file import load_pipeline
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.verification.report import TERMS
-from photon.verification.report_table import StoredReport
+from photon.verification.stored_reports import StoredReport
 
 READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
 UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)

@@ -11,7 +11,7 @@ from photon.registry.consensus.register import EpochRecord, EpochState
 from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Finding, Unverified, VerifiedEarlier
-from photon.verification.report_table import StoredReport
+from photon.verification.stored_reports import StoredReport
 
 DAY_US = 86_400 * MICROSECONDS
 NOW_US = 1_000 * DAY_US

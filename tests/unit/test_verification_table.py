@@ -22,9 +22,14 @@ from photon.verification.report import (
     Unverified,
     VerificationReport,
 )
-from photon.verification.report_table import MOST_UNVERIFIED_STORED, TABLE, append, newest
-from photon.verification.verified_files import TABLE as VERIFIED_FILES
-from photon.verification.verified_files import read_verified_offsets
+from photon.verification.stored_reports import (
+    MOST_UNVERIFIED_STORED,
+    REPORTS,
+    VERIFIED_FILES,
+    append,
+    newest,
+    read_verified_offsets,
+)
 
 PIPELINE = """
 name: clicks
@@ -53,7 +58,7 @@ def store(pipeline: Pipeline, at_us: int = AT_US, **reports: DatacenterReport) -
 
 def columns(pipeline: Pipeline, datacenter: str) -> dict[str, Any]:
     """The columns of the only report that is stored."""
-    with TABLE.reading(pipeline, datacenter) as rows:
+    with REPORTS.reading(pipeline, datacenter) as rows:
         assert rows is not None
         (row,) = rows.to_table().drop_columns(["at"]).to_pylist()
     return row
@@ -153,7 +158,7 @@ def test_one_that_dies_before_its_report_is_stored_has_said_how_far_logs_were_ve
 # -- what is refused
 
 
-@pytest.mark.parametrize("table", [TABLE, VERIFIED_FILES], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [REPORTS, VERIFIED_FILES], ids=lambda table: table.name)
 def test_a_table_of_a_newer_format_is_refused_by_name(pipeline: Pipeline, table: AppendTable) -> None:
     report = DatacenterReport(epoch="e1", newly_verified_offsets={3: 70})
     store(pipeline, east=report)

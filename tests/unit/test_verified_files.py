@@ -14,7 +14,7 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import Members
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
-from photon.verification.verified_files import (
+from photon.verification.stored_reports import (
     is_fully_verified,
     newly_verified_offsets,
     read_verified_offsets,

@@ -18,7 +18,7 @@ from photon.verification.report import (
     VerificationReport,
     VerifiedEarlier,
 )
-from photon.verification.report_table import newest
+from photon.verification.stored_reports import newest
 from tests.simulation.world import World
 
 SOUND = VerificationReport(

@@ -1,0 +1,198 @@
+"""What verifications store in each datacenter's lake: reports, and how far each foreign log was verified.
+
+Events that were read may be registered without a row, and only their log tells which. So a log that can't be
+read again holds gc, unless all that was read of it was verified before (docs/adr/0020). Offsets are by file
+number: up to which byte a file is verified.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.faults import fault_point
+from photon.logs.files import TrackedFile
+from photon.pipeline.file import Pipeline
+from photon.storage.append_table import AppendTable
+from photon.verification.report import (
+    TERMS,
+    DatacenterReport,
+    Unverified,
+    VerificationReport,
+    VerifiedEarlier,
+)
+
+MOST_UNVERIFIED_STORED = 100  # log files named in a stored report; after that many, it is the folder
+REPORTS = AppendTable(
+    "verification_reports",
+    pa.schema(
+        [
+            ("at", pa.timestamp("us", "UTC")),
+            ("run", pa.string()),  # who verified: a Dagster run id
+            *((term, pa.int64()) for term in TERMS),
+            ("rows", pa.int64()),
+            ("violations", pa.int64()),  # cases, over all kinds
+            ("ok", pa.bool_()),
+            ("seconds", pa.float64()),
+            ("report", pa.string()),  # as JSON, with the first of its unverified files
+        ]
+    ),
+)
+VERIFIED_FILES = AppendTable(
+    "verified_files",
+    pa.schema(
+        [
+            ("epoch", pa.string()),  # files are numbered anew in each
+            ("file", pa.int32()),
+            ("offset_bytes", pa.int64()),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    ),
+)
+
+
+@dataclass(frozen=True)
+class StoredReport:
+    """A stored report of one datacenter. `report`: `DatacenterReport.as_dict`."""
+
+    at_us: int
+    run: str
+    seconds: float
+    report: Mapping[str, Any]
+
+    @property
+    def equation(self) -> dict[str, int]:
+        return {term: self.report[term] for term in TERMS}
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise is broken."""
+        return not self.report["violations"]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the classes make up all foreign records."""
+        foreign, *classes = self.equation.values()
+        return foreign == sum(classes)
+
+
+def append(pipeline: Pipeline, report: VerificationReport, at_us: int, run: str, seconds: float) -> None:
+    """Store the report of each datacenter that was verified in its own lake. LakeUnavailable, FormatTooNew.
+
+    `seconds`: how long the verification took. Where no promise is broken, how far logs were verified comes
+    first: that is true whether the report follows or not.
+    """
+    for name, one in report.datacenters.items():
+        if one.epoch is not None and not one.violations:
+            store_verified_offsets(pipeline, name, one.epoch, one.newly_verified_offsets, at_us)
+        fault_point("verify.after_files")
+        REPORTS.append(pipeline, name, [_row_of(one, at_us, run, seconds)])
+
+
+def newest(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, StoredReport]:
+    """The newest report of each datacenter that was ever verified. LakeUnavailable, FormatTooNew."""
+    found = {}
+    for name in datacenters:
+        with REPORTS.reading(pipeline, name) as rows:
+            if rows is None:
+                continue
+            latest_at = pc.max(rows.to_table(columns=["at"])["at"])
+            latest = rows.to_table(["at", "run", "seconds", "report"], filter=pc.field("at") == latest_at)
+        if latest.num_rows:
+            at_us = latest_at.cast(pa.int64()).as_py()
+            row = latest.drop_columns(["at"]).to_pylist()[-1]
+            found[name] = StoredReport(at_us, row["run"], row["seconds"], json.loads(row["report"]))
+    return found
+
+
+def _row_of(report: DatacenterReport, at_us: int, run: str, seconds: float) -> dict[str, Any]:
+    values = report.as_dict()
+    # Foreign logs first: gc looks for them.
+    values["unverified"].sort(key=lambda file: file["side"] != "foreign")
+    del values["unverified"][MOST_UNVERIFIED_STORED:]
+    return {
+        "at": at_us,
+        "run": run,
+        **report.equation(),
+        "rows": report.rows,
+        "violations": sum(finding.count for finding in report.violations),
+        "ok": not report.violations,
+        "seconds": seconds,
+        "report": json.dumps(values),
+    }
+
+
+# -- how far logs were verified
+
+
+def newly_verified_offsets(
+    files: Iterable[TrackedFile],
+    first_undecided: Mapping[int, int],
+    unreadable: Container[int],
+    before: Mapping[int, int],
+) -> dict[int, int]:
+    """The verified offsets of files that are verified further than `before`.
+
+    `first_undecided`: the offset of a file's first record without a final class. `unreadable`: files that
+    were not read again to the end.
+    """
+    offsets = {}
+    for tracked in files:
+        number = tracked.file.number
+        end = first_undecided.get(number, tracked.offset_bytes)
+        if number not in unreadable and end > before.get(number, tracked.file.header_bytes):
+            offsets[number] = end
+    return offsets
+
+
+def is_fully_verified(tracked: TrackedFile, verified: Mapping[int, int]) -> bool:
+    """Whether all that was read of a file was verified."""
+    number = tracked.file.number
+    return number in verified and tracked.offset_bytes <= verified[number]
+
+
+def summarize_unreadable(
+    unreadable: Mapping[int, Unverified], files: Mapping[int, TrackedFile], verified: Mapping[int, int]
+) -> tuple[tuple[Unverified, ...], VerifiedEarlier]:
+    """Split a datacenter's unreadable files: those read further than verified, and the sum of the others."""
+    unverified = []
+    earlier = VerifiedEarlier()
+    for number, file in unreadable.items():
+        tracked = files[number]
+        if is_fully_verified(tracked, verified):
+            example = earlier.example or file.path
+            earlier = VerifiedEarlier(earlier.files + 1, earlier.bytes + file.bytes, example)
+        else:
+            left_bytes = tracked.offset_bytes - verified.get(number, tracked.file.header_bytes)
+            unverified.append(replace(file, bytes=min(file.bytes, left_bytes)))
+    return tuple(unverified), earlier
+
+
+def store_verified_offsets(
+    pipeline: Pipeline, datacenter: str, epoch: str, offsets: Mapping[int, int], at_us: int
+) -> None:
+    """Remember how far files of an epoch are verified. LakeUnavailable, FormatTooNew."""
+    rows = [
+        {"epoch": epoch, "file": number, "offset_bytes": end, "at": at_us}
+        for number, end in sorted(offsets.items())
+    ]
+    if rows:
+        VERIFIED_FILES.append(pipeline, datacenter, rows)
+
+
+def read_verified_offsets(pipeline: Pipeline, datacenter: str, epoch: str) -> dict[int, int]:
+    """How far files of an epoch were ever verified. LakeUnavailable, FormatTooNew.
+
+    The largest offset counts: what was verified stays so, whichever verification is stored last.
+    """
+    with VERIFIED_FILES.reading(pipeline, datacenter) as dataset:
+        if dataset is None:
+            return {}
+        rows = dataset.to_table(columns=["file", "offset_bytes"], filter=pc.field("epoch") == epoch)
+    furthest = rows.group_by("file").aggregate([("offset_bytes", "max")])
+    return dict(zip(furthest["file"].to_pylist(), furthest["offset_bytes_max"].to_pylist(), strict=True))
