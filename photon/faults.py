@@ -50,22 +50,14 @@ COLLECTION_FAULT_POINTS: tuple[str, ...] = (
     "collect.after_page",
     "collect.after_endpoint",
 )
-VERIFICATION_FAULT_POINTS: tuple[str, ...] = ("verify.after_files",)
 
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *COLLECTION_FAULT_POINTS,
-    *VERIFICATION_FAULT_POINTS,
+    "verify.after_files",
 )
-
-
-class SimulatedCrash(BaseException):
-    """The death of the process, in tests that stay within one process.
-
-    A `BaseException`, so that no `except Exception` of the engine survives its own death.
-    """
 
 
 @dataclass
@@ -83,11 +75,6 @@ _armed: Armed | None = None
 def kill_this_process() -> None:
     """End the process as `kill -9` does: no handler runs, nothing is flushed."""
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def raise_simulated_crash() -> None:
-    """The crash for tests within one process."""
-    raise SimulatedCrash
 
 
 def arm(spec: str, crash: Callable[[], None] = kill_this_process) -> None:
@@ -109,7 +96,7 @@ def arm_task(spec: str, marker: str) -> None:
 
 
 def disarm() -> None:
-    """Undo `arm`."""
+    """Crash nowhere any more."""
     global _armed
     _armed = None
 

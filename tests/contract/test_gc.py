@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from photon.faults import COLLECTION_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import COLLECTION_FAULT_POINTS, arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import (
     ABSENT,
@@ -34,6 +34,7 @@ from tests.contract.registry_backends import (
 )
 from tests.contract.registry_checks import token
 from tests.simulation import gc_stories
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 EAST, WEST = token("east", 1), token("west", 2)
 PAGE_ITEMS = 7

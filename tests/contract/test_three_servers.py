@@ -14,7 +14,7 @@ import pytest
 
 from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
 from photon.clock import SystemClock
-from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import EndpointAddress
@@ -33,6 +33,7 @@ from photon.registry.operations.directory import DIRECTORY, Directory
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
 from photon.registry.operations.repair import RepairSuperseded, repair_endpoint
 from tests.contract.registry_checks import token
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from photon.clock import MICROSECONDS
-from photon.faults import SimulatedCrash
 from photon.registry.consensus.acceptor import NoReply
+from tests.simulation.crash import SimulatedCrash
 from tests.simulation.faulty_acceptor import TIMED_OUT, UNPROCESSED
 
 REQUEST_TIMEOUT_SECONDS = 2.0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare
 from photon.registry.consensus.decisions import ballot
@@ -19,6 +19,7 @@ from photon.registry.consensus.layout import fast_value, item_key
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, Won
 from photon.registry.operations.repair import RepairSuperseded
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.repair_site import Site
 

@@ -11,19 +11,14 @@ from collections.abc import Callable
 from itertools import count
 from typing import Literal
 
-from photon.faults import (
-    COLLECTION_FAULT_POINTS,
-    REPAIR_FAULT_POINTS,
-    SimulatedCrash,
-    arm,
-    raise_simulated_crash,
-)
+from photon.faults import COLLECTION_FAULT_POINTS, REPAIR_FAULT_POINTS, arm
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import RepairSuperseded, refill
 from photon.registry.quorum.proposer import QuorumRegistry
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_stores import Process, Store, Stores
 

@@ -18,6 +18,7 @@ from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnava
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
 from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -164,8 +165,8 @@ def test_only_the_token_of_the_very_row_is_its_own(other: str) -> None:
 @pytest.mark.parametrize("point", CLEARING_FAULT_POINTS)
 def test_a_crash_anywhere_is_harmless_and_the_next_pass_ends_the_work(world: World, point: str) -> None:
     join_some(world, "c1", "c2")
-    faults.arm(point, faults.raise_simulated_crash)
-    with pytest.raises(faults.SimulatedCrash):
+    faults.arm(point, raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
         clear(world)
     assert clear(world).rows == 2
     assert holder(world, "c2") == CLEARED

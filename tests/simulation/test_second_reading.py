@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from photon import faults
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
 from photon.storage.columns import ROW_COLUMNS
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -111,11 +111,11 @@ def test_a_crash_in_the_very_first_start_is_no_lost_state(
 
     def die(state: DispatcherState, *_: object) -> None:
         state.close()
-        faults.raise_simulated_crash()
+        raise_simulated_crash()
 
     with monkeypatch.context() as patched:
         patched.setattr(DispatcherState, "begin_epoch", die)
-        with pytest.raises(faults.SimulatedCrash):
+        with pytest.raises(SimulatedCrash):
             world.join()
     world.join()
     world.join()

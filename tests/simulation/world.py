@@ -33,6 +33,7 @@ from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import memory_registry
 from photon.verification.trace import trace
 from photon.verification.trace_report import Trace
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_700_000_000_000_000
@@ -131,10 +132,10 @@ class World:
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
         """One shift that dies at a fault point; whether it came to that."""
-        faults.arm(spec, faults.raise_simulated_crash)
+        faults.arm(spec, raise_simulated_crash)
         try:
             self.join(datacenter, mode)
-        except faults.SimulatedCrash:
+        except SimulatedCrash:
             self.forget()
             return True
         finally:

@@ -12,7 +12,7 @@ import pytest
 
 from photon.clock import ManualClock
 from photon.errors import FormatTooNew
-from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply, Replace, WriteReply
@@ -33,6 +33,7 @@ from photon.registry.interface import (
 )
 from photon.registry.quorum.proposer import QuorumRegistry, outcome_of_follower
 from photon.testing.memory_registry import memory_registry
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

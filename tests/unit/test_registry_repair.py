@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.faults import REPAIR_FAULT_POINTS, SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Insert, NoReply
 from photon.registry.consensus.decisions import chosen_value
@@ -19,6 +19,7 @@ from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavail
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import PATIENCE_SECONDS, Refilled, RepairSuperseded
 from tests.simulation import repair_stories
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.repair_site import Site
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"

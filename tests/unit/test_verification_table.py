@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.errors import FormatTooNew
-from photon.faults import SimulatedCrash, arm, disarm, raise_simulated_crash
+from photon.faults import arm, disarm
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable
 from photon.storage.tables import LakeUnavailable
@@ -30,6 +30,7 @@ from photon.verification.stored_reports import (
     newest,
     read_verified_offsets,
 )
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 PIPELINE = """
 name: clicks
