@@ -166,7 +166,7 @@ def _reshard(run: UpkeepRun) -> MaterializeResult[None]:
 
     if run.config.shards is not None:
         return MaterializeResult(metadata=_resharded(reshard(run.pipeline, run.config.shards)))
-    return MaterializeResult(metadata=advice_metadata(follow_policy(run.pipeline, run.clock)))
+    return MaterializeResult(metadata=advice_metadata(follow_policy(run.pipeline)))
 
 
 def advice_metadata(advice: "Advice | None") -> Metadata:
@@ -207,7 +207,7 @@ def _resharded(done: "Resharded") -> Metadata:
 def _report_state(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.registry.operations.report import registry_state
 
-    state = registry_state(run.pipeline, run.clock)
+    state = registry_state(run.pipeline)
     return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(state)])
 
 
@@ -220,7 +220,7 @@ class RepairConfig(Config):
 def _repair(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.registry.operations.repair import repair_endpoint
 
-    done = repair_endpoint(run.pipeline, run.config.endpoint, run.clock)
+    done = repair_endpoint(run.pipeline, run.config.endpoint)
     return MaterializeResult(
         metadata={
             "endpoint": done.endpoint,

@@ -80,7 +80,7 @@ def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) 
 
 def _collect(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
     register = raise_boundary(registry, clock.now_us() - story.keep_days * DAY_US)
-    for one in gc_pass(registry, register, clock):
+    for one in gc_pass(registry, register):
         assert not one.problem, one.problem
 
 

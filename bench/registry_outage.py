@@ -13,7 +13,6 @@ from itertools import count, pairwise
 from multiprocessing import get_context
 
 from bench.store_servers import StoreServer
-from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
@@ -59,7 +58,7 @@ def measure_outage(pipeline: Pipeline, servers: Sequence[StoreServer], down: int
         east, west = (one.result() for one in seen)
     for server in servers[-down:]:
         server.start()
-        repair_endpoint(pipeline, server.url, SystemClock())
+        repair_endpoint(pipeline, server.url)
     registry = open_registry(find_registry(pipeline))
     winners = {event_id: name for name, one in zip(TOKENS, (east, west), strict=True) for event_id in one.won}
     return Outage(

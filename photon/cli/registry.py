@@ -52,10 +52,9 @@ def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
     From a majority of the others, while joins go on. May be run again after a failure.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import SystemClock
         from photon.registry.operations.repair import repair_endpoint
 
-        done = repair_endpoint(pipeline, url, SystemClock())
+        done = repair_endpoint(pipeline, url)
     says = f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards"
     print_result(asdict(done), says, as_json)
 
@@ -69,10 +68,9 @@ def state(pipeline_file: Path, as_json: bool) -> None:
     Reads the stores, as much as `registry.state` in the pipeline file allows, while joins go on.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import SystemClock
         from photon.registry.operations.report import registry_state
 
-        found = registry_state(pipeline, SystemClock())
+        found = registry_state(pipeline)
     print_result(found.as_dict(), "\n".join(_state_lines(found)), as_json)
 
 

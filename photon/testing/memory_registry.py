@@ -42,7 +42,6 @@ R = TypeVar("R")
 class MemoryAcceptor:
     """One endpoint in memory: an `Acceptor`."""
 
-    inserts_per_request = 25
     writes_per_request = 25
     reads_per_request = 100
 
@@ -139,8 +138,7 @@ class MemoryAcceptor:
         keys = {getattr(query, "key", query) for query in batch}
         # What the real one refuses as a whole must not pass here.
         assert len(keys) == len(batch), "one request names an item twice (protocol B7)"
-        bounds = {"read": self.reads_per_request, "insert": self.inserts_per_request}
-        assert len(batch) <= bounds.get(kind, self.writes_per_request)
+        assert len(batch) <= (self.reads_per_request if kind == "read" else self.writes_per_request)
         with self._lock:
             return [apply(query) for query in batch]
 

@@ -79,7 +79,7 @@ def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     if limit.boundary_us is not None:
         register = raise_boundary(registry, limit.boundary_us)
     # With time_in_id every id carries its time, with a codec only those of its form.
-    done = gc_pass(registry, register, clock, timeless_shards=not pipeline.foreign.time_in_id)
+    done = gc_pass(registry, register, timeless_shards=not pipeline.foreign.time_in_id)
     by_endpoint = {str(address.endpoints[one.slot]): one for one in done}
     return GcResult(before_us, register.boundary_us, limit.because, by_endpoint)
 

@@ -74,7 +74,7 @@ def collect(backend: Backend, days: float) -> list[EndpointGc]:
     """Collect what was before so many days from the start."""
     registry = backend.client()
     register = raise_boundary(registry, START_US + round(days * DAY_US))
-    return gc_pass(registry, register, backend.clock, page_items=PAGE_ITEMS)
+    return gc_pass(registry, register, page_items=PAGE_ITEMS)
 
 
 def stored(backend: Backend, key: EventKey) -> list[object]:
@@ -204,7 +204,7 @@ def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend)
     registry, faults = three.faulty_client()
     faults.each[2].fail("down")  # type: ignore[attr-defined]
     register = raise_boundary(registry, START_US - DAY_US)
-    first = gc_pass(registry, register, three.clock, page_items=PAGE_ITEMS)
+    first = gc_pass(registry, register, page_items=PAGE_ITEMS)
     assert [one.deleted.items for one in first] == [30, 30, 0]
     assert "connection refused" in first[2].problem
     assert [one.deleted.items for one in collect(three, days=-1)] == [0, 0, 30]
@@ -274,7 +274,7 @@ def test_requests_that_fail_now_and_then_are_made_again(timed: Backend, fault: s
     registry, faults = timed.faulty_client()
     register = raise_boundary(registry, START_US - DAY_US)
     faults.fail(fault, 3)
-    assert [one.problem for one in gc_pass(registry, register, timed.clock, page_items=PAGE_ITEMS)] == [
-        ""
-    ] * len(timed.acceptors)
+    assert [one.problem for one in gc_pass(registry, register, page_items=PAGE_ITEMS)] == [""] * len(
+        timed.acceptors
+    )
     assert all(found == ABSENT for key in old for found in stored(timed, key))

@@ -176,8 +176,8 @@ def test_two_of_five_killed_under_load_lose_no_id_and_after_their_repair_all_agr
     check_that_all_lost_to(registry, winners)
     five[1].start()
     five[4].start()
-    repair_endpoint(events, five[1].url, SystemClock())
-    repair_endpoint(events, five[4].url, SystemClock())
+    repair_endpoint(events, five[1].url)
+    repair_endpoint(events, five[4].url)
     check_that_all_agree(five, events, len(winners))
     five[0].kill()
     five[2].kill()
@@ -218,7 +218,7 @@ def test_a_wiped_endpoint_is_named_and_not_used_until_it_is_repaired(
     assert open_registry(address).commit([Claim(key, EAST) for key in ids("b", 60)]) == [Won()] * 60
     assert servers[2].client().list_tables()["TableNames"] == []
 
-    repair = repair_endpoint(events, servers[2].url, SystemClock())
+    repair = repair_endpoint(events, servers[2].url)
     assert (repair.copied, repair.mended) == (120, 0)
     assert set(servers[2].client().list_tables()["TableNames"]) == {repair.table, DIRECTORY}
     assert running.commit([Claim(key, EAST) for key in ids("c", 60)]) == [Won()] * 60
@@ -239,11 +239,11 @@ def test_a_repair_that_another_one_has_overtaken_leaves_the_endpoint_to_it(
     overtaking: list[str] = []
     arm(
         "repair.after_down",
-        crash=lambda: overtaking.append(repair_endpoint(events, servers[2].url, SystemClock()).table),
+        crash=lambda: overtaking.append(repair_endpoint(events, servers[2].url).table),
     )
     try:
         with pytest.raises(RepairSuperseded):
-            repair_endpoint(events, servers[2].url, SystemClock())
+            repair_endpoint(events, servers[2].url)
     finally:
         disarm()
     assert set(servers[2].client().list_tables()["TableNames"]) == {*overtaking, DIRECTORY}
@@ -261,11 +261,11 @@ def test_a_repair_removes_what_those_before_it_have_left_and_no_other_table(
     for point in ("repair.after_table", "repair.before_up"):
         arm(point, crash=raise_simulated_crash)
         with pytest.raises(SimulatedCrash):
-            repair_endpoint(events, servers[2].url, SystemClock())
+            repair_endpoint(events, servers[2].url)
         disarm()
     directory = Directory(EndpointAddress(servers[2].url), SystemClock())
     assert len(directory.tables_of("died")) == 3
-    repair = repair_endpoint(events, servers[2].url, SystemClock())
+    repair = repair_endpoint(events, servers[2].url)
     assert directory.tables_of("died") == [repair.table]
     assert directory.has(other)
 
@@ -281,7 +281,7 @@ def test_a_repair_whose_old_table_can_not_be_removed_has_ended_and_names_it(
 
     monkeypatch.setattr(Directory, "remove", is_protected)
     with caplog.at_level(logging.WARNING):
-        repair = repair_endpoint(events, servers[2].url, SystemClock())
+        repair = repair_endpoint(events, servers[2].url)
     assert f"the table {old} at {servers[2].url} is not needed any more" in caplog.text
     assert find_registry(events).tables[2] == repair.table
 
@@ -346,9 +346,9 @@ def test_a_store_restored_from_an_older_copy_is_out_of_use_before_it_is_started(
     shutil.rmtree(servers[1].folder)
     shutil.copytree(tmp_path / "copy", servers[1].folder)
     with pytest.raises(RegistryUnavailable, match=servers[1].url):
-        repair_endpoint(events, servers[1].url, SystemClock())
+        repair_endpoint(events, servers[1].url)
     servers[1].start()
-    assert repair_endpoint(events, servers[1].url, SystemClock()).copied == 20
+    assert repair_endpoint(events, servers[1].url).copied == 20
     servers[0].kill()
     outcomes = open_registry(find_registry(events)).commit([Claim(key, WEST) for key in ids("a", 20)])
     assert all(isinstance(outcome, Lost) and outcome.holder.token == EAST for outcome in outcomes)

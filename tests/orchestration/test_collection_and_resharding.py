@@ -13,7 +13,7 @@ from photon.registry.consensus.acceptor import StoreSize
 from photon.registry.open import close_registries
 from photon.registry.operations import resharding
 from photon.registry.operations.gc import EndpointGc
-from photon.registry.operations.resharding import Advice, Load, Resharded, ShardLimits
+from photon.registry.operations.resharding import Advice, Load, Resharded
 from photon.shift.run import prepare
 from photon.upkeep import gc
 from photon.upkeep.gc import GcResult
@@ -91,7 +91,7 @@ def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
 def test_a_run_without_one_asks_the_policy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, policy: str, in_force: int
 ) -> None:
-    monkeypatch.setattr(resharding, "SHARD_LIMITS", ShardLimits(ids=1, bytes=10))
+    monkeypatch.setattr(resharding, "SHARD_LIMITS", Load(ids=1, bytes=10, commits_per_second=500))
     location = with_times(tmp_path, policy)
     make_registry(location)
     metadata = metadata_of(run(location, "resharding"))

@@ -114,7 +114,7 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
 ) -> None:
     asked = []
 
-    def repair_endpoint(pipeline: Any, url: str, clock: Any) -> repair.Repair:
+    def repair_endpoint(pipeline: Any, url: str) -> repair.Repair:
         asked.append((pipeline.name, url))
         return repair.Repair(url, "photon-clicks-1", 5, 12, 1)
 

@@ -220,8 +220,8 @@ class _Exploration:
         verb, token = self._programs[client][local.step]
         acceptors: Any = [Scripted(answers) for answers in replies]
         chance = random.Random(f"{client} {local.lives}")
-        endpoints = Endpoints(acceptors, Inline(), chance, members=REGISTER.members)
-        store = RegisterStore(endpoints, ManualClock(), timedelta(0), timedelta(days=1))
+        endpoints = Endpoints(acceptors, Inline(), ManualClock(), chance, members=REGISTER.members)
+        store = RegisterStore(endpoints, timedelta(0), timedelta(days=1))
         rounds = Rounds(endpoints, store)
         rounds.known = REGISTER
         contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
@@ -372,7 +372,7 @@ _STORED = Stored(encode_register(REGISTER))
 class Scripted:
     """An endpoint that gives the replies it was given, and then none."""
 
-    inserts_per_request = writes_per_request = reads_per_request = 1
+    writes_per_request = reads_per_request = 1
 
     def __init__(self, replies: Sequence[Any]) -> None:
         self._replies = iter(replies)

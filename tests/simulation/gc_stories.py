@@ -26,5 +26,5 @@ def an_id_without_a_time_that_is_registered_anew_before_it_is_deleted() -> None:
         site.client().commit([Claim(EventKey(KEY.id, at_us=YOUNG_US), WEST)])
 
     before(store, "delete", register_anew)
-    gc_pass(registry, raise_boundary(registry, BOUNDARY_US), site.clock)
+    gc_pass(registry, raise_boundary(registry, BOUNDARY_US))
     the_winner_must_be(site, WEST)

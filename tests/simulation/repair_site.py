@@ -79,7 +79,7 @@ class Site:
             registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
             self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
 
-        return refill(registry, slot, name, make, self.clock)
+        return refill(registry, slot, name, make)
 
     def copies(self, key: EventKey) -> list[object]:
         members = self.client().register.read().members

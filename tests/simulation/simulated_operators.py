@@ -79,7 +79,7 @@ class Operators:
         self._may_crash(COLLECTION_FAULT_POINTS)
         try:
             register = raise_boundary(registry, boundary_us)
-            gc_pass(registry, register, client, channel=lambda: client, page_items=PAGE_ITEMS)
+            gc_pass(registry, register, channel=lambda: client, page_items=PAGE_ITEMS)
         except RegistryUnavailable:
             return
 
@@ -141,7 +141,7 @@ class Operators:
 
             self._may_crash(REPAIR_FAULT_POINTS)
             try:
-                refill(registry, slot, store.incarnation, make, client, PAGE_ITEMS)
+                refill(registry, slot, store.incarnation, make, PAGE_ITEMS)
             except (RegistryUnavailable, RepairSuperseded):
                 client.sleep(self._chance.expovariate(1.0))
             except SimulatedCrash:

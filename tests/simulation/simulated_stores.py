@@ -24,7 +24,7 @@ _REFUSED = NoReply("connection refused", "unreachable")
 class Store(FaultyAcceptor):
     """One incarnation of the store in a slot. `is_there`: it has a table; `is_down`: now it is silent."""
 
-    inserts_per_request = writes_per_request = reads_per_request = 2  # so that calls take several
+    writes_per_request = reads_per_request = 2  # so that calls take several
 
     def __init__(self, observer: Observer, slot: int, incarnation: str, is_there: bool) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from photon.dispatcher.state import StateUnavailable
 from photon.errors import FormatTooNew
 from photon.faults import CLEARING_FAULT_POINTS
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.register import EpochRecord
+from photon.registry.consensus.register import EpochRecord, with_epoch_state
 from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnavailable, Won
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
@@ -136,7 +136,7 @@ def test_ids_of_a_retired_epoch_keep_their_tokens_for_they_may_have_to_be_releas
     join_some(world, "c1")
     epoch = world.read_state().epoch
     assert epoch is not None
-    world.registry.register.retire_epoch(epoch, NOON_US)
+    world.registry.register.change(lambda now: with_epoch_state(now, epoch, "retired", NOON_US))
     assert clear(world) == Clearing()
     assert world.registry.tokens_anywhere([EventKey("c1")]) != [frozenset()]
 

@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 def collect(world: World) -> None:
     register = raise_boundary(world.registry, NOON_US - DAY_US)
-    gc_pass(world.registry, register, world.clock)
+    gc_pass(world.registry, register)
 
 
 def test_an_event_below_the_boundary_has_no_row_and_is_recorded_with_what_it_was(world: World) -> None:

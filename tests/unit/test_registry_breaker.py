@@ -85,7 +85,7 @@ def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, do
 def test_an_endpoint_that_falls_silent_amid_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
     acceptors = [FaultyAcceptor() for _ in range(n)]
     requests = 500 // FaultyAcceptor.reads_per_request
-    endpoints = Endpoints(acceptors, Threads(concurrency=1))
+    endpoints = Endpoints(acceptors, Threads(concurrency=1), ManualClock())
     acceptors[0].fail("down")
     replies = endpoints.ask(
         lambda acceptor, batch: acceptor.read(batch),
@@ -229,7 +229,7 @@ class OnlyTogether(FaultyAcceptor):
 
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_all_requests_for_a_thousand_ids_are_under_way_at_once_if_concurrency_allows_it(n: int) -> None:
-    requests = 1_000 // FaultyAcceptor.inserts_per_request
+    requests = 1_000 // FaultyAcceptor.writes_per_request
     together = threading.Barrier(n * requests)
     registry = memory_registry(
         *(OnlyTogether(together) for _ in range(n)), settings=Registry(concurrent_requests=40)

@@ -151,7 +151,7 @@ def test_revoking_and_retiring_are_recorded_with_their_time() -> None:
     store.add_epoch("e1", "east", "table", now_us=1)
     store.revoke_epoch("e1", now_us=2)
     assert store.read().epochs["e1"] == EpochRecord("east", "revoked", "table", 2)
-    store.retire_epoch("e1", now_us=3)
+    store.change(lambda register: with_epoch_state(register, "e1", "retired", now_us=3))
     assert store.read().epochs["e1"] == EpochRecord("east", "retired", "table", 3)
 
 

@@ -311,14 +311,14 @@ def test_a_repair_does_not_bring_back_what_was_collected() -> None:
     register = raise_boundary(site.client(), 10)
     slept = site.stores[0, "old0"]
     slept.fail("down")  # so that it still has what the other one has not
-    done = gc_pass(site.client(), register, site.clock)
+    done = gc_pass(site.client(), register)
     assert [one.deleted.items for one in done] == [0, 0, 30]
     slept.mend()
     assert site.repair(1).copied == 30
     assert [len(site.copies(key)[1]) for key in old] == [0] * 30  # type: ignore[arg-type]
     assert [len(site.copies(key)[2]) for key in old] == [0] * 30  # type: ignore[arg-type]
     assert commit(site, old, WEST) == [TooOld()] * 30
-    gc_pass(site.client(), register, site.clock)
+    gc_pass(site.client(), register)
     assert values_of(site, old) == []
     assert all(isinstance(outcome, Lost) for outcome in commit(site, young, WEST))
 
@@ -330,7 +330,7 @@ def test_what_a_repair_was_just_copying_goes_with_the_next_pass_and_is_never_won
     site.wipe(1)
 
     def collect() -> None:
-        gc_pass(site.client(), raise_boundary(site.client(), 10), site.clock)
+        gc_pass(site.client(), raise_boundary(site.client(), 10))
 
     # The repair has read the register and a page of ids; then a whole collection passes.
     first = site.stores[0, "old0"]

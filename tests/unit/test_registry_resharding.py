@@ -37,7 +37,6 @@ from photon.registry.operations.resharding import (
     WINDOW_SECONDS,
     Load,
     Resharded,
-    ShardLimits,
     advise,
     proposed_shards,
     put_in_force,
@@ -304,7 +303,7 @@ def test_records_of_one_id_on_both_sides_of_a_change_are_as_many_events_as_it_id
 # -- the policy
 
 
-LIMITS = ShardLimits(ids=100, bytes=10_000, commits_per_second=10)
+LIMITS = Load(ids=100, bytes=10_000, commits_per_second=10)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +339,7 @@ def test_the_policy_measures_what_is_committed_of_late() -> None:
     begin_us = DAY_US - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
     times = [begin_us + second * MICROSECONDS for second in range(-50, WINDOW_SECONDS + 50)]
     registry.commit([Claim(EventKey(f"id-{t}", t), "east:e:1#p:1:0") for t in times])
-    advice = advise(registry, replace(LIMITS, ids=10_000), clock)
+    advice = advise(registry, replace(LIMITS, ids=10_000))
     assert advice is not None
     assert advice.load.commits_per_second == pytest.approx(1.0)
     assert advice.load.ids == len(times) + 1  # and the register
@@ -354,7 +353,7 @@ def test_a_sample_that_is_full_tells_the_rate_of_its_own_time(monkeypatch: pytes
     begin_us = DAY_US - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
     times = [begin_us + tenth * MICROSECONDS // 10 for tenth in range(WINDOW_SECONDS * 10)]
     registry.commit([Claim(EventKey(f"id-{t}", t), "east:e:1#p:1:0") for t in times])
-    advice = advise(registry, LIMITS, clock)
+    advice = advise(registry, LIMITS)
     assert advice is not None
     assert advice.load.commits_per_second == pytest.approx(10.0, rel=0.1)
 
@@ -363,13 +362,13 @@ def test_while_a_change_is_awaited_the_policy_proposes_nothing() -> None:
     clock = ManualClock(DAY_US)
     registry = registry_of(clock)
     put_in_force(registry, 9)
-    advice = advise(registry, LIMITS, clock)
+    advice = advise(registry, LIMITS)
     assert advice is not None
     assert (advice.shards, advice.proposed, advice.awaits_us) == (9, None, 2 * DAY_US)
 
 
 def test_where_ids_carry_no_time_there_is_nothing_to_propose() -> None:
-    assert advise(memory_registry(), LIMITS, ManualClock()) is None
+    assert advise(memory_registry(), LIMITS) is None
 
 
 def test_shards_are_named_by_their_config() -> None:

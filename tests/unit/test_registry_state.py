@@ -40,7 +40,7 @@ def three(clock: ManualClock, shards: int = 4) -> tuple[list[FaultyAcceptor], Qu
 
 def look(registry: QuorumRegistry, clock: ManualClock, pages: int = 2_000) -> RegistryState:
     names = [(f"http://store-{number}", f"table-{number}") for number in range(registry.endpoints.n)]
-    return state_of(registry, names, pages, clock)
+    return state_of(registry, names, pages)
 
 
 def claims(*ids: str) -> list[Claim]:

@@ -148,12 +148,10 @@ AcceptReply = Done | Refused | NoReply
 class Acceptor(Protocol):
     """One endpoint. Each method is one batch, with distinct keys; answers come in its order.
 
-    `inserts_per_request`, `reads_per_request` and, for the others, `writes_per_request` bound the length
-    of a batch. Thread-safe. Every write is atomic for its item and applies only if its condition holds at
-    that moment.
+    `reads_per_request` and `writes_per_request` bound the length of a batch. Thread-safe. Every write is
+    atomic for its item and applies only if its condition holds at that moment.
     """
 
-    inserts_per_request: int
     writes_per_request: int
     reads_per_request: int
 

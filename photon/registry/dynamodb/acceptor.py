@@ -89,7 +89,6 @@ class DynamoAcceptor:
     def __init__(self, table: str, connect: Callable[[], Any], transactions: bool = False) -> None:
         self.table = table
         self.writes_per_request = STATEMENTS_PER_TRANSACTION if transactions else STATEMENTS_PER_REQUEST
-        self.inserts_per_request = self.writes_per_request
         self._transactions = transactions
         self._connect = connect
         self._client: Any = None

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from photon.clock import MICROSECONDS, Clock
+from photon.clock import Clock
 from photon.registry.consensus.acceptor import (
     Accept,
     Acceptor,
@@ -32,6 +32,7 @@ from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members
 from photon.registry.endpoints.breaker import Breaker, is_silence
 from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit
+from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -39,9 +40,6 @@ Send = Callable[[Acceptor, Sequence[Q]], list[R]]
 Reopen = Callable[[int, str], Acceptor]  # the acceptor of an incarnation of the store in a slot
 
 PROBES_AT_ONCE = 5  # as many as a registry has endpoints
-FIRST_BACKOFF_SECONDS = 0.02
-MAX_BACKOFF_SECONDS = 1.0
-MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 _NOT_ASKED = NoReply("the endpoint is out of use: it is being repaired", "not_asked")
 _SPARED = NoReply("the endpoint did not answer lately; it is being probed", "not_asked")
@@ -84,7 +82,6 @@ class Threads:
     def exchange(
         self, send: Send[Q, R], requests: Sequence[tuple[Acceptor, Sequence[Q]]]
     ) -> Iterator[tuple[int, list[R]]]:
-        """See `Channel`."""
         futures: dict[Future[list[R]], int] = {}
         for index, (acceptor, batch) in enumerate(requests):
             threads, limit = self._lane_of(acceptor)
@@ -92,11 +89,9 @@ class Threads:
         return ((futures[future], future.result()) for future in as_completed(futures))
 
     def in_background(self, work: Callable[[], None]) -> None:
-        """See `Channel`."""
         self._background.submit(work)
 
     def close(self) -> None:
-        """See `Channel`."""
         with self._lock:
             lanes = list(self._lanes.values())
         for threads, _ in lanes:
@@ -128,7 +123,7 @@ class ActiveEndpoints:
 
 
 class Endpoints:
-    """The acceptors of a registry, the channel to them, and the randomness of the client.
+    """The acceptors of a registry, the channel to them, the clock and the randomness of the client.
 
     `chance` makes ballots unique: the machine's own, except in a simulation that has to be repeatable.
     `members`: those of the acceptors, if known; `reopen` opens other incarnations, if the acceptors may move.
@@ -138,14 +133,16 @@ class Endpoints:
         self,
         acceptors: Sequence[Acceptor],
         channel: Channel,
+        clock: Clock,
         chance: random.Random = MACHINE_CHANCE,
         breaker: Breaker | None = None,
         members: Members | None = None,
         reopen: Reopen | None = None,
     ) -> None:
         self.acceptors = tuple(acceptors)  # also of slots that are out of use: for their limits
-        self.chance = chance
         self._channel = channel
+        self._clock = clock
+        self.chance = chance
         self._breaker = breaker
         self._reopen = reopen
         self._lock = threading.Lock()
@@ -165,9 +162,13 @@ class Endpoints:
         """Close the channel, once all requests are answered."""
         self._channel.close()
 
-    def alone(self, acceptor: Acceptor) -> Endpoints:
-        """One store by itself, in use or not, over the same channel and without a breaker."""
-        return Endpoints([acceptor], self._channel, self.chance)
+    def alone(self, acceptor: Acceptor, channel: Channel | None = None) -> Endpoints:
+        """One store by itself, in use or not, without a breaker; over the same channel or another one."""
+        return Endpoints([acceptor], channel or self._channel, self._clock, self.chance)
+
+    def deadline(self, seconds: float) -> Deadline:
+        """The end of a call that may take so long without getting on."""
+        return Deadline(self._clock, seconds, self.chance)
 
     def new_proposer(self) -> str:
         """Random 64 bits as 16 hex digits, which keep ballots of different proposers apart (protocol B4)."""
@@ -189,22 +190,18 @@ class Endpoints:
             self.acceptors = tuple(acceptors)
             self._active = ActiveEndpoints.of(members, self.acceptors, self._active.changes + 1)
 
-    # -- requests: for each the replies of the endpoints, in their order
+    # -- requests, as of `Acceptor`: for each the replies of the endpoints, in their order
 
     def insert(
         self, inserts: Sequence[Insert], after_each: Callable[[], None] = lambda: None
     ) -> list[list[WriteReply]]:
-        """See `Acceptor.insert`; `after_each` as in `ask`."""
-        per_request = min(acceptor.inserts_per_request for acceptor in self.acceptors)
-        return self.ask(lambda acceptor, batch: acceptor.insert(batch), inserts, per_request, after_each)
+        return self.ask(lambda acceptor, batch: acceptor.insert(batch), inserts, self._writes(), after_each)
 
     def read(self, items: Sequence[ItemKey]) -> list[list[ReadReply]]:
-        """See `Acceptor.read`."""
         per_request = min(acceptor.reads_per_request for acceptor in self.acceptors)
         return self.ask(lambda acceptor, batch: acceptor.read(batch), items, per_request)
 
     def prepare(self, prepares: Sequence[Prepare]) -> list[list[PrepareReply]]:
-        """See `Acceptor.prepare`."""
         return self.ask(lambda acceptor, batch: acceptor.prepare(batch), prepares, self._writes())
 
     def accept(
@@ -213,13 +210,11 @@ class Endpoints:
         after_each: Callable[[], None] = lambda: None,
         without: Collection[int] = (),
     ) -> list[list[AcceptReply]]:
-        """See `Acceptor.accept`; `after_each` and `without` as in `ask`."""
         return self.ask(
             lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes(), after_each, without
         )
 
     def replace(self, replaces: Sequence[Replace]) -> list[list[WriteReply]]:
-        """See `Acceptor.replace`."""
         return self.ask(lambda acceptor, batch: acceptor.replace(batch), replaces, self._writes())
 
     def _writes(self) -> int:
@@ -290,29 +285,3 @@ class Endpoints:
             log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
         elif news == "is_back":
             log.warning("endpoint %d of the registry answers again", slot + 1)
-
-
-class Deadline:
-    """The time that a call may take without getting on, and the pauses between its attempts."""
-
-    def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
-        self._clock = clock
-        self._chance = chance
-        self._seconds = seconds
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin anew: the call gets on, and a large one may take longer than the time for an answer."""
-        self._end_us = self._clock.now_us() + round(self._seconds * MICROSECONDS)
-        self._attempts = 0
-
-    def pause(self) -> bool:
-        """Wait, longer each time and with jitter, for the next attempt; False if the time is up."""
-        left_seconds = (self._end_us - self._clock.now_us()) / MICROSECONDS
-        if left_seconds <= 0:
-            return False
-        longest = min(FIRST_BACKOFF_SECONDS * 2**self._attempts, MAX_BACKOFF_SECONDS)
-        self._attempts += 1
-        # Jitter: proposers that collided once must not do so again and again.
-        self._clock.sleep(min(longest * self._chance.uniform(0.5, 1.0), left_seconds))
-        return True

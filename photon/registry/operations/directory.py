@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from photon.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.dynamodb.answers import UNREADABLE
-from photon.registry.endpoints.endpoints import Deadline
+from photon.registry.endpoints.deadline import Deadline
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import connection
 

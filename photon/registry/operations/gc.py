@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from photon.clock import Clock
 from photon.faults import fault_point
 from photon.registry.consensus.acceptor import (
     Acceptor,
@@ -36,8 +35,8 @@ from photon.registry.consensus.layout import (
 )
 from photon.registry.consensus.register import Register, decode_register, with_boundary
 from photon.registry.dynamodb.answers import item_bytes
-from photon.registry.endpoints.endpoints import Channel, Deadline, Endpoints, Threads
-from photon.registry.operations.until_answered import Unanswered, until_answered
+from photon.registry.endpoints.deadline import Unanswered, until_answered
+from photon.registry.endpoints.endpoints import Channel, Endpoints, Threads
 from photon.registry.quorum.proposer import QuorumRegistry
 
 PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory
@@ -75,7 +74,6 @@ def raise_boundary(registry: QuorumRegistry, boundary_us: int) -> Register:
 def gc_pass(
     registry: QuorumRegistry,
     register: Register,
-    clock: Clock,
     channel: Callable[[], Channel] = lambda: Threads(DELETES_IN_FLIGHT),
     timeless_shards: bool = True,
     page_items: int = PAGE_ITEMS,
@@ -92,8 +90,8 @@ def gc_pass(
             problem = "out of use until a repair of it has ended"
             done.append(EndpointGc(slot, StoreSize(0, 0), problem=problem))
             continue
-        with closing(Endpoints([acceptor], channel(), registry.endpoints.chance)) as endpoint:
-            one = _EndpointPass(registry, register, clock, acceptor, endpoint, page_items)
+        with closing(registry.endpoints.alone(acceptor, channel())) as endpoint:
+            one = _EndpointPass(registry, register, acceptor, endpoint, page_items)
             done.append(one.run(slot, shards))
         fault_point("collect.after_endpoint")
     return done
@@ -105,7 +103,6 @@ class _EndpointPass:
 
     registry: QuorumRegistry
     register: Register
-    clock: Clock
     acceptor: Acceptor
     endpoint: Endpoints  # the same one, over a channel of its own
     page_items: int
@@ -116,7 +113,7 @@ class _EndpointPass:
         """Delete all there is to delete in these shards, or as much as the endpoint lets us."""
         before, problem = self._size(), ""
         try:
-            list(until_answered(self._ask_for_boundary, [REGISTER_KEY], self._deadline()))
+            list(until_answered(self._ask_for_boundary, [REGISTER_KEY], self.registry.deadline()))
             fault_point("collect.after_register")
             for shard in shards:
                 for items in self._pages(shard):
@@ -148,7 +145,7 @@ class _EndpointPass:
 
         after: ItemKey | None = None
         while True:
-            ((_, page),) = until_answered(ask, [after], self._deadline())
+            ((_, page),) = until_answered(ask, [after], self.registry.deadline())
             yield page.items
             if page.last is None:
                 return
@@ -161,7 +158,7 @@ class _EndpointPass:
             replies = self.endpoint.ask(lambda a, b: a.delete(b), deletes, self.acceptor.writes_per_request)
             return [reply for (reply,) in replies]
 
-        for item, reply in until_answered(ask, items, self._deadline()):
+        for item, reply in until_answered(ask, items, self.registry.deadline()):
             if isinstance(reply, Done):
                 self.deleted_items += 1
                 self.deleted_bytes += item_bytes(item)
@@ -169,7 +166,3 @@ class _EndpointPass:
     def _size(self) -> StoreSize | None:
         size = self.acceptor.size()
         return size if isinstance(size, StoreSize) else None
-
-    def _deadline(self) -> Deadline:
-        seconds = self.registry.settings.total_timeout.total_seconds()
-        return Deadline(self.clock, seconds, self.registry.endpoints.chance)

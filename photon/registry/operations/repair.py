@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from photon.clock import Clock
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
@@ -39,12 +38,12 @@ from photon.registry.consensus.register import (
     with_slot_up,
     without_fresh_slots,
 )
-from photon.registry.endpoints.endpoints import ActiveEndpoints, Deadline, Endpoints
+from photon.registry.endpoints.deadline import Unanswered, until_answered
+from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.directory import Directory, EndpointSilent, new_incarnation
 from photon.registry.operations.init import ask_endpoint, find_registry
-from photon.registry.operations.until_answered import Unanswered, until_answered
 from photon.registry.quorum.proposer import QuorumRegistry
 
 PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
@@ -73,7 +72,7 @@ class Repair:
     mended: int
 
 
-def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
+def repair_endpoint(pipeline: Pipeline, url: str) -> Repair:
     """Fill a new table at the endpoint with this URL from a majority of the others.
 
     First take the endpoint out of use, whether or not it answers: so an operator can start a store that was
@@ -83,10 +82,10 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
     """
     address = find_registry(pipeline)
     slot = _slot_of(address, url)
-    directory = Directory(address.endpoints[slot], clock)
+    registry = open_registry(address)
+    directory = Directory(address.endpoints[slot], registry.clock)
     incarnation = new_incarnation()
     table = table_name(pipeline.name, incarnation)
-    registry = open_registry(address)
     old: list[str] = []
 
     def make_store() -> None:
@@ -99,7 +98,7 @@ def repair_endpoint(pipeline: Pipeline, url: str, clock: Clock) -> Repair:
         if not directory.replace_table_of(pipeline.name, named, table):
             raise RepairSuperseded(SUPERSEDED)
 
-    done = refill(registry, slot, incarnation, make_store, clock)
+    done = refill(registry, slot, incarnation, make_store)
     for one in old:  # those of repairs that died among them
         _remove_if_possible(directory, one)
     return Repair(url, table, done.members.version, done.copied, done.mended)
@@ -179,7 +178,6 @@ def refill(
     slot: int,
     incarnation: str,
     make_store: Callable[[], None],
-    clock: Clock,
     page_items: int = PAGE_ITEMS,
 ) -> Refilled:
     """Put a new store with this incarnation, which `make_store` makes empty, into a slot.
@@ -190,7 +188,7 @@ def refill(
     endpoints, register = registry.endpoints, registry.register
     register.change(without_fresh_slots)
     _require_others(register.read().members, slot)
-    _require_answers(registry, slot, clock)
+    _require_answers(registry, slot)
     members = register.change(lambda now: _down_once(now, slot, incarnation)).members
     fault_point("repair.after_down")
     make_store()
@@ -198,13 +196,13 @@ def refill(
     active, store = endpoints.active, endpoints.acceptors[slot]
     if active.members != members:
         raise RepairSuperseded(SUPERSEDED)
-    copied = _Copying(registry, active, clock, page_items).copy_to(store)
+    copied = _Copying(registry, active, page_items).copy_to(store)
     fault_point("repair.before_up")
     register.change(lambda now: _up_once(now, members, slot))
     fault_point("repair.after_up")
     register.change(without_fresh_slots)
     fault_point("repair.after_counted")
-    mended = _Copying(registry, endpoints.active, clock, page_items).compare()
+    mended = _Copying(registry, endpoints.active, page_items).compare()
     return Refilled(register.read().members, copied, mended)
 
 
@@ -216,7 +214,7 @@ def _require_others(members: Members, slot: int) -> None:
         )
 
 
-def _require_answers(registry: QuorumRegistry, slot: int, clock: Clock) -> None:
+def _require_answers(registry: QuorumRegistry, slot: int) -> None:
     """A majority of the others answers now.
 
     Without them the change that takes the slot out of use would stay half-way, and nobody could go on:
@@ -229,9 +227,8 @@ def _require_answers(registry: QuorumRegistry, slot: int, clock: Clock) -> None:
         answers = [isinstance(reply, Stored) for other, reply in enumerate(replies) if other != slot]
         return [True if sum(answers) >= majority(endpoints.n) else NoReply("too few")]
 
-    deadline = Deadline(clock, registry.settings.total_timeout.total_seconds(), endpoints.chance)
     try:
-        list(until_answered(ask, [REGISTER_KEY], deadline))
+        list(until_answered(ask, [REGISTER_KEY], registry.deadline()))
     except Unanswered as error:
         raise RegistryUnavailable(
             f"too few of the other endpoints answer, so nothing was changed; is number {slot + 1} the one"
@@ -276,14 +273,11 @@ class _Chosen:
 class _Copying:
     """Choosing ids again under one membership, and copying them to a store."""
 
-    def __init__(
-        self, registry: QuorumRegistry, active: ActiveEndpoints, clock: Clock, page_items: int
-    ) -> None:
+    def __init__(self, registry: QuorumRegistry, active: ActiveEndpoints, page_items: int) -> None:
         self._endpoints = registry.endpoints
         self._register = registry.register
         self._known = registry.register.read()
         self._active = active
-        self._clock = clock
         self._page_items = page_items
         self._proposer = registry.endpoints.new_proposer()
 
@@ -334,7 +328,7 @@ class _Copying:
         def ask(left: Sequence[Request]) -> list[Reply]:
             return [reply for (reply,) in send(left)]
 
-        return list(until_answered(ask, requests, self._deadline()))
+        return list(until_answered(ask, requests, self._endpoints.deadline(PATIENCE_SECONDS)))
 
     # -- scanning
 
@@ -348,7 +342,7 @@ class _Copying:
             (self._endpoints.alone(acceptor), None) for acceptor in filter(None, self._active.acceptors)
         )
         enough = len(scans) - majority(self._endpoints.n)  # scans that need not come to their end
-        deadline = self._deadline()
+        deadline = self._endpoints.deadline(PATIENCE_SECONDS)
         while scans and (of_all or len(scans) > enough):
             endpoint, after = scans[0]
             ((page,),) = endpoint.ask(lambda a, batch: [a.scan(batch[0], self._page_items)], [after], 1)
@@ -362,7 +356,8 @@ class _Copying:
             scans.popleft()
             if page.last is not None:
                 scans.appendleft((endpoint, page.last))
-            deadline = self._deadline(PATIENCE_SECONDS if len(scans) > enough else EXTRA_SECONDS)
+            seconds = PATIENCE_SECONDS if len(scans) > enough else EXTRA_SECONDS
+            deadline = self._endpoints.deadline(seconds)
             yield [item for item in page.items if self._is_kept(item)]
 
     def _is_kept(self, item: Scanned) -> bool:
@@ -373,7 +368,11 @@ class _Copying:
     def _choose_again(self, items: Sequence[Scanned]) -> list[_Chosen]:
         """Have a majority accept, at a new ballot, whatever value each id must go on with."""
         counters = {item.key: next_counter([item.stored]) for item in items}
-        rounds = until_answered(lambda left: self._identity_round(left, counters), items, self._deadline())
+        rounds = until_answered(
+            lambda left: self._identity_round(left, counters),
+            items,
+            self._endpoints.deadline(PATIENCE_SECONDS),
+        )
         try:
             return [chosen for _, chosen in rounds]
         except Unanswered as error:
@@ -415,6 +414,3 @@ class _Copying:
             raise RepairSuperseded(SUPERSEDED)
         self._known = register
         return True
-
-    def _deadline(self, seconds: float = PATIENCE_SECONDS) -> Deadline:
-        return Deadline(self._clock, seconds, self._endpoints.chance)

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from itertools import groupby, zip_longest
 from typing import Any, Literal, get_args
 
-from photon.clock import Clock
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.acceptor import (
     Acceptor,
@@ -33,12 +32,11 @@ from photon.registry.consensus.layout import (
     is_cleared,
     shards_by_config,
 )
-from photon.registry.consensus.register import Members, Register
+from photon.registry.consensus.register import Register
 from photon.registry.dynamodb.answers import bytes_beside_key, item_bytes
-from photon.registry.endpoints.endpoints import Deadline
+from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
-from photon.registry.operations.until_answered import Unanswered, until_answered
 from photon.registry.quorum.proposer import QuorumRegistry
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
@@ -169,16 +167,14 @@ class RegistryState:
         }
 
 
-def registry_state(pipeline: Pipeline, clock: Clock) -> RegistryState:
+def registry_state(pipeline: Pipeline) -> RegistryState:
     """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises."""
     address = find_registry(pipeline)
     names = [(str(one), table) for one, table in zip(address.endpoints, address.tables, strict=True)]
-    return state_of(open_registry(address), names, pipeline.registry.state.pages, clock)
+    return state_of(open_registry(address), names, pipeline.registry.state.pages)
 
 
-def state_of(
-    registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int, clock: Clock
-) -> RegistryState:
+def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int) -> RegistryState:
     """The state of a registry now, from at most so many pages of each endpoint.
 
     `names`: endpoint and table of each slot, for people. RegistryUnavailable if no majority has the register.
@@ -186,8 +182,7 @@ def state_of(
     register = registry.register.read()
     acceptors = registry.endpoints.active.acceptors
     endpoints = [
-        _probed(number, names[number], acceptor, register.members, clock)
-        for number, acceptor in enumerate(acceptors)
+        _probed(registry, number, names[number], acceptor) for number, acceptor in enumerate(acceptors)
     ]
     config_shards = shards_by_config(register)
     shards: list[ShardState] = []
@@ -203,7 +198,7 @@ def state_of(
         pages -= max((reader.pages for reader in readers), default=pages)
     shards.sort(key=lambda state: state.shard)
     in_all = sum(map(len, config_shards))
-    return RegistryState(register.pipeline, clock.now_us(), register, endpoints, shards, in_all)
+    return RegistryState(register.pipeline, registry.clock.now_us(), register, endpoints, shards, in_all)
 
 
 def kind_of(latest: Stored) -> Kind:
@@ -235,18 +230,18 @@ def sampled(shards: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _probed(
-    number: int, name: tuple[str, str], acceptor: Acceptor | None, members: Members, clock: Clock
+    registry: QuorumRegistry, number: int, name: tuple[str, str], acceptor: Acceptor | None
 ) -> EndpointState:
-    if acceptor is None or number in members.down:
+    if acceptor is None:
         return EndpointState(
             number + 1, *name, "out of use", "until a repair of it has ended: one runs, or died"
         )
-    began_us = clock.now_us()
+    began_us = registry.clock.now_us()
     (reply,) = acceptor.read([REGISTER_KEY])
     if isinstance(reply, NoReply):
         return EndpointState(number + 1, *name, "does not answer", reply.reason)
-    state = EndpointState(number + 1, *name, "up", read_ms=(clock.now_us() - began_us) / 1_000)
-    refusal = None if reply.value is None else _refused_write(acceptor, reply.value, clock)
+    state = EndpointState(number + 1, *name, "up", read_ms=(registry.clock.now_us() - began_us) / 1_000)
+    refusal = None if reply.value is None else _refused_write(registry, acceptor, reply.value)
     if refusal is not None:  # a full disk, a right that is missing: it answers, and gets behind
         state.health, state.problem = "takes no writes", refusal
     size = acceptor.size()
@@ -255,12 +250,12 @@ def _probed(
     return state
 
 
-def _refused_write(acceptor: Acceptor, text: str, clock: Clock) -> str | None:
+def _refused_write(registry: QuorumRegistry, acceptor: Acceptor, text: str) -> str | None:
     """Write its own register over itself: why the endpoint does not take that; None if it does."""
     write = Replace(REGISTER_KEY, text, text)
     try:
         # Done, or somebody has changed it: either way the endpoint takes writes.
-        list(until_answered(acceptor.replace, [write], Deadline(clock, WRITE_SECONDS)))
+        list(until_answered(acceptor.replace, [write], registry.endpoints.deadline(WRITE_SECONDS)))
     except Unanswered as error:
         return str(error)
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from photon.clock import MICROSECONDS, Clock
+from photon.clock import MICROSECONDS
 from photon.pipeline.file import MOST_SHARDS, Pipeline
 from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
 from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
@@ -28,24 +28,16 @@ SHRINK_TO_FILL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ShardLimits:
-    """What one shard may hold and take: half of the 10 GB and 1,000 writes/s of a DynamoDB key range."""
-
-    ids: int = 25_000_000
-    bytes: int = 4 * 2**30
-    commits_per_second: int = 500
-
-
-SHARD_LIMITS = ShardLimits()
-
-
-@dataclass(frozen=True, slots=True)
 class Load:
-    """What all shards together hold, at one endpoint, and the ids a second that they took lately."""
+    """What shards hold, at one endpoint, and the ids a second that they take."""
 
     ids: int
     bytes: int
     commits_per_second: float
+
+
+# What one shard may bear: half of the 10 GB and 1,000 writes/s of a DynamoDB key range.
+SHARD_LIMITS = Load(ids=25_000_000, bytes=4 * 2**30, commits_per_second=500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,7 @@ class Resharded:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the policy says: the load of `shards` shards, and another number of them, or None.
+    """What the policy says: the load of all `shards` shards, and another number of them, or None.
 
     With `awaits_us` this number begins with events of that time, and nothing is proposed until then.
     """
@@ -99,7 +91,7 @@ def put_in_force(registry: QuorumRegistry, shards: int) -> Resharded:
 # -- the policy
 
 
-def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
+def follow_policy(pipeline: Pipeline) -> Advice | None:
     """Ask the policy, and put in force what it proposes if the pipeline file says so.
 
     None if the policy is off, or ids carry no time: their shards are fixed. RegistryUnavailable,
@@ -109,18 +101,18 @@ def follow_policy(pipeline: Pipeline, clock: Clock) -> Advice | None:
     if policy == "off" or not pipeline.ids_carry_time:
         return None
     registry = open_registry(find_registry(pipeline))
-    advice = advise(registry, SHARD_LIMITS, clock)
+    advice = advise(registry, SHARD_LIMITS)
     if policy == "propose" or advice is None or advice.proposed is None:
         return advice
     return replace(advice, applied=put_in_force(registry, advice.proposed))
 
 
-def advise(registry: QuorumRegistry, limits: ShardLimits, clock: Clock) -> Advice | None:
+def advise(registry: QuorumRegistry, limits: Load) -> Advice | None:
     """What the policy says of this registry now; None where ids carry no time.
 
     RegistryUnavailable if no endpoint tells its load.
     """
-    register, now_us = registry.register.read(), clock.now_us()
+    register, now_us = registry.register.read(), registry.clock.now_us()
     if register.horizon_us is None:
         return None
     load = _load_of(registry, register, now_us)
@@ -130,7 +122,7 @@ def advise(registry: QuorumRegistry, limits: ShardLimits, clock: Clock) -> Advic
     return Advice(present.shards, load, proposed_shards(present.shards, load, limits))
 
 
-def proposed_shards(shards: int, load: Load, limits: ShardLimits) -> int | None:
+def proposed_shards(shards: int, load: Load, limits: Load) -> int | None:
     """Another number of shards, where this one is too small or more than twice too large; else None. Pure.
 
     Double or halve: few changes, for each adds a config that is never forgotten. Never shrink a registry that
@@ -145,7 +137,7 @@ def proposed_shards(shards: int, load: Load, limits: ShardLimits) -> int | None:
     return None if wanted == shards else wanted
 
 
-def _needed(load: Load, limits: ShardLimits, fill: float) -> int:
+def _needed(load: Load, limits: Load, fill: float) -> int:
     """How many shards keep each within this part of its limits."""
     full_shards = (
         load.ids / limits.ids,

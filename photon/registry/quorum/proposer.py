@@ -15,14 +15,8 @@ from photon.registry.consensus.decisions import value_to_commit, value_to_releas
 from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.consensus.register import Members, Register
 from photon.registry.endpoints.breaker import Breaker
-from photon.registry.endpoints.endpoints import (
-    MACHINE_CHANCE,
-    Channel,
-    Deadline,
-    Endpoints,
-    Reopen,
-    Threads,
-)
+from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
+from photon.registry.endpoints.endpoints import Channel, Endpoints, Reopen, Threads
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -60,20 +54,23 @@ class QuorumRegistry:
     ) -> None:
         breaker = Breaker(len(acceptors), clock)
         channel = channel or Threads(settings.concurrent_requests)
-        self.endpoints = Endpoints(acceptors, channel, chance, breaker, members, reopen)
+        self.endpoints = Endpoints(acceptors, channel, clock, chance, breaker, members, reopen)
         self.settings = settings
-        self._clock = clock
-        self.register = RegisterStore(self.endpoints, clock, settings.total_timeout, settings.horizon_step)
+        self.clock = clock
+        self.register = RegisterStore(self.endpoints, settings.total_timeout, settings.horizon_step)
         self._rounds = Rounds(self.endpoints, self.register)
 
     def close(self) -> None:
         """End the threads; the registry can't be used afterwards."""
         self.endpoints.close()
 
+    def deadline(self) -> Deadline:
+        """The end of a call that begins now, unless it gets on."""
+        return self.endpoints.deadline(self.settings.total_timeout.total_seconds())
+
     # -- the interface
 
     def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
-        """See `IdRegistry`."""
         places = self._places(keys)
         wanted = list(dict.fromkeys(place for place in places if isinstance(place, ItemKey)))
         reading = holders_of(wanted)
@@ -90,7 +87,6 @@ class QuorumRegistry:
         return outcomes
 
     def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
-        """See `IdRegistry`."""
         try:
             places = self._places([claim.key for claim in claims])
         except RegistryUnavailable as error:
@@ -106,7 +102,6 @@ class QuorumRegistry:
         ]
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
-        """See `IdRegistry`."""
         try:
             contenders = self._contenders(claims, needs_ballot=True)
         except RegistryUnavailable as error:
@@ -127,13 +122,13 @@ class QuorumRegistry:
         return [reading.found[item] for item in items]
 
     def clear(self, claims: Sequence[Claim]) -> int:
-        """See `IdRegistry`. RegistryUnavailable if some got no answer: clearing can be repeated."""
+        """Also raises RegistryUnavailable if some got no answer: clearing can be repeated."""
         waiting = self._contenders(claims)
         changed: set[ItemKey] = set()  # an id may change at one endpoint after the other
         while waiting:
             wave, waiting = _one_of_each(waiting)
             left = list(wave.values())
-            deadline = self._deadline()
+            deadline = self.deadline()
             while left:
                 pending = left
                 cleared, left = self._rounds.clear(pending)
@@ -173,7 +168,7 @@ class QuorumRegistry:
         return outcomes
 
     def _until_decided(self, contenders: list[Contender], attempt: Callable[[list[Contender]], None]) -> None:
-        deadline = self._deadline()
+        deadline = self.deadline()
         pending = contenders
         while pending:
             attempt(pending)
@@ -197,7 +192,7 @@ class QuorumRegistry:
 
     def _until_read(self, reading: Reading[Found]) -> Register:
         """The register that confirms all that was found. RegistryUnavailable if that can't be had."""
-        deadline, known = self._deadline(), 0
+        deadline, known = self.deadline(), 0
         while True:
             register = self._rounds.read(reading)
             if register is not None:
@@ -209,7 +204,7 @@ class QuorumRegistry:
                 raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self.settings.total_timeout.total_seconds(), self.endpoints.chance)
+        return Deadline(self.clock, self.settings.total_timeout.total_seconds(), self.endpoints.chance)
 
     # -- where events lie
 
@@ -220,7 +215,7 @@ class QuorumRegistry:
             known = self._rounds.known = self.register.read()
         if known.horizon_us is None:
             return known
-        now_us = self._clock.now_us()
+        now_us = self.clock.now_us()
         step_us = self.settings.horizon_step // timedelta(microseconds=1)
         is_beyond = any(key.time_us is not None and key.time_us >= known.horizon_us for key in keys)
         if is_beyond or now_us + step_us > known.horizon_us:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from photon.clock import Clock
 from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY
@@ -24,7 +23,7 @@ from photon.registry.consensus.register import (
     with_epoch_state,
     with_horizon,
 )
-from photon.registry.endpoints.endpoints import ActiveEndpoints, Deadline, Endpoints
+from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
 from photon.registry.interface import RegistryUnavailable
 
 Change = Callable[[Register], Register]
@@ -43,11 +42,8 @@ class RegisterStore:
     taken effect or not.
     """
 
-    def __init__(
-        self, endpoints: Endpoints, clock: Clock, deadline: timedelta, horizon_step: timedelta
-    ) -> None:
+    def __init__(self, endpoints: Endpoints, deadline: timedelta, horizon_step: timedelta) -> None:
         self._endpoints = endpoints
-        self._clock = clock
         self._deadline_seconds = deadline.total_seconds()
         self._horizon_step_us = horizon_step // timedelta(microseconds=1)
         self._proposer = endpoints.new_proposer()
@@ -56,7 +52,7 @@ class RegisterStore:
 
     def read(self) -> Register:
         """The register, as a majority has it at a moment after the call began."""
-        deadline = self._deadline()
+        deadline = self._endpoints.deadline(self._deadline_seconds)
         while True:
             answer = self.read_once()
             if isinstance(answer, Register):
@@ -114,7 +110,7 @@ class RegisterStore:
 
         `first`: the register where there is none.
         """
-        deadline = self._deadline()
+        deadline = self._endpoints.deadline(self._deadline_seconds)
         # Above every ballot so far: a lower one would cost a round and a pause.
         (replies,) = self._endpoints.read([REGISTER_KEY])
         counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
@@ -139,10 +135,6 @@ class RegisterStore:
     def revoke_epoch(self, epoch: str, now_us: int) -> Register:
         """Mark an epoch whose state was lost (protocol A13); its rows still count."""
         return self.change(lambda register: with_epoch_state(register, epoch, "revoked", now_us))
-
-    def retire_epoch(self, epoch: str, now_us: int) -> Register:
-        """Mark an epoch whose datacenter is lost (protocol E2): its rows no longer count."""
-        return self.change(lambda register: with_epoch_state(register, epoch, "retired", now_us))
 
     def advance_horizon(self, now_us: int) -> Register:
         """Move the horizon on if it is less than a step ahead of `now_us`; the register after that."""
@@ -177,9 +169,6 @@ class RegisterStore:
             return NoReply(_MEMBERS_MOVE)
         self._endpoints.follow(register.members)
         return register
-
-    def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self._deadline_seconds, self._endpoints.chance)
 
 
 def _counted(replies: Sequence[Reply], members: Members | None) -> list[Reply | NoReply]:

@@ -1,0 +1,72 @@
+"""How long a call may take without getting on, and asking again until then."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from photon.clock import MICROSECONDS, Clock
+from photon.registry.consensus.acceptor import NoReply
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+FIRST_BACKOFF_SECONDS = 0.02
+MAX_BACKOFF_SECONDS = 1.0
+MACHINE_CHANCE: random.Random = random.SystemRandom()
+
+
+class Deadline:
+    """The time that a call may take without getting on, and the pauses between its attempts."""
+
+    def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: the call gets on, and a large one may take longer than the time for an answer."""
+        self._end_us = self._clock.now_us() + round(self._seconds * MICROSECONDS)
+        self._attempts = 0
+
+    def pause(self) -> bool:
+        """Wait, longer each time and with jitter, for the next attempt; False if the time is up."""
+        left_seconds = (self._end_us - self._clock.now_us()) / MICROSECONDS
+        if left_seconds <= 0:
+            return False
+        longest = min(FIRST_BACKOFF_SECONDS * 2**self._attempts, MAX_BACKOFF_SECONDS)
+        self._attempts += 1
+        # Jitter: proposers that collided once must not do so again and again.
+        self._clock.sleep(min(longest * self._chance.uniform(0.5, 1.0), left_seconds))
+        return True
+
+
+class Unanswered(Exception, Generic[Request]):
+    """So much `left` got no reply; the message is the reason of the first one."""
+
+    def __init__(self, left: Sequence[Request], reason: str) -> None:
+        super().__init__(reason)
+        self.left = left
+
+
+def until_answered(
+    ask: Callable[[Sequence[Request]], Sequence[Reply | NoReply]],
+    requests: Sequence[Request],
+    deadline: Deadline,
+) -> Iterator[tuple[Request, Reply]]:
+    """Each request with its reply, as they come. Unanswered if `deadline` passes without any of them."""
+    left = list(requests)
+    while left:
+        silent: list[tuple[Request, NoReply]] = []
+        for request, reply in zip(left, ask(left), strict=True):
+            if isinstance(reply, NoReply):
+                silent.append((request, reply))
+            else:
+                yield request, reply
+        if len(silent) < len(left):
+            deadline.renew()
+        left = [request for request, _ in silent]
+        if left and not deadline.pause():
+            raise Unanswered(left, silent[0][1].reason)
