@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,7 +146,7 @@ def measure_lookups(place: EventStorePlace, events: int) -> None:
 
 def measure_found(place: EventStorePlace, which: str, ids: list[PrimaryLookup]) -> None:
     """Look up ids from the logs, then from a cache that has them all."""
-    with LogFileMap(place.map_path, place.settings) as log_map:
+    with closing(LogFileMap(place.map_path, place.settings)) as log_map:
         cold = LogsEventStore(log_map, place)
         found = timed(f"look up {len(ids):,} ids {which}, from the logs", len(ids), partial(cold.lookup, ids))
         assert None not in found

@@ -57,9 +57,9 @@ def _plan(reader: LogReader, state: DispatcherState, turn: int) -> tuple[float, 
     """What the dispatcher does to plan a batch, and how long it took."""
     start = time.perf_counter()
     reader.look(turn, final=False)
-    share = budget(reader.limits, 0, state.count_waiting())
-    primary = reader.cut("primary", share.primary_bytes, 2**62, False)
-    foreign = reader.cut("foreign", share.foreign_bytes, 2**62, False)
+    foreign_bytes, _ = budget(reader.limits, 0, state.count_waiting())
+    primary = reader.cut("primary", reader.limits.batch_primary_bytes, 2**62, False)
+    foreign = reader.cut("foreign", foreign_bytes, 2**62, False)
     content = PlanContent(primary=primary.ranges, foreign=foreign.ranges)
     key = PlanKey("here", "e", state.completed + 1, new_id())
     plan = Plan(key, content, primary.advances + foreign.advances)

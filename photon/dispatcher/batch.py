@@ -39,7 +39,6 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
     CommitConflict,
     LakeUnavailable,
-    OutputFile,
     OutputTable,
     SchemaConflict,
     app_id,
@@ -239,11 +238,8 @@ class BatchExecution:
                 self.tables[name].commit(files, app, batch, None)
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
-        self._commit_rows(results.files("joined_events"), batch)
+        self.tables["joined_events"].commit(results.files("joined_events"), self._app, batch, batch - 1)
         fault_point("commit.after_main")
-
-    def _commit_rows(self, files: list[OutputFile], batch: int) -> None:
-        self.tables["joined_events"].commit(files, self._app, batch, batch - 1)
 
     def _is_committed(self, plan: Plan) -> bool:
         """Whether the table has the batch, after a commit that did not return; Superseded if it is beyond."""
@@ -378,7 +374,7 @@ class BatchExecution:
                     f"the last time: {reason}; mend the adapter or the machine and start again: "
                     "nothing of this batch is lost"
                 )
-        self._commit_rows([], plan.key.batch)
+        self.tables["joined_events"].commit([], self._app, plan.key.batch, plan.key.batch - 1)
         try:
             context = replace(self._context(plan), release_only=True)
             units = join_units(plan, reader.files, self.runner.workers)

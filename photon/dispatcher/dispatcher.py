@@ -132,10 +132,10 @@ class Dispatcher:
             return self._store(replace(content, final=final), (), requeue_id)
         limits, state = self.pipeline.limits, self.state
         due = 0 if primaries_first else state.count_due(now_us)
-        share = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
-        primary = self.reader.cut("primary", share.primary_bytes, limits.batch_events * 10, complete)
-        foreign = self.reader.cut("foreign", share.foreign_bytes, limits.batch_events, complete)
-        rows = state.due(now_us, share.retries) if share.retries else []
+        foreign_bytes, retries = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
+        primary = self.reader.cut("primary", limits.batch_primary_bytes, limits.batch_events * 10, complete)
+        foreign = self.reader.cut("foreign", foreign_bytes, limits.batch_events, complete)
+        rows = state.due(now_us, retries) if retries else []
         watermark_us, retry = state.watermark_us, self.pipeline.retry
         content = PlanContent(
             primary=primary.ranges,

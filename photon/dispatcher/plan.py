@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from photon.errors import FormatTooNew
 from photon.join.messages import RetryRef
@@ -14,7 +15,7 @@ from photon.logs.files import ByteRange
 from photon.tokens import Occurrence, PlanKey
 
 PLAN_FORMAT = 1
-_RANGE_FIELDS = tuple(field.name for field in fields(ByteRange))
+_range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,3 @@ def advances_from_json(text: str) -> tuple[Advance, ...]:
         Advance(number, offset, bytes.fromhex(tail), inside)
         for number, offset, tail, inside in json.loads(text)
     )
-
-
-def _range_fields(item: ByteRange) -> list[object]:
-    return [getattr(item, name) for name in _RANGE_FIELDS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -13,29 +13,16 @@ from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much the next batch may take of each kind."""
-
-    primary_bytes: int
-    foreign_bytes: int
-    retries: int
-
-
-def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> Budget:
-    """The next batch's budget.
+def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> tuple[int, int]:
+    """How many bytes of foreign logs, and how many retries, the next batch may take.
 
     Due retries get at most half of the batch's events while there are logs to read, so that
     neither starves the other. When the store of retries is full, foreign logs pause: nothing is dropped.
     `hold_foreign`: primary logs are read first (declared-complete inputs, protocol D4).
     """
-    foreign_pauses = hold_foreign or waiting >= limits.pending_events
-    most_retries = limits.batch_events if foreign_pauses else max(limits.batch_events // 2, 1)
-    return Budget(
-        primary_bytes=limits.batch_primary_bytes,
-        foreign_bytes=0 if foreign_pauses else limits.batch_foreign_bytes,
-        retries=min(due_retries, most_retries),
-    )
+    if hold_foreign or waiting >= limits.pending_events:
+        return 0, min(due_retries, limits.batch_events)
+    return limits.batch_foreign_bytes, min(due_retries, max(limits.batch_events // 2, 1))
 
 
 def split(

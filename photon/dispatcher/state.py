@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -367,17 +368,12 @@ def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
 
 
-_OF_LOG_FILE = tuple(f.name for f in fields(LogFile))
-_OF_TRACKED_FILE = tuple(f.name for f in fields(TrackedFile))[1:]  # after `file`
-
-
-def _file_values(tracked: TrackedFile) -> list[object]:
-    of_file = [getattr(tracked.file, name) for name in _OF_LOG_FILE]
-    return of_file + [getattr(tracked, name) for name in _OF_TRACKED_FILE]
+_FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
+_file_values = attrgetter(*_FILE_FIELDS)  # of a TrackedFile
 
 
 def _tracked_file(row: Sequence[Any]) -> TrackedFile:
-    number, side, path, inode, compressed, *head = row[: len(_OF_LOG_FILE)]
-    offset, tail_hash, inside_oversized, *rest = row[len(_OF_LOG_FILE) :]
+    number, side, path, inode, compressed, *head = row[: len(fields(LogFile))]
+    offset, tail_hash, inside_oversized, *rest = row[len(fields(LogFile)) :]
     file = LogFile(number, side, path, inode, bool(compressed), *head)
     return TrackedFile(file, offset, tail_hash, bool(inside_oversized), *rest)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -89,14 +88,8 @@ class LogFileMap:
             self._connection.close()
             raise
         self.map_id: str = self._connection.execute("SELECT map_id FROM meta").fetchone()[0]
-        self._filters = process_memory(self.map_id).filters
-        self._filters.arrays.capacity_bytes = settings.filter_memory_bytes
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._memory = process_memory(self.map_id)
+        self._memory.filters.capacity_bytes = settings.filter_memory_bytes
 
     def close(self) -> None:
         self._connection.close()
@@ -144,7 +137,7 @@ class LogFileMap:
         if not len(hashes):
             return candidates
         # One reader of a process at a time, so that filters in memory never fall behind what was seen.
-        with self._filters.lock, self._transaction("BEGIN"):
+        with self._memory.filters_lock, self._transaction("BEGIN"):
             self._forget_changed_filters()
             spans = self._spans_touched(windows)
             found = list(find_hashes(hashes, windows, spans, self._hashes_of(spans)))
@@ -165,17 +158,14 @@ class LogFileMap:
             with self._writing():
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version == 0:  # else another process made it in between
-                    self._create()
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO meta VALUES (?, 0)", (secrets.token_hex(8),))
+                    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
                     version = FORMAT_VERSION
         if version > FORMAT_VERSION:
             remedy = "use the newer Photon, or delete the file to have the logs indexed again"
             raise FormatTooNew(path, version, FORMAT_VERSION, remedy)
-
-    def _create(self) -> None:
-        for statement in _SCHEMA:
-            self._connection.execute(statement)
-        self._connection.execute("INSERT INTO meta VALUES (?, 0)", (secrets.token_hex(8),))
-        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         # IMMEDIATE: what is read to decide what is written must not change in between.
@@ -242,11 +232,11 @@ class LogFileMap:
 
     def _forget_changed_filters(self) -> None:
         change = self._connection.execute("SELECT change FROM meta").fetchone()[0]
-        if change != self._filters.seen_change:
+        if change != self._memory.seen_change:
             sql = "SELECT entry FROM entries WHERE changed > ?"
-            for (entry,) in self._connection.execute(sql, (self._filters.seen_change,)):
-                self._filters.arrays.forget(entry)
-            self._filters.seen_change = change
+            for (entry,) in self._connection.execute(sql, (self._memory.seen_change,)):
+                self._memory.filters.forget(entry)
+            self._memory.seen_change = change
 
     def _spans_touched(self, windows: Sequence[TimeWindow]) -> dict[int, list[Span]]:
         """The spans that any of the windows touches, by entry."""
@@ -262,7 +252,7 @@ class LogFileMap:
         """The sorted hashes of each entry, from memory or from the disk."""
         absent = []
         for entry in entries:
-            hashes = self._filters.arrays.get(entry)
+            hashes = self._memory.filters.get(entry)
             if hashes is None:
                 absent.append(entry)
             else:
@@ -272,7 +262,7 @@ class LogFileMap:
             chunk = json.dumps(absent[at : at + FILTERS_A_READ])
             for entry, blob in self._connection.execute(sql, (chunk,)):
                 hashes = np.frombuffer(blob, "<u8")
-                self._filters.arrays.put(entry, hashes)
+                self._memory.filters.put(entry, hashes)
                 yield entry, hashes
 
     def _blocks(self, entries: Iterable[int]) -> dict[int, Block]:

@@ -104,21 +104,15 @@ def _filter_bytes(entry: int, hashes: Hashes) -> int:
 
 
 @dataclass
-class Filters:
-    """The sorted hashes of a map's entries, current up to the map's change `seen_change`."""
-
-    arrays: LruCache[int, Hashes] = field(default_factory=lambda: LruCache(0, _filter_bytes))
-    seen_change: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)  # to be held while they are used
-
-
-@dataclass
 class ProcessMemory:
     """What this process remembers of the map `map_id`."""
 
     map_id: str
     cache: CacheEventStore = field(default_factory=lambda: CacheEventStore(0))
-    filters: Filters = field(default_factory=Filters)
+    # The sorted hashes of the map's entries, current up to its change `seen_change`.
+    filters: LruCache[int, Hashes] = field(default_factory=lambda: LruCache(0, _filter_bytes))
+    filters_lock: threading.Lock = field(default_factory=threading.Lock)  # to be held while they are used
+    seen_change: int = 0
 
 
 # Of the map used last: tasks of one process serve one datacenter, and a new epoch's map replaces the old one.

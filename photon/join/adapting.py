@@ -148,12 +148,17 @@ def combine_isolating_failures(
     if foreign.num_rows != primary.num_rows:
         raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
 
+    schema = pa.schema([])
+
     def combine(first: int, count: int) -> Adapted:
+        nonlocal schema
         result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
-        return checked_rows(result, count, row_schema)
+        adapted = checked_rows(result, count, row_schema)
+        if adapted.table.num_rows:  # rows must also fit into one table with those before them
+            schema = pa.unify_schemas([schema, adapted.table.schema], promote_options="permissive")
+        return adapted
 
     parts, failures = isolate(combine, foreign.num_rows)
-    parts, failures = _of_one_type(parts, failures)
     kept = [first + row for first, part in parts for row, keep in enumerate(part.kept.to_pylist()) if keep]
     filtered = sorted(set(range(foreign.num_rows)) - set(kept) - set(failures))
     tables = [part.table for _, part in parts if part.table.num_rows]
@@ -234,25 +239,6 @@ def check_names(names: Sequence[str]) -> None:
         if name.lower() in seen:
             raise AdapterMisbehaved(f"combine returned column {name!r} twice, but for case; rename one")
         seen.add(name.lower())
-
-
-def _of_one_type(
-    parts: list[tuple[int, Adapted]], failures: dict[int, str]
-) -> tuple[list[tuple[int, Adapted]], dict[int, str]]:
-    """The parts whose columns fit into one table. The others fail."""
-    good: list[tuple[int, Adapted]] = []
-    failures = dict(failures)
-    schema: pa.Schema | None = None
-    for first, part in parts:
-        try:
-            if part.table.num_rows:
-                schemas = [part.table.schema] if schema is None else [schema, part.table.schema]
-                schema = pa.unify_schemas(schemas, promote_options="permissive")
-            good.append((first, part))
-        except pa.ArrowException as error:
-            rows = range(first, first + len(part.kept))
-            failures |= dict.fromkeys(rows, f"adapter: {error}"[:REASON_CHARACTERS])
-    return good, failures
 
 
 def _module(name: str, folder: Path | None) -> ModuleType:

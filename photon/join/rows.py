@@ -26,8 +26,10 @@ def joined_rows(pairs: Sequence[Pair], adapted: pa.Table, now_us: int, context: 
         "_primary_occurrence": [str(Occurrence(each.file_number, each.offset_bytes)) for each in primaries],
         "_event_time": [leader.time_us for leader in leaders],
     }
-    stamped = _stamped([leader.occurrence for leader in leaders], own, ROW_COLUMNS, context)
-    return pa.table(_columns(stamped) | _columns(adapted))
+    rows = _stamped([leader.occurrence for leader in leaders], own, ROW_COLUMNS, context)
+    for name, column in zip(adapted.column_names, adapted.columns, strict=True):
+        rows = rows.append_column(name, column)
+    return rows
 
 
 def dead_letters_from_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
@@ -106,7 +108,3 @@ def _stamped(
         "_occurrence": [str(occurrence) for occurrence in occurrences],
     }
     return pa.table({**stamp, **columns}, schema=schema)
-
-
-def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(table.column_names, table.columns, strict=True))

@@ -9,7 +9,7 @@ import importlib
 import logging
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from photon.join.adapting import load_adapter
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
+from photon.logs.columns import check_columns
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.registry.address import RegistryAddress
 from photon.registry.open import open_registry
@@ -36,8 +37,6 @@ from photon.storage.tables import OutputTable
 log = logging.getLogger(__name__)
 
 Engine = Literal["spark", "local"]
-# Imported only when it is needed, so that `photon` works without PySpark.
-SPARK_RUNNER = "jobs.batch_job:SparkRunner"
 
 # A stop was requested; nothing to do for `idle`; a successor took over; the length is over; all is done.
 Ended = Literal["asked", "idle", "relieved", "over", "done"]
@@ -85,8 +84,6 @@ def prepare(pipeline: Pipeline) -> None:
     PipelineError for a column that is in no header; AdapterNotFound. Never makes a registry that is not
     local, nor one for datacenters that have a lake or a state already.
     """
-    from photon.logs.columns import check_columns
-
     problems = check_columns(pipeline)
     if problems:
         raise PipelineError(problems)
@@ -105,16 +102,12 @@ def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: st
     if not isinstance(engine, str):
         yield engine
         return
-    runner: BatchRunner
     if engine == "local":
-        runner = LocalRunner()
-    else:
-        module, _, name = SPARK_RUNNER.partition(":")
-        runner = getattr(importlib.import_module(module), name)(f"photon {pipeline.name} {datacenter}")
-    try:
+        runner: BatchRunner = LocalRunner()
+    else:  # imported only when it is needed, so that `photon` works without PySpark
+        runner = importlib.import_module("jobs.batch_job").SparkRunner(f"photon {pipeline.name} {datacenter}")
+    with closing(runner):
         yield runner
-    finally:
-        runner.close()
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -188,7 +189,7 @@ def test_what_was_read_from_the_logs_is_in_the_cache_afterwards(world: World) ->
 def test_another_process_sees_entries_that_were_extended_since_its_last_lookup(world: World) -> None:
     world.write(1, [("a", NOW_US)])
     world.index()
-    with LogFileMap(world.place.map_path, world.place.settings, world.place.entry_limits) as second:
+    with closing(LogFileMap(world.place.map_path, world.place.settings, world.place.entry_limits)) as second:
         world.write(1, [("b", NOW_US)])
         assert world.store().lookup([around("b")]) == [None]
         world.index()
@@ -235,7 +236,7 @@ def test_what_a_lookup_reads_does_not_grow_with_the_history(tmp_path: Path, wild
         wanted = [PrimaryLookup.around(f"{middle}/{i}", minute_us, 120 * SECOND_US) for i in range(20)]
         assert store.lookup(wanted) == [world.truth(each) for each in wanted]
         read_bytes[minutes] = store.bytes_read
-        filters_consulted[minutes] = len(world.log_map._filters.arrays)
+        filters_consulted[minutes] = len(world.log_map._memory.filters)
         world.close()
     assert read_bytes[2_000] <= read_bytes[20] + 3 * 8_192
     assert filters_consulted[2_000] <= filters_consulted[20] + 6

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log_map(path: Path) -> Iterator[LogFileMap]:
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as opened:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as opened:
         yield opened
 
 
@@ -94,9 +95,9 @@ def test_a_map_that_a_newer_photon_wrote_is_refused_and_left_alone(path: Path) -
 
 
 def test_a_map_is_the_same_after_it_was_closed(path: Path) -> None:
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as first:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as first:
         first.add([piece(1, 0, 10)])
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as second:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as second:
         assert second.map_id == first.map_id
         assert occurrences(second, [0, 90]) == [1, 1]
 
@@ -127,7 +128,7 @@ def test_a_failure_in_a_batch_leaves_nothing_of_it(log_map: LogFileMap, path: Pa
 
 
 def _add_ranges(path: Path, starts: list[int]) -> None:
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as log_map:
         for start in starts:
             log_map.add([piece(1, start, 3), piece(2, start, 3)])
 
@@ -141,7 +142,7 @@ def test_processes_that_index_the_same_ranges_at_once_count_each_line_once(path:
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as log_map:
         assert occurrences(log_map, list(range(0, 1_500, 10))) == [2] * 150
         assert covered_to(path) == {1: 1_500, 2: 1_500}
 
@@ -159,15 +160,15 @@ def test_a_process_that_dies_in_a_batch_leaves_a_map_that_takes_it_again(path: P
     worker.start()
     worker.join()
     assert worker.exitcode == -signal.SIGKILL
-    with LogFileMap(path, EventStoreSettings(), small_entries()) as log_map:
+    with closing(LogFileMap(path, EventStoreSettings(), small_entries())) as log_map:
         assert covered_to(path) == {}
         log_map.add([piece(1, 0, 10)])
         assert occurrences(log_map, [0, 90]) == [1, 1]
 
 
 def test_filters_in_memory_keep_to_their_bound(path: Path) -> None:
-    with LogFileMap(path, EventStoreSettings(filter_memory_bytes=5_000), small_entries()) as log_map:
+    with closing(LogFileMap(path, EventStoreSettings(filter_memory_bytes=5_000), small_entries())) as log_map:
         log_map.add([piece(1, 0, 1_000)])
         assert occurrences(log_map, [0, 9_990]) == [1, 1]
-        assert 0 < log_map._filters.arrays.used_bytes <= 5_000
+        assert 0 < log_map._memory.filters.used_bytes <= 5_000
         assert occurrences(log_map, [0, 9_990]) == [1, 1]
