@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from photon.clock import MICROSECONDS, ManualClock
+from bench.manual_clock import ManualClock
+from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Acceptor, NoReply
 from photon.registry.consensus.layout import shards_by_config

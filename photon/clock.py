@@ -35,23 +35,6 @@ class SystemClock:
         time.sleep(seconds)
 
 
-class ManualClock:
-    """For tests: moves only by `advance`, and by the `sleep` of somebody who waits."""
-
-    def __init__(self, now_us: int = 0) -> None:
-        self._now_us = now_us
-
-    def now_us(self) -> int:
-        return self._now_us
-
-    def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
-
-    def advance(self, seconds: float) -> None:
-        """Move on."""
-        self._now_us += round(seconds * MICROSECONDS)
-
-
 def in_utc(time_us: int, timespec: str = "microseconds") -> str:
     """A time for people, in UTC; in microseconds, if no calendar has it."""
     try:

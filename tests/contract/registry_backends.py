@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
+from bench.manual_clock import ManualClock
 from bench.store_servers import dynamodb_client
-from photon.clock import Clock, ManualClock
+from photon.clock import Clock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH

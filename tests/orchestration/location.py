@@ -12,9 +12,10 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from bench.manual_clock import ManualClock
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_sensor
-from photon.clock import ManualClock, SystemClock
+from photon.clock import SystemClock
 from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 

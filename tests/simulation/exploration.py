@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored

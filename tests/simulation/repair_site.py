@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import (

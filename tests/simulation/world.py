@@ -15,8 +15,8 @@ from unittest import mock
 
 from deltalake import DeltaTable
 
+from bench.manual_clock import ManualClock
 from photon import faults
-from photon.clock import ManualClock
 from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.state import DispatcherState

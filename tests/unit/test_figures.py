@@ -9,7 +9,7 @@ import pytest
 from bench import figure_batching, figure_resharding
 from bench.figure_batching import Counted, Load, Served, Tally, serve, served
 from bench.figure_resharding import Sizes, Story, sizes_over_time
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.file import Registry
 from photon.pipeline.values import parse_duration
 from photon.testing.memory_registry import memory_registry

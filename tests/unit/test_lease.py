@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import MICROSECONDS, ManualClock
+from bench.manual_clock import ManualClock
+from photon.clock import MICROSECONDS
 from photon.shift import lease as lease_module
 from photon.shift.lease import (
     AlreadyRunning,

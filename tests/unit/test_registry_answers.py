@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Insert, NoReply, ReadReply, WriteReply

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from bench import registry_measurement
 from bench.command import _registry_lines, bench
+from bench.manual_clock import ManualClock
 from bench.registry_load import Distant
 from bench.registry_measurement import Stores
 from bench.registry_outage import TOKENS, _different, _not_theirs
-from photon.clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.interface import Claim

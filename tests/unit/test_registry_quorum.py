@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Won
 from photon.testing.memory_registry import memory_registry

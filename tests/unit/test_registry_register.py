@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.register import (
     EpochRecord,

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.clock import MICROSECONDS, ManualClock, SystemClock
+from bench.manual_clock import ManualClock
+from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry
 from photon.registry.consensus.acceptor import Accept, AcceptReply, NoReply

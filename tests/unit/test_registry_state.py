@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored

@@ -17,7 +17,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from urllib3.util import connection
 
-from photon.clock import ManualClock
+from bench.manual_clock import ManualClock
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey

@@ -1,0 +1,21 @@
+"""A clock for measurements and tests of what takes long: nobody waits for it."""
+
+from __future__ import annotations
+
+from photon.clock import MICROSECONDS
+
+
+class ManualClock:
+    """Moves only by `advance`, and by the `sleep` of somebody who waits."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self._now_us = now_us
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        self._now_us += round(seconds * MICROSECONDS)
