@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.registry.dynamodb.local_server import local_server
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, photon_json, running, stop
 
@@ -41,6 +42,13 @@ def disks() -> Iterator[list[SmallDisk]]:
     yield mounted
     for disk in mounted:
         disk.unmount()
+
+
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path) -> Iterator[None]:
+    """A server for all commands of a test, each of which would start one of its own."""
+    with local_server(tmp_path / "state" / "registry"):
+        yield
 
 
 @pytest.mark.server

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from photon.registry.dynamodb.local_server import local_server
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import photon, photon_json
 
@@ -19,13 +21,14 @@ def traffic() -> Traffic:
 
 
 @pytest.fixture(scope="module")
-def pipeline(traffic: Traffic, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pipeline(traffic: Traffic, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A pipeline whose two datacenters have joined all there is."""
     folder = tmp_path_factory.mktemp("room")
     traffic.write_all(folder)
     file = traffic.write_pipeline(folder)
-    photon("join", file, "--complete", "--engine", "local")
-    return file
+    with local_server(folder / "state" / "registry"):  # else each command would start one of its own
+        photon("join", file, "--complete", "--engine", "local")
+        yield file
 
 
 def test_clearing_takes_the_tokens_and_a_join_afterwards_finds_nothing_new(
