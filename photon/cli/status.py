@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ def status(pipeline_file: Path, as_json: bool) -> None:
         pipeline = load_pipeline(pipeline_file)
         found = {name: status_of(pipeline, name, SystemClock()) for name in pipeline.datacenters}
     lines = [line for name, one in found.items() for line in _lines(name, one)]
-    print_result({name: one.as_dict() for name, one in found.items()}, "\n".join(lines), as_json)
+    print_result({name: asdict(one) for name, one in found.items()}, "\n".join(lines), as_json)
 
 
 def _lines(name: str, one: DatacenterStatus) -> list[str]:

@@ -55,7 +55,6 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "too_old": "too_old",
 }
 MOST_QUARANTINED_IN_A_ROW = 20  # more of them: it is not the events
-ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
 class Superseded(UserError):
@@ -301,7 +300,10 @@ class BatchExecution:
         epochs_of_rows = self._epochs_of_rows([record for record in records if record.token is None])
         resolved = completion.resolve(records, row_status, epochs_of_rows, self.epoch, before)
         if missing := resolved.counts["missing"]:
-            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
+            gone = (
+                "of events that were joined, and whose rows are gone from the table: photon verify names them"
+            )
+            log.warning("batch %d: %d records %s", plan.key.batch, missing, gone)
         return resolved
 
     def _epochs_of_rows(self, records: Sequence[RegisteredHere]) -> Mapping[EventKey, Collection[str]]:

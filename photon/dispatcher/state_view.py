@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from photon.clock import MICROSECONDS
 from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, Side, TrackedFile
@@ -52,6 +53,10 @@ class StateView:
     due: int = 0  # waiting records that are due
     requeued: int = 0  # pieces of work to be taken up again
     has_open_plan: bool = False
+
+    def lag_seconds(self, now_us: int) -> float | None:
+        """How far the watermark is behind the clock."""
+        return None if self.watermark_us is None else (now_us - self.watermark_us) / MICROSECONDS
 
 
 def view_state(folder: Path, now_us: int) -> StateView:

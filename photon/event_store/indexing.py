@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -46,30 +47,27 @@ def index_ranges(
         cache.put_table(events, file.header)
     if not columns:
         return Indexed()
-    all_events = pa.concat_tables(columns)
-    pieces = index_pieces(all_events, byte_ranges, [table.num_rows for table in columns])
-    log_map.add(pieces)
-    latest = all_events.group_by("_file").aggregate([("_time_us", "max")])
-    return Indexed(
-        events=all_events.num_rows,
-        max_time_us=dict(zip(latest["_file"].to_pylist(), latest["_time_us_max"].to_pylist(), strict=True)),
-        new_hashes=np.unique(np.concatenate([piece.hashes for piece in pieces])),
-    )
-
-
-def index_pieces(events: pa.Table, byte_ranges: list[ByteRange], rows: list[int]) -> list[Piece]:
-    """The pieces of all ranges: `events` holds their events one after the other, `rows` how many of each.
-
-    All at once, for with 2,000 files there are as many ranges with an event or two each.
-    """
-    offsets = events["_offset"].to_numpy()
+    # All at once, for with 2,000 files there are as many ranges with an event or two each.
+    events = pa.concat_tables(columns)
+    offsets, ticks = events["_offset"].to_numpy(), to_ticks(events["_time_us"].to_numpy())
     line_ends = offsets + events["_length"].to_numpy()
-    ticks = to_ticks(events["_time_us"].to_numpy())
     hashes = hash_ids(events["_id"].combine_chunks())
-    pieces, first = [], 0
-    for where, count in zip(byte_ranges, rows, strict=True):
-        part = slice(first, first + count)
-        columns = (offsets[part], line_ends[part], ticks[part], hashes[part])
-        pieces.append(Piece(where.file_number, where.start_bytes, where.end_bytes, *columns))
-        first += count
-    return pieces
+    bounds = pairwise(accumulate((table.num_rows for table in columns), initial=0))
+    log_map.add(
+        Piece(
+            each.file_number,
+            each.start_bytes,
+            each.end_bytes,
+            offsets[a:b],
+            line_ends[a:b],
+            ticks[a:b],
+            hashes[a:b],
+        )
+        for each, (a, b) in zip(byte_ranges, bounds, strict=True)
+    )
+    latest = events.group_by("_file").aggregate([("_time_us", "max")])
+    return Indexed(
+        events=events.num_rows,
+        max_time_us=dict(zip(latest["_file"].to_pylist(), latest["_time_us_max"].to_pylist(), strict=True)),
+        new_hashes=np.unique(hashes),
+    )

@@ -39,6 +39,7 @@ from photon.registry.interface import (
     IdRegistry,
     Joined,
     Lost,
+    RegistryUnavailable,
     Released,
     TooOld,
     Unknown,
@@ -48,10 +49,6 @@ from photon.tokens import PlanKey, Token
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
-
-
-class OutcomeUnknown(Exception):
-    """The registry did not say, in time, who holds some ids: the plan must stay open (protocol A5)."""
 
 
 @dataclass
@@ -70,7 +67,7 @@ class Joiner:
     def join(self) -> Verdicts:
         """A verdict on every record, and the rows of those that this plan has won.
 
-        OutcomeUnknown or RegistryUnavailable where the registry can't say: nothing may be committed then.
+        RegistryUnavailable where the registry can't say: nothing may be committed then.
         """
         events = events_among(self._to_look_up())
         events = self._leave_to_home(events)
@@ -222,7 +219,7 @@ class Joiner:
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 
     def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:
-        """Register the events. OutcomeUnknown if one of them is left open."""
+        """Register the events. RegistryUnavailable if it leaves one open: so must the plan be (protocol A5)."""
         fault_point("task.before_register")
         tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
         claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
@@ -233,7 +230,7 @@ class Joiner:
         if unknown:
             released = "the token was released by somebody else"
             why = unknown[0].reason if isinstance(unknown[0], Unknown) else released
-            raise OutcomeUnknown(f"{len(unknown)} of {len(outcomes)} ids without an answer: {why}")
+            raise RegistryUnavailable(f"{len(unknown)} of {len(outcomes)} ids without an answer: {why}")
         return outcomes
 
     def _verdict_on_commit(self, event: Event, outcome: CommitOutcome) -> Verdict:

@@ -38,12 +38,8 @@ SPOOL_COLUMNS = pa.schema(
 )
 
 
-class SpoolUnavailable(Exception):
-    """The state folder can't be written or read now; the message names file and reason."""
-
-
 def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
-    """Store the records that come again; None if all are decided. SpoolUnavailable."""
+    """Store the records that come again; None if all are decided. OSError."""
     reasons = {
         record: reason
         for record, verdict in verdicts.of.items()
@@ -111,7 +107,7 @@ def write_spool(state: Path, batch: int, records: pa.Table) -> str:
         return name
     except OSError as error:
         target.unlink(missing_ok=True)
-        raise SpoolUnavailable(f"cannot write {target}: {error}") from error
+        raise OSError(f"cannot write {target}: {error}") from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -133,7 +129,7 @@ def read_spool(state: Path, retries: Sequence[RetryRef]) -> pa.Table:
         try:
             whole = pq.read_table(target)
         except OSError as error:
-            raise SpoolUnavailable(f"cannot read waiting records from {target}: {error}") from error
+            raise OSError(f"cannot read waiting records from {target}: {error}") from error
         part = whole.take(pa.array([retry.spool_row for retry in wanted], pa.int64()))
         parts.append(part.append_column("final", pa.array([retry.final for retry in wanted])))
     return pa.concat_tables(parts)

@@ -21,7 +21,7 @@ from photon.event_store.log_file_map import map_path
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import load_adapter
-from photon.join.joiner import Joiner, OutcomeUnknown, plan_tokens
+from photon.join.joiner import Joiner, plan_tokens
 from photon.join.messages import (
     BatchTasks,
     Failed,
@@ -44,7 +44,7 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
-from photon.join.spool import SpoolUnavailable, read_spool, store_waiting
+from photon.join.spool import read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, read_events
 from photon.logs.ranges import RangeGone, read_range
@@ -76,12 +76,10 @@ def run_unit(
             return _index(unit, context)
         run = _find_registered if context.release_only else _join
         return run(unit, context, registry or open_registry(context.registry), clock or SystemClock())
-    except (RegistryUnavailable, OutcomeUnknown) as error:
+    except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
-    except SpoolUnavailable as error:
-        return Unavailable("state", str(error))
     except (sqlite3.Error, OSError) as error:
         return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
     except Exception as error:

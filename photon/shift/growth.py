@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from photon.clock import MICROSECONDS
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.state_view import StateView, view_state
 from photon.errors import FormatTooNew
@@ -65,7 +64,7 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
         foreign=_size(foreign, state, "foreign"),
         signature=signature_of((primary, foreign)),
         state=state,
-        lag_seconds=None if state.watermark_us is None else (now_us - state.watermark_us) / MICROSECONDS,
+        lag_seconds=state.lag_seconds(now_us),
         problems=tuple(dict.fromkeys(problems)),
     )
 

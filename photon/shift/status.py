@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from photon.clock import MICROSECONDS, Clock
+from photon.clock import Clock
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.state_view import open_view, view_of
 from photon.logs.files import Side
@@ -41,9 +40,6 @@ class DatacenterStatus:
     foreign: LogStatus
     problems: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
     """How far the datacenter is now. A folder that is missing is a problem that is named, not an error."""
@@ -62,7 +58,6 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         problems = [f"{place.state}: no state yet; {makes_it}"]
         if not place.logs.is_dir():
             problems.append(f"{place.logs}: not a folder that can be read; expected the datacenter's logs")
-    lag_us = None if view.watermark_us is None else now_us - view.watermark_us
     return DatacenterStatus(
         running_process=lease.process if lease else None,
         running_run=(lease.run or None) if lease else None,
@@ -73,7 +68,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         waiting=waiting,
         to_take_up_again=view.requeued,
         watermark_us=view.watermark_us,
-        watermark_lag_seconds=None if lag_us is None else lag_us / MICROSECONDS,
+        watermark_lag_seconds=view.lag_seconds(now_us),
         primary=_log_status(reader, "primary"),
         foreign=_log_status(reader, "foreign"),
         problems=problems,
