@@ -234,7 +234,7 @@ class _Exploration:
         else:
             if contender.needs_ballot:
                 propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
-                rounds.classic([contender], propose, decisions.verdict_of)
+                rounds.classic([contender], propose)
             else:
                 rounds.fast([contender])
             verdict = contender.verdict

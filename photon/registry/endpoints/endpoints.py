@@ -112,14 +112,13 @@ class ActiveEndpoints:
 
     members: Members | None  # None: the register has not been read yet
     acceptors: tuple[Acceptor | None, ...]
-    changes: int = 0  # how often members were followed
 
     @staticmethod
-    def of(members: Members | None, acceptors: Sequence[Acceptor], changes: int = 0) -> ActiveEndpoints:
+    def of(members: Members | None, acceptors: Sequence[Acceptor]) -> ActiveEndpoints:
         """All acceptors but those in slots that are down."""
         down = () if members is None else members.down
         asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
-        return ActiveEndpoints(members, asked, changes)
+        return ActiveEndpoints(members, asked)
 
 
 class Endpoints:
@@ -188,7 +187,7 @@ class Endpoints:
                     if self._breaker is not None:
                         self._breaker.forget(slot)
             self.acceptors = tuple(acceptors)
-            self._active = ActiveEndpoints.of(members, self.acceptors, self._active.changes + 1)
+            self._active = ActiveEndpoints.of(members, self.acceptors)
 
     # -- requests, as of `Acceptor`: for each the replies of the endpoints, in their order
 

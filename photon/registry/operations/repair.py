@@ -14,21 +14,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress, table_name
-from photon.registry.consensus.acceptor import (
-    ABSENT,
-    Accept,
-    Acceptor,
-    NoReply,
-    Prepare,
-    Scanned,
-    Stored,
-)
+from photon.registry.consensus.acceptor import ABSENT, Accept, Acceptor, NoReply, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_collected
 from photon.registry.consensus.register import (
@@ -38,7 +29,7 @@ from photon.registry.consensus.register import (
     with_slot_up,
     without_fresh_slots,
 )
-from photon.registry.endpoints.deadline import Unanswered, until_answered
+from photon.registry.endpoints.deadline import Reply, Request, Unanswered, until_answered
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
@@ -50,9 +41,6 @@ PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins 
 EXTRA_SECONDS = 10.0  # the same for an endpoint that the repair can do without
 PAGE_ITEMS = 1_000  # ids chosen again together: bounds memory and how many of them wait
 SUPERSEDED = "another repair has changed the registry's endpoints since; run this one again if need be"
-
-Request = TypeVar("Request")
-Reply = TypeVar("Reply")
 
 log = logging.getLogger(__name__)
 
@@ -319,16 +307,11 @@ class _Copying:
         return len(chosen)
 
     def _ask_alone(
-        self,
-        send: Callable[[Sequence[Request]], list[list[Reply]]],
-        requests: Sequence[Request],
+        self, send: Callable[[Sequence[Request]], list[list[Reply]]], requests: Sequence[Request]
     ) -> list[tuple[Request, Reply]]:
         """The replies of the new store. Unanswered."""
-
-        def ask(left: Sequence[Request]) -> list[Reply]:
-            return [reply for (reply,) in send(left)]
-
-        return list(until_answered(ask, requests, self._endpoints.deadline(PATIENCE_SECONDS)))
+        deadline = self._endpoints.deadline(PATIENCE_SECONDS)
+        return list(until_answered(lambda left: [reply for (reply,) in send(left)], requests, deadline))
 
     # -- scanning
 

@@ -15,14 +15,7 @@ from itertools import groupby, zip_longest
 from typing import Any, Literal, get_args
 
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.acceptor import (
-    Acceptor,
-    NoReply,
-    Replace,
-    Scanned,
-    Stored,
-    StoreSize,
-)
+from photon.registry.consensus.acceptor import Acceptor, NoReply, Replace, Scanned, Stored, StoreSize
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     Cleared,
@@ -41,6 +34,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_KIND_OF_VALUE: dict[type, Kind] = {Held: "held", Cleared: "cleared", Tombstone: "tombstones"}
 Health = Literal["up", "takes no writes", "does not answer", "out of use"]
 
 PAGE_ITEMS = 1_000
@@ -203,14 +197,7 @@ def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: 
 
 def kind_of(latest: Stored) -> Kind:
     """What an id is, by the latest of its copies."""
-    match decode_value(latest.value) if latest.value is not None else None:
-        case Held():
-            return "held"
-        case Cleared():
-            return "cleared"
-        case Tombstone():
-            return "tombstones"
-    return "promised"
+    return "promised" if latest.value is None else _KIND_OF_VALUE[type(decode_value(latest.value))]
 
 
 def latest_of(copies: Collection[Stored]) -> Stored:

@@ -139,12 +139,9 @@ def proposed_shards(shards: int, load: Load, limits: Load) -> int | None:
 
 def _needed(load: Load, limits: Load, fill: float) -> int:
     """How many shards keep each within this part of its limits."""
-    full_shards = (
-        load.ids / limits.ids,
-        load.bytes / limits.bytes,
-        load.commits_per_second / limits.commits_per_second,
-    )
-    return max(1, math.ceil(max(full_shards) / fill))
+    writes = load.commits_per_second / limits.commits_per_second
+    full_shards = max(load.ids / limits.ids, load.bytes / limits.bytes, writes)
+    return max(1, math.ceil(full_shards / fill))
 
 
 def _load_of(registry: QuorumRegistry, register: Register, now_us: int) -> Load:

@@ -11,7 +11,7 @@ from photon.clock import Clock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.consensus.decisions import value_to_commit, value_to_release, verdict_of
+from photon.registry.consensus.decisions import value_to_commit, value_to_release
 from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
 from photon.registry.consensus.register import Members, Register
 from photon.registry.endpoints.breaker import Breaker
@@ -185,10 +185,10 @@ class QuorumRegistry:
             self._rounds.fast(fast)
         classic = [c for c in contenders if c.needs_ballot and c.verdict is None]
         if classic:
-            self._rounds.classic(classic, value_to_commit, verdict_of)
+            self._rounds.classic(classic, value_to_commit)
 
     def _try_release(self, contenders: list[Contender]) -> None:
-        self._rounds.classic(contenders, value_to_release, verdict_of)
+        self._rounds.classic(contenders, value_to_release)
 
     def _until_read(self, reading: Reading[Found]) -> Register:
         """The register that confirms all that was found. RegistryUnavailable if that can't be had."""

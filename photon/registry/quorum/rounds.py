@@ -59,7 +59,6 @@ from photon.registry.interface import Claim, Holder, Lost
 from photon.registry.quorum.register_store import RegisterStore
 
 Propose = Callable[[str | None, str], Value]
-Judge = Callable[[Value, str], Verdict]
 T = TypeVar("T")
 
 _MEMBERS_MOVED = "the registry's endpoints have changed"
@@ -164,14 +163,11 @@ class Rounds:
 
     # -- classic round
 
-    def classic(
-        self, contenders: Sequence[Contender], propose: Propose, judge: Judge, to_the_end: bool = False
-    ) -> None:
+    def classic(self, contenders: Sequence[Contender], propose: Propose, to_the_end: bool = False) -> None:
         """Prepare and accept with a ballot above all seen: a verdict wherever a value is chosen.
 
-        `propose(current value, token)` is the new value, `judge(chosen value, token)` the verdict. A proposer
-        that finds another one's value chosen ends there, instead of outbidding others with it, unless it
-        goes `to_the_end`.
+        `propose(current value, token)` is the new value. A proposer that finds another one's value chosen
+        ends there, instead of outbidding others with it, unless it goes `to_the_end`.
         """
         began_with = self.endpoints.active
         ballots = [ballot(c.counter, self._proposer) for c in contenders]
@@ -191,7 +187,7 @@ class Rounds:
             contender, votes = contenders[index], votes_of(replies)
             contender.note(votes)
             if votes.accepted >= majority(self.endpoints.n):
-                verdicts[index] = judge(value, contender.claim.token)
+                verdicts[index] = verdict_of(value, contender.claim.token)
         self._confirm(contenders, verdicts, began_with)
 
     def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> list[list[PrepareReply]]:
@@ -297,7 +293,7 @@ class Rounds:
         """
         few = [copies.contender for copies in answered if copies.are_known_to_few(self.endpoints.n)]
         if few:
-            self.classic(few, value_to_clear, verdict_of, to_the_end=True)
+            self.classic(few, value_to_clear, to_the_end=True)
         unknown = {contender.item for contender in few if contender.verdict is None}
         return {copies.contender.item for copies in answered} - unknown
 
@@ -345,12 +341,8 @@ class Rounds:
 
 def fast_replies(inserted: Sequence[WriteReply], there: Sequence[ReadReply]) -> list[FastReply]:
     """What each endpoint that answered says in a fast round; `there` is what a read found at each."""
-    replies: list[FastReply] = []
-    for number, reply in enumerate(inserted):
-        found = there[number] if isinstance(reply, Unchanged) else reply
-        if isinstance(found, Done | Stored):
-            replies.append(found)
-    return replies
+    found = [there[slot] if isinstance(reply, Unchanged) else reply for slot, reply in enumerate(inserted)]
+    return [reply for reply in found if isinstance(reply, Done | Stored)]
 
 
 def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:
