@@ -16,12 +16,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
 from photon.dispatcher.state_view import WAITING_COLUMNS
 from photon.dispatcher.task_splitter import spread
 from photon.logs.files import Side
 from photon.logs.ranges import Stretch
-from photon.storage.columns import ROW_COLUMNS, TableName
+from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
 from photon.verification.scope import Scope, TableSnapshot
 from photon.verification.tasks import (

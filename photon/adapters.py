@@ -12,17 +12,20 @@ from typing import Any
 
 import pyarrow as pa
 
-# Columns that Photon puts before those of the events.
-RESERVED_COLUMNS = (
-    "_datacenter",
-    "_epoch",
-    "_batch",
-    "_occurrence",
-    "_joined_at",
-    "_event_id",
-    "_primary_occurrence",
-    "_event_time",
+# The columns that Photon puts before those of the events.
+ROW_COLUMNS = pa.schema(
+    [
+        ("_datacenter", pa.string()),
+        ("_epoch", pa.string()),
+        ("_batch", pa.int64()),
+        ("_occurrence", pa.string()),
+        ("_joined_at", pa.timestamp("us", "UTC")),
+        ("_event_id", pa.string()),
+        ("_primary_occurrence", pa.string()),
+        ("_event_time", pa.timestamp("us", "UTC")),  # of the foreign event, which may be part of its identity
+    ]
 )
+RESERVED_COLUMNS = tuple(ROW_COLUMNS.names)
 
 
 @dataclass(frozen=True)

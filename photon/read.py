@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from photon.adapters import ROW_COLUMNS
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
-from photon.storage.columns import ROW_COLUMNS
 from photon.storage.tables import OutputTable
 
 

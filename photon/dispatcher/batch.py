@@ -1,7 +1,4 @@
-"""Carrying one plan through: run, commit, complete; or split it (protocol A3 to A12).
-
-The order of the steps of one batch, and what happens when one of them fails.
-"""
+"""Carrying one plan through: run, commit, complete; or split it (protocol A3 to A12)."""
 
 from __future__ import annotations
 
@@ -55,6 +52,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "too_old": "too_old",
 }
 MOST_QUARANTINED_IN_A_ROW = 20  # more of them: it is not the events
+ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
 class Superseded(UserError):
@@ -300,10 +298,7 @@ class BatchExecution:
         epochs_of_rows = self._epochs_of_rows([record for record in records if record.token is None])
         resolved = completion.resolve(records, row_status, epochs_of_rows, self.epoch, before)
         if missing := resolved.counts["missing"]:
-            gone = (
-                "of events that were joined, and whose rows are gone from the table: photon verify names them"
-            )
-            log.warning("batch %d: %d records %s", plan.key.batch, missing, gone)
+            log.warning("batch %d: %d records %s", plan.key.batch, missing, ROWS_ARE_GONE)
         return resolved
 
     def _epochs_of_rows(self, records: Sequence[RegisteredHere]) -> Mapping[EventKey, Collection[str]]:

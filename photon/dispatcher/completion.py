@@ -1,7 +1,4 @@
-"""From what tasks report to what the state remembers: pure decisions at the end of a batch.
-
-Events registered before, sums of the equation, and the watermark.
-"""
+"""From what tasks report to what the state remembers: pure decisions at the end of a batch."""
 
 from __future__ import annotations
 

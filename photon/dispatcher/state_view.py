@@ -1,5 +1,4 @@
-"""What others may know of a datacenter's dispatcher: its state at one moment, read beside the process that
-writes it."""
+"""What others may know of a datacenter's dispatcher: its state at one moment."""
 
 from __future__ import annotations
 
@@ -83,10 +82,7 @@ def view_of(state: DispatcherState | None, now_us: int) -> StateView:
 
 @dataclass(frozen=True)
 class ReadOffsets:
-    """How far the logs were read: all that verification believes of a dispatcher (protocol E5).
-
-    `epoch` None: nothing was ever read.
-    """
+    """How far the logs were read: all that verification believes of a dispatcher (protocol E5)."""
 
     epoch: str | None = None
     completed: int = 0

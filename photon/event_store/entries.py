@@ -1,7 +1,5 @@
 """Entries of the log file map: how a file is cut into them, which times they cover, and the search in them.
 
-Pure decisions on arrays.
-
 Times are in *ticks* of 4 s here, clamped to 32 bits (the years 1697 to 2242), as the map's R*Tree holds
 them. That only decides which entries are looked at; the exact time is read from the record.
 """
@@ -206,10 +204,7 @@ def find_hashes(
     spans: Mapping[int, Sequence[Span]],
     filters: Iterable[tuple[int, Hashes]],
 ) -> Iterator[tuple[int, int, int]]:
-    """Where each hash is in filters of entries that its window touches: (entry, hash's index, how often).
-
-    `spans` has the spans of each entry in `filters`.
-    """
+    """Where each hash is in filters of entries that its window touches: (entry, hash's index, how often)."""
     order = np.argsort(hashes)  # sorted hashes walk a filter in order, which saves cache misses
     sorted_hashes = hashes[order]
     firsts, lasts = (ticks[order] for ticks in window_ticks(windows))

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.adapters import ROW_COLUMNS
 from photon.join.messages import TaskContext
 from photon.join.outcomes import DeadLetter, Final, OutcomeClass, Verdicts
 from photon.join.records import Pair, Record
 from photon.logs.files import LogFile
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
-from photon.storage.columns import DEAD_LETTER_COLUMNS, ROW_COLUMNS, UNJOINED_COLUMNS
+from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
 from photon.tokens import Occurrence
 
 

@@ -1,7 +1,4 @@
-"""A shift: one bounded run of one datacenter's pipeline, put together from its parts.
-
-Commands and Dagster both start here.
-"""
+"""A shift: one bounded run of one datacenter's pipeline, put together from its parts."""
 
 from __future__ import annotations
 

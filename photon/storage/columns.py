@@ -7,24 +7,12 @@ from typing import Literal
 
 import pyarrow as pa
 
+from photon.adapters import ROW_COLUMNS
+
 TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 
 _TIME = pa.timestamp("us", "UTC")
-_STAMP = [
-    ("_datacenter", pa.string()),
-    ("_epoch", pa.string()),
-    ("_batch", pa.int64()),
-    ("_occurrence", pa.string()),
-]
-ROW_COLUMNS = pa.schema(
-    [
-        *_STAMP,
-        ("_joined_at", _TIME),
-        ("_event_id", pa.string()),
-        ("_primary_occurrence", pa.string()),
-        ("_event_time", _TIME),  # the foreign event's own time, which may be part of its identity
-    ]
-)
+_STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_occurrence")]
 DEAD_LETTER_COLUMNS = pa.schema(
     [
         *_STAMP,

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from photon.adapters import ROW_COLUMNS
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
-from photon.storage.columns import ROW_COLUMNS
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from photon.adapters import ROW_COLUMNS
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
-from photon.storage.columns import ROW_COLUMNS
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of

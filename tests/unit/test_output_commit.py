@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from photon.storage.columns import ROW_COLUMNS
+from photon.adapters import ROW_COLUMNS
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, app_id, write_rows
 
 APP = app_id("east", "e")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from photon.storage.columns import ROW_COLUMNS
+from photon.adapters import ROW_COLUMNS
 from photon.storage.joined_rows import Snapshot, joined_beyond, stretches
 from photon.storage.tables import OutputTable, app_id, write_rows
 
