@@ -50,7 +50,7 @@ class Picky(Adapter):
 SETTINGS = """
 adapter: picky:Picky
 home: {takeover_delay: 5s}
-verification: {piece: 64KiB}
+verification: {piece: 512KiB}
 """
 
 
