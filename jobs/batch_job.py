@@ -66,7 +66,6 @@ class SparkRunner:
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
     def close(self) -> None:
-        """Stop the session and its JVM, if they are its own."""
         if self._owns_session:
             stop_session(self._session)
 

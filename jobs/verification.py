@@ -78,12 +78,10 @@ class Verification:
         self._findings: dict[str, list[Finding]] = {name: [] for name in scope.selected}
 
     def unpersist(self) -> None:
-        """Free what is persisted."""
         for frame in self._persisted:
             frame.unpersist()
 
     def report(self) -> VerificationReport:
-        """Run all queries."""
         scope, queries = self._scope, Queries(self._session, self._scope, _task_scope(self._scope))
         time_in_id = scope.pipeline.foreign.time_in_id
         self._progress("reading the foreign logs and classifying their records")

@@ -16,13 +16,9 @@ MICROSECONDS = 1_000_000
 class Clock(Protocol):
     """What the engine needs of time."""
 
-    def now_us(self) -> int:
-        """The time of day."""
-        ...
+    def now_us(self) -> int: ...
 
-    def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`."""
-        ...
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:

@@ -97,7 +97,7 @@ def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: O
             "take it out of the pipeline file, or give it a new name"
         )
     table_id = table.table_id() if table.exists() else None
-    if not own_epochs and table_id is not None and table.has_commits():
+    if not own_epochs and table_id is not None and table.load().version() > 0:
         raise LakeMismatch(
             f"the table {table.folder} has been written, but the registry knows nothing of datacenter "
             f"{datacenter}: it is not the registry that this lake was joined with, and everything would "

@@ -42,7 +42,6 @@ class TrackedFile:
 
     @property
     def read_bytes(self) -> int:
-        """How much was read of it."""
         return self.offset_bytes - self.file.header_bytes
 
     @property

@@ -211,7 +211,6 @@ class Stretch:
 
     @property
     def length_bytes(self) -> int:
-        """How much there is to read."""
         return self.end_bytes - self.start_bytes
 
 
@@ -251,7 +250,7 @@ def read_pieces(
             reason = f"{path.name} can't be read: {error or type(error).__name__}"
             if begun:
                 break
-    raise _gone(file, stretch, reason)
+    raise _gone(stretch, reason)
 
 
 def _is_the_file(source: Source, tracked: TrackedFile, path: Path) -> bool:
@@ -259,8 +258,8 @@ def _is_the_file(source: Source, tracked: TrackedFile, path: Path) -> bool:
     return has_head(source, tracked.file) and (path.suffix == ".gz" or has_tail(source, tracked))
 
 
-def _gone(file: LogFile, stretch: Stretch, reason: str) -> RangeGone:
-    return RangeGone(file, stretch.start_bytes, stretch.end_bytes, reason)
+def _gone(stretch: Stretch, reason: str) -> RangeGone:
+    return RangeGone(stretch.tracked.file, stretch.start_bytes, stretch.end_bytes, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,5 +309,5 @@ class _Reader:
     def _read(self, start: int, end: int) -> bytes:
         data = self.source.read(start, end - start)
         if len(data) < end - start:
-            raise _gone(self.stretch.tracked.file, self.stretch, f"the file ends before byte {end}")
+            raise _gone(self.stretch, f"the file ends before byte {end}")
         return data

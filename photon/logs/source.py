@@ -46,7 +46,6 @@ class Source(Protocol):
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
         """The bytes from an offset on; fewer where the file ends."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ class Observation:
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
     problems: tuple[FileProblem, ...]  # what can't be read now
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
-    next_number: int  # the number for the next new file
     checks_pending: bool = False  # gzip files are being checked: not idle, though the backlog may be empty
 
 
@@ -116,7 +115,6 @@ class LogTail:
             self._backlog(look),
             tuple(look.problems),
             tuple(look.vanished),
-            look.next_number,
             self._gzips.pending,
         )
 

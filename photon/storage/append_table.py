@@ -16,7 +16,7 @@ from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.storage.tables import create_table, lake_errors
 
-FORMAT_PROPERTY = "photon.format"
+FORMAT_PROPERTY, FORMAT = "photon.format", 1
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,8 @@ class AppendTable:
 
     name: str
     columns: pa.Schema
-    format: int = 1
 
     def folder(self, pipeline: Pipeline, datacenter: str) -> Path:
-        """The folder of one datacenter's table."""
         return pipeline.datacenters[datacenter].lake / self.name
 
     def append(self, pipeline: Pipeline, datacenter: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -36,7 +34,7 @@ class AppendTable:
         folder = self.folder(pipeline, datacenter)
         with lake_errors(f"add rows to {folder}, which must be writable"):
             description = f"{self.name} of pipeline {pipeline.name}, datacenter {datacenter}"
-            create_table(folder, self.columns, description, {FORMAT_PROPERTY: str(self.format)})
+            create_table(folder, self.columns, description, {FORMAT_PROPERTY: str(FORMAT)})
             write_deltalake(self._open(folder), pa.Table.from_pylist(rows, self.columns), mode="append")
 
     @contextmanager
@@ -49,7 +47,7 @@ class AppendTable:
 
     def _open(self, folder: Path) -> DeltaTable:
         table = DeltaTable(str(folder))
-        written = int(table.metadata().configuration.get(FORMAT_PROPERTY, self.format))
-        if written > self.format:
-            raise FormatTooNew(folder, written, self.format)
+        written = int(table.metadata().configuration.get(FORMAT_PROPERTY, FORMAT))
+        if written > FORMAT:
+            raise FormatTooNew(folder, written, FORMAT)
         return table

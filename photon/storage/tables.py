@@ -107,13 +107,11 @@ class OutputTable:
     """One Delta table of one datacenter, as its dispatcher writes it."""
 
     def __init__(self, lake: Path, name: TableName) -> None:
-        self.lake = lake
         self.name = name
         self.folder = lake / name
         self._handle: DeltaTable | None = None
 
     def exists(self) -> bool:
-        """Whether the table was ever made."""
         return DeltaTable.is_deltatable(str(self.folder))
 
     def create(self, pipeline: str, datacenter: str) -> None:
@@ -153,12 +151,7 @@ class OutputTable:
         return self.folder / "_delta_log" / f"{version:020d}.json"
 
     def table_id(self) -> str:
-        """The id that Delta gave the table when it was made."""
         return str(self.load().metadata().id)
-
-    def has_commits(self) -> bool:
-        """Whether anything was ever committed after the table was made."""
-        return self.load().version() > 0
 
     def schema(self) -> pa.Schema:
         """The table's columns when it was loaded last, as Arrow types. Nobody else adds columns."""

@@ -142,7 +142,6 @@ class Traffic:
 
     @property
     def clicks(self) -> int:
-        """How many clicks there are besides those of ills."""
         return round(self.foreign_per_second * self.duration_seconds)
 
     def expected_outcomes(self) -> ExpectedOutcomes:

@@ -85,7 +85,6 @@ class Artifact:
         return f"{self.organisation}:{self.name}:{self.version}"
 
     def as_xml(self) -> str:
-        """The artifact as Ivy wants it."""
         name = quoteattr(self.name)
         where = f"org={quoteattr(self.organisation)} name={name} rev={quoteattr(self.version)}"
         opening = f'<dependency {where} conf="default->default"'
@@ -117,7 +116,6 @@ class Bundle:
         return hashlib.sha256(self.ivy_file().encode()).hexdigest()
 
     def is_fetched(self) -> bool:
-        """Whether the folder holds exactly what this bundle asks for."""
         try:
             return (self.folder / STAMP).read_text() == self.stamp()
         except OSError:

@@ -44,7 +44,7 @@ class World:
         self.now_us += 1
         self.last_seen = seen = self.tail.observe(self.tracked, self.next_number, self.now_us, final)
         self.tracked.update(seen.changed)
-        self.next_number = seen.next_number
+        self.next_number = max(self.tracked, default=0) + 1
         return seen
 
     def read(self, final: bool = False, budget: int = 10**6) -> dict[int, bytes]:

@@ -110,6 +110,7 @@ class Histories(RuleBasedStateMachine):
         with (self.world.folder / file.path).open("ab") as stream:
             stream.write(gzip.compress(new))
         file.content += new
+        file.is_unchecked = True  # also one that was empty when it was checked
         self.touch(file)
 
     @precondition(lambda self: self.plain())

@@ -22,7 +22,7 @@ def table(tmp_path: Path) -> OutputTable:
 
 def written(table: OutputTable, event_id: str) -> OutputFile:
     row = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_occurrence": "1:0", "_event_id": event_id}
-    return write_rows(table.lake, table.name, 1, pa.Table.from_pylist([row], ROW_COLUMNS))
+    return write_rows(table.folder.parent, table.name, 1, pa.Table.from_pylist([row], ROW_COLUMNS))
 
 
 def ids_in(table: OutputTable) -> list[str]:

@@ -16,7 +16,7 @@ from photon.storage.tables import OutputTable, app_id, write_rows
 def commit(table: OutputTable, epoch: str, batch: int, *ids: str, columns: pa.Schema = ROW_COLUMNS) -> None:
     values = {"_datacenter": "east", "_epoch": epoch, "_batch": batch, "_occurrence": "1:0"}
     rows = pa.Table.from_pylist([values | {"_event_id": event_id} for event_id in ids], columns)
-    file = write_rows(table.lake, "joined_events", batch, rows)
+    file = write_rows(table.folder.parent, "joined_events", batch, rows)
     table.commit([file], app_id("east", epoch), batch, batch - 1)
 
 
@@ -47,7 +47,7 @@ def test_a_snapshot_has_what_was_committed_before_it_by_epoch_and_batch(table: O
     commit(table, "e", 2, "c")
     commit(table, "f", 1, "d")
     snapshot = Snapshot(table)
-    commit(OutputTable(table.lake, "joined_events"), "e", 3, "late")
+    commit(OutputTable(table.folder.parent, "joined_events"), "e", 3, "late")
     assert snapshot.stretches("e", 0, 1) == [range(1, 2), range(2, 3)]
     assert snapshot.stretches("f", 0, 100) == [range(1, 2)]
     assert sorted(ids_of(snapshot, "e", range(1, 10))) == ["a", "b", "c"]
