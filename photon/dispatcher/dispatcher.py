@@ -112,16 +112,11 @@ class Dispatcher:
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether the run is over, when there is nothing to do at this moment (design, section 2)."""
-        if self.reader.checks_pending:
+        if mode == "stop" or self.reader.checks_pending:
             return False
-        match mode:
-            case "stop":
-                return False
-            case "until_idle":
-                soon = self.state.count_waiting(("home", "contested")) or self.state.count_due(now_us)
-                return not soon
-            case "complete":
-                return not self.state.count_waiting()
+        if mode == "complete":
+            return not self.state.count_waiting()
+        return not (self.state.count_waiting(("home", "contested")) or self.state.count_due(now_us))
 
     # -- planning
 

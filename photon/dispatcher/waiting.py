@@ -73,15 +73,9 @@ def waiting_rows(
 
 
 def _wait_us(reason: str, attempts: int, pipeline: Pipeline, rng: random.Random) -> int:
-    match reason:
-        case "home":
-            return microseconds(pipeline.home.takeover_delay)
-        case "horizon":
-            return microseconds(pipeline.retry.max_delay)
-        case "contested":
-            return microseconds(pipeline.retry.first_delay)
-        case _:
-            return backoff_us(attempts, pipeline.retry, rng)
+    home, retry = pipeline.home, pipeline.retry
+    waits = {"home": home.takeover_delay, "horizon": retry.max_delay, "contested": retry.first_delay}
+    return microseconds(waits[reason]) if reason in waits else backoff_us(attempts, retry, rng)
 
 
 def backoff_us(attempts: int, retry: Retry, rng: random.Random) -> int:
