@@ -250,7 +250,7 @@ class Demo:
         self._until(lambda: not lease_status_of(state).held, DEATH_SECONDS, f"the end of process {process}")
         # What it had made readable is its own: whatever comes from now on is its successor's.
         self._look(at_us)
-        self.kill = Kill(VICTIM, process, at_us, self.clock.now_us())
+        self.kill = Kill(VICTIM, at_us, self.clock.now_us())
         say(f"kill -9 {process}: the shift of {VICTIM}")
 
     def _stop_traffic(self) -> None:

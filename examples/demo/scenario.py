@@ -48,7 +48,6 @@ class Kill:
     """The end of a shift."""
 
     datacenter: str
-    process: int
     at_us: int
     gone_us: int  # when the process had ended: rows seen later are of its successor
 

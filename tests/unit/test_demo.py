@@ -26,7 +26,7 @@ from photon.verification.stored_reports import StoredReport
 
 READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
 UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)
-KILL = Kill("west", process=4711, at_us=60_000_000, gone_us=60_100_000)
+KILL = Kill("west", at_us=60_000_000, gone_us=60_100_000)
 
 
 def datacenter(**changes: object) -> DatacenterStatus:
