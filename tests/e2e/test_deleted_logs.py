@@ -75,7 +75,7 @@ class Rotated(World):
         east = DatacenterReport(
             verified_until_us=self.now_us,
             epoch=read.epoch,
-            newly_verified_offsets=read.foreign_end_bytes,
+            newly_verified_offsets={one.file.number: one.offset_bytes for one in read.of("foreign")},
         )
         append(self.pipeline, VerificationReport({"east": east}, 0), SystemClock().now_us(), "a run", 1.0)
 
