@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.server,
     pytest.mark.slow,
+    pytest.mark.timeout(900),
     # A deprecated call of ours shows only when it is made.
     pytest.mark.filterwarnings("error::DeprecationWarning"),
 ]
