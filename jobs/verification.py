@@ -136,13 +136,12 @@ class Verification:
 
     def _find(self, kind: FindingKind, cases: DataFrame) -> None:
         """Report cases: rows with datacenter, event_id, where, detail."""
-        for row in cases.groupBy("datacenter").count().collect():
-            datacenter = row["datacenter"]
+        for datacenter, count in _by_datacenter(cases).items():
             if datacenter in self._findings:
                 some = cases.where(F.col("datacenter") == datacenter).orderBy("event_id", "where")
                 some = some.limit(self._scope.pipeline.verification.examples)
                 examples = (Example(one["event_id"], one["where"], one["detail"]) for one in some.collect())
-                self._findings[datacenter].append(Finding(kind, row["count"], tuple(examples)))
+                self._findings[datacenter].append(Finding(kind, count, tuple(examples)))
 
     def _find_decided(self, decided: DataFrame) -> None:
         """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""

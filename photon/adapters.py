@@ -68,19 +68,13 @@ def merge(foreign: pa.Table, primary: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {}
     for prefix, table in (("foreign_", foreign), ("primary_", primary)):
         for name, column in zip(table.column_names, table.columns, strict=True):
-            free = free_name(name, prefix, taken)
-            taken.add(free.lower())
-            columns[free] = column
+            while name.lower() in taken:
+                name = prefix + name
+            taken.add(name.lower())
+            columns[name] = column
     if not columns:
         raise ValueError("neither the foreign nor the primary events have a column; expected at least one")
     return pa.table(columns)
-
-
-def free_name(name: str, prefix: str, taken: set[str]) -> str:
-    """`name` with `prefix` as often as it takes to be none of `taken` (in lower case)."""
-    while name.lower() in taken:
-        name = prefix + name
-    return name
 
 
 merge_columns = Adapter()

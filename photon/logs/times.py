@@ -7,14 +7,14 @@ is UTC. Digits beyond microseconds are floored, so that before and after 1970 th
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.pipeline.values import TimeUnit
+from photon.pipeline.values import UNITS_PER_SECOND, TimeUnit
 
 EARLIEST_US = -62_135_596_800_000_000  # the year 1, as far back as Delta's timestamps go
 LATEST_US = 253_402_300_799_999_999  # the end of the year 9999
@@ -24,7 +24,6 @@ _SHOWN = 80
 _QUICK_DIGITS = 36  # pyarrow 26 takes 39 digits and more for some other number, without an error
 _LARGEST_EXPONENT = 30  # the year 9999 in nanoseconds has 21 digits
 _DIGITS = 60  # before and behind the point, as many as may matter
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
@@ -77,7 +76,7 @@ def _number_us(text: str, unit: str) -> int | None:
     digits = Fraction(
         int(sign + whole[-_DIGITS:] + decimals[: _DIGITS + 1]), 10 ** len(decimals[: _DIGITS + 1])
     )
-    microseconds = digits * Fraction(10) ** exponent * 10**6 / _UNITS_PER_SECOND[unit]
+    microseconds = digits * Fraction(10) ** exponent * 10**6 / UNITS_PER_SECOND[unit]
     return microseconds.numerator // microseconds.denominator
 
 
@@ -93,11 +92,12 @@ def _iso_us(text: str) -> int | None:
         return None
     if second > 60:
         return None
-    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _SECOND + (second == 60) - 60 * offset_minutes
+    seconds = (
+        (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+        + (second == 60)
+        - 60 * offset_minutes
+    )
     return seconds * 10**6 + int((match[7] or "")[:6].ljust(6, "0"))
-
-
-_SECOND = datetime(1970, 1, 1, 0, 0, 1) - datetime(1970, 1, 1)
 
 
 def _offset_minutes(zone: str) -> int:
@@ -126,7 +126,7 @@ def _number_block(texts: pa.Array, unit: str) -> pa.Array | None:
     valid = decimals.is_valid().to_numpy(zero_copy_only=False)
     if bool(((high != low >> 63) & valid).any()):  # a value of more than 64 bits
         return None
-    divisor = _UNITS_PER_SECOND[unit] * 10 ** (_SCALE - 6)
+    divisor = UNITS_PER_SECOND[unit] * 10 ** (_SCALE - 6)
     return _in_range(low // divisor, valid)
 
 

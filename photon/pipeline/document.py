@@ -26,15 +26,12 @@ class Document:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def line_of(self, path: KeyPath) -> int:
-        """The line of a key; of one that is not there, the line of what should hold it."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
-
     def problem(self, path: KeyPath, what: str) -> Problem:
         """What is wrong with a key, in a message with the key: `foreign.columns.amount: expected ...`."""
-        return self.line_of(path), f"{'.'.join(map(str, path))}: {what}"
+        place = path
+        while place and place not in self.lines:  # a key that is missing: the line of what should hold it
+            place = place[:-1]
+        return self.lines.get(place, 1), f"{'.'.join(map(str, path))}: {what}"
 
 
 def read_document(text: str) -> Document:

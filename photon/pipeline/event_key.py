@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS
 from photon.pipeline.file import ForeignLog, PrimaryLog
-from photon.pipeline.values import IdCodec, IdTimeUnit
+from photon.pipeline.values import UNITS_PER_SECOND, IdCodec, IdTimeUnit
 
-_UNITS_PER_SECOND: dict[IdTimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LARGEST_US = 2**63 - 1
 _MOST_DIGITS = 30  # more can't be a time in any unit; int() of long text takes quadratic time
 
@@ -25,7 +24,7 @@ def id_time_us(codec: IdCodec | None, event_id: str, unit: IdTimeUnit = "us") ->
     server, _, process = server.rpartition(":")
     if not (server and _is_number(process) and _is_number(rest)):
         return None
-    time_us = int(rest) * MICROSECONDS // _UNITS_PER_SECOND[unit]
+    time_us = int(rest) * MICROSECONDS // UNITS_PER_SECOND[unit]
     return time_us if time_us <= _LARGEST_US else None
 
 

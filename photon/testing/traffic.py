@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, Self
 
@@ -263,8 +264,7 @@ class TrafficWriter:
             stream.flush()
 
 
-def _when(line: Line) -> float:
-    return line.at_s
+_when = attrgetter("at_s")
 
 
 def _lines_of(events: Iterable[Query | Click]) -> Iterator[Line]:
