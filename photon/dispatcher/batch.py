@@ -319,7 +319,10 @@ class BatchExecution:
         return {record.occurrence for record in records if record.token in free}
 
     def _release(self, claims: list[Claim]) -> None:
-        """Release this plan's tokens that have no row; it stays open until that is known (protocol A7)."""
+        """Release tokens that have no row and get none; the plan stays open until that is known (A7, E1)."""
+        tokens = {claim: Token.parse(claim.token) for claim in claims}
+        row_status = self.tables["joined_events"].row_status_of(set(tokens.values()))
+        claims = [claim for claim, token in tokens.items() if row_status[token] == "no row"]
         retry = BackoffRetry(self.callbacks, self.clock, self.rng)
         while claims:
             outcomes = self.registry.release(claims)

@@ -79,6 +79,10 @@ class Joiner:
         for event in events:  # protocol A7: registered by an earlier run, but without a row
             if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
                 self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
+        # So may those be that it recorded in a side table: it may have died before it released them.
+        recorded = self.context.already_recorded
+        ended = [r for r in self.records if recorded.get(r.occurrence, "joined") != "joined"]
+        self.verdicts.to_release += own_tokens(ended, self.context.plan.datacenter, self.registry)
         return self.verdicts
 
     # -- the steps: each gives its verdicts and returns what is still open
@@ -269,13 +273,15 @@ class Joiner:
         return DeadLetter(f"the event's time {event.leader.time_us} us lies beyond the registry's horizon")
 
 
-def plan_tokens(records: Iterable[Record], plan: PlanKey, registry: IdRegistry) -> list[Claim]:
-    """What the plan has registered among the records, to be released (protocol A11). RegistryUnavailable."""
+def own_tokens(records: Iterable[Record], datacenter: str, registry: IdRegistry) -> list[Claim]:
+    """What the datacenter has registered among the records, with a row or without. RegistryUnavailable."""
     events = events_among(record for record in records if record.key is not None)
+    tokens: list[Claim] = []
     for event, answer in zip(events, registry.lookup([event.key for event in events]), strict=True):
-        if isinstance(answer, Joined) and is_of_plan(answer.holder, plan):
-            event.take_token(answer.holder.token)
-    return [Claim(event.key, event.held_by_plan) for event in events if event.held_by_plan is not None]
+        match answer:
+            case Joined(Holder(name, str(token))) if name == datacenter:
+                tokens.append(Claim(event.key, token))
+    return tokens
 
 
 def _raw_records(records: Sequence[Record | PrimaryEvent]) -> RawRecords:

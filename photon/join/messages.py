@@ -51,7 +51,7 @@ class TaskContext:
     # Records that an earlier run of this very work has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     quarantine: str = ""  # why the one record of the unit is a dead letter without another look
-    release_only: bool = False  # join units only find what this plan has registered (protocol A11)
+    release_only: bool = False  # join units only find what the datacenter has registered (protocol A11)
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
     @property
@@ -131,7 +131,7 @@ class JoinResult:
     decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
     waiting: WaitingRecords | None = None
     registered_here: tuple[RegisteredHere, ...] = ()  # only the tables know: in none of `classes` yet
-    to_release: tuple[Claim, ...] = ()  # this plan's own tokens that end without a row (protocol A7)
+    to_release: tuple[Claim, ...] = ()  # own tokens that are to be released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     lost_bytes: int = 0
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times

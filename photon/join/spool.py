@@ -59,7 +59,7 @@ def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | 
             # Being left to its home is no attempt: the EventStore was not asked.
             "attempts": [record.attempts + (why == "primary") for record, why in reasons.items()],
             "first_seen_us": [record.first_seen_us for record in reasons],
-            "recorded": [why == "unjoinable" for why in reasons.values()],
+            "recorded": [record.recorded or why == "unjoinable" for record, why in reasons.items()],
         },
         schema=SPOOL_COLUMNS,
     )

@@ -21,7 +21,7 @@ from photon.event_store.log_file_map import map_path
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import load_adapter
-from photon.join.joiner import Joiner, plan_tokens
+from photon.join.joiner import Joiner, own_tokens
 from photon.join.messages import (
     BatchTasks,
     Failed,
@@ -191,9 +191,9 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clo
 
 
 def _find_registered(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
-    """Find what the plan has registered of a unit (protocol A11), for the dispatcher to release."""
+    """Find what is registered of a unit (protocol A11), for the dispatcher to release what has no row."""
     reader = _Reader(context, context.pipeline.foreign)
-    tokens = plan_tokens(_read(unit, reader, clock), context.plan, registry)
+    tokens = own_tokens(_read(unit, reader, clock), context.plan.datacenter, registry)
     return JoinResult(to_release=tuple(tokens), lost_bytes=reader.lost_bytes)
 
 

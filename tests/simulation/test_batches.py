@@ -110,6 +110,25 @@ def test_a_crash_records_dead_letters_once_whatever_the_batch_it_comes_in(
     }
 
 
+def test_an_event_that_was_given_up_and_looked_for_again_is_in_the_unjoined_ones_once(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join(mode="complete")
+    assert world.join_with_a_crash("plan.before_store", mode="complete")
+    assert world.join().counts.of("pending") == 1
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert len(world.rows("unjoined")) == 1
+
+
+def test_so_it_is_if_an_earlier_plan_held_it_in_between(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join(mode="complete")
+    lost = Token(PlanKey("east", world.read_state().epoch or "", 1, "lost"), Occurrence(9, 0))
+    assert world.registry.commit([Claim(EventKey("c1"), str(lost))]) == [Won()]
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    assert len(world.rows("unjoined")) == 1
+
+
 @pytest.mark.parametrize("first", ["task.after_register", "commit.before_main", "commit.after_main"])
 @pytest.mark.parametrize(
     "second", ["task.before_register", "commit.after_main", "complete.before_transaction"]
@@ -148,6 +167,27 @@ def test_a_rerun_that_finds_less_releases_what_it_had_registered(world: World) -
     world.join()
     world.clock.advance(60)  # the lost file is forgotten by now, so that the other copy counts
     world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+@pytest.mark.parametrize(
+    "point", ["side_tables.after_unjoined", "commit.before_main", "commit.after_main", "release.before"]
+)
+def test_a_rerun_that_gave_up_what_it_had_registered_and_died_leaves_it_to_the_other_datacenter(
+    tmp_path: Path, point: str
+) -> None:
+    world = World(tmp_path, ["east", "west"])
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    assert world.join_with_a_crash("task.after_register", mode="complete")
+    (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
+    assert world.join_with_a_crash(point, mode="complete")
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    assert len(world.rows("unjoined")) == 1
+    assert world.join("west", mode="complete").counts.of("joined") == 1
+    assert world.join(mode="complete").counts.of("joined_elsewhere") == 1
     assert world.joined_ids() == ["c1"]
 
 
