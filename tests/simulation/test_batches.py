@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,8 @@ from photon.faults import FAULT_POINTS
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, Free, Joined, Won
-from photon.storage.tables import CommitConflict, OutputTable, app_id
+from photon.registry.interface import Claim, CommitOutcome, Free, Joined, Won
+from photon.storage.tables import CommitConflict, LakeUnavailable, OutputFile, OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
 from tests.simulation.faulty_acceptor import Fault
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
@@ -156,6 +158,33 @@ def test_a_rerun_of_a_plan_wins_with_its_own_tokens(world: World) -> None:
     assert world.joined_ids() == ["c1"]
 
 
+@pytest.mark.parametrize("point", ["task.after_register", "commit.before_main", "commit.after_main"])
+def test_every_token_is_presented_by_its_own_plan_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    mixed(world)
+    presented: list[tuple[PlanKey, PlanKey | None]] = []
+    commit = world.registry.commit
+
+    def note(claims: Sequence[Claim]) -> list[CommitOutcome]:
+        plan = world.read_state().open_plan()
+        presented.extend((Token.parse(claim.token).plan, plan.key if plan else None) for claim in claims)
+        return commit(claims)
+
+    monkeypatch.setattr(world.registry, "commit", note)
+    assert world.join_with_a_crash(point, mode="complete")
+    copy = world.copy_state()
+    world.clicks(("c3", "q3"))
+    world.join(mode="complete")
+    copy()
+    world.forget()
+    world.clicks(("c4", "q3"))
+    world.join(mode="complete")
+    assert len({plan.epoch for plan, _ in presented}) == 2
+    assert [token for token, plan in presented if token != plan] == []
+    assert world.joined_ids() == ["c1", "c2", "c3", "c4"]
+
+
 def test_a_rerun_that_finds_less_releases_what_it_had_registered(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
@@ -207,7 +236,37 @@ def test_a_primary_log_that_vanishes_and_comes_back_is_found_in_again(world: Wor
     assert world.joined_ids() == ["c1"]
 
 
-# -- the commit is the decision (A3, A4)
+# -- the commit is the decision (A3, A4, A6)
+
+
+@pytest.mark.parametrize("took_place", [True, False])
+def test_after_a_commit_that_did_not_return_the_table_says_what_was_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch, took_place: bool
+) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    commit = OutputTable.commit
+    failed: list[int] = []
+
+    def fail_once(table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, after: Any) -> None:
+        first = bool(files) and table.name == "joined_events" and not failed
+        if first:
+            failed.append(batch)
+        if took_place or not first:
+            commit(table, files, app, batch, after)
+        if first:
+            raise LakeUnavailable("the answer got lost")
+
+    monkeypatch.setattr(OutputTable, "commit", fail_once)
+    counts = world.join().counts
+    assert len(failed) == 1
+    assert {row["_batch"] for row in world.rows()} == set(failed)
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "foreign", "joined", "duplicates") == {
+        "foreign": 2,
+        "joined": 2,
+        "duplicates": 0,
+    }
 
 
 def test_a_zombies_commit_of_a_batch_that_is_committed_fails(world: World) -> None:

@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections import Counter
+import sqlite3
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.faults import FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
+from photon.storage.tables import FENCE_VERSION
+from photon.tokens import Occurrence, Token
 from tests.simulation.world import World
 
 STEPS = 25
@@ -33,6 +39,7 @@ class History:
         self.clicks = 0
         self.written: Counter[str] = Counter()  # foreign records by datacenter
         self.copies: dict[str, Callable[[], None]] = {}
+        self.offsets: dict[tuple[str, str | None, int], int] = {}  # by datacenter, epoch and file
         self.steps: list[tuple[int, Callable[[], None]]] = [
             (6, self.log),
             (4, self.join),
@@ -86,6 +93,7 @@ class History:
         name = self.somewhere()
         if name in self.copies and self.world.state(name).exists():
             self.copies[name]()
+            self.offsets = {known: at for known, at in self.offsets.items() if known[0] != name}
 
     def lose_answers(self) -> None:
         """Some requests of a join are lost, or their answers."""
@@ -107,14 +115,77 @@ class History:
         self.chance.choices(choices, weights)[0]()
 
     def check(self) -> None:
-        """F1: at most one row an id. F8: a row's token holds its id."""
+        """F1, F2 and F7 to F11, as far as they are seen from outside."""
         rows = self.world.rows()
+        self.check_rows(rows)
+        for name, place in self.world.pipeline.datacenters.items():
+            self.check_commits(place.lake / "joined_events" / "_delta_log")
+            if (place.state / STATE_FILE).exists():
+                state = self.world.read_state(name)
+                self.check_places(state)
+                self.check_consumed(name, state)
+                joined = state.counts().of("joined")
+                assert joined <= sum(row["_datacenter"] == name for row in rows), "F8: joined without a row"
+                state.close()
+
+    def check_rows(self, rows: list[dict[str, Any]]) -> None:
+        """F1: at most one row an id. F2: the token that holds the id is the row's own."""
         ids = [row["_event_id"] for row in rows]
         assert len(ids) == len(set(ids)), "an event was joined twice"
         for row, held in zip(rows, self.world.registry.lookup([EventKey(i) for i in ids]), strict=True):
             assert isinstance(held, Joined), f"{row['_event_id']} has a row, but nobody holds it"
-            assert held.holder.datacenter == row["_datacenter"]
-            assert f":{row['_epoch']}:{row['_batch']}#" in (held.holder.token or "")
+            token = Token.parse(held.holder.token or "")
+            plan, occurrence = token.plan, str(token.occurrence)
+            of_row = (row["_datacenter"], row["_epoch"], row["_batch"], row["_occurrence"])
+            assert (plan.datacenter, plan.epoch, plan.batch, occurrence) == of_row
+
+    def check_commits(self, delta_log: Path) -> None:
+        """F7: the batches of an application id have no gap; only its fence jumps."""
+        committed: dict[str, list[int]] = defaultdict(list)
+        for entry in sorted(delta_log.glob("*.json")):
+            for action in map(json.loads, entry.read_text().splitlines()):
+                if "txn" in action:
+                    committed[action["txn"]["appId"]].append(action["txn"]["version"])
+        for batches in committed.values():
+            fence = [FENCE_VERSION] if batches[-1] == FENCE_VERSION else []
+            assert batches == [*range(1, len(batches) - len(fence) + 1), *fence]
+
+    def check_places(self, state: DispatcherState) -> None:
+        """F10: one open plan, and no record in two places."""
+        with sqlite3.connect(state.path) as db:
+            assert db.execute("SELECT count(*) FROM plan").fetchone()[0] <= 1
+        db.close()
+        plan = state.open_plan()
+        work = [content for number, content in state.requeued() if plan is None or number != plan.requeue_id]
+        work += [plan.content] if plan is not None else []
+        retries = Counter(retry.occurrence for content in work for retry in content.retries)
+        waiting = {Occurrence(number, offset) for number, offset, *_ in state.waiting_events()}
+        assert set(retries.values()) <= {1}
+        assert retries.keys() <= waiting
+        ranges = sorted(
+            (part.file_number, part.start_bytes, part.end_bytes)
+            for content in work
+            for part in (*content.primary, *content.foreign)
+        )
+        for before, after in pairwise(ranges):
+            assert before[0] != after[0] or before[2] <= after[1]
+        for file, start, end in ranges:
+            assert not any(each.file_number == file and start <= each.offset_bytes < end for each in waiting)
+
+    def check_consumed(self, name: str, state: DispatcherState) -> None:
+        """F9: offsets never go back. F11: each line before them is counted once, or requeued."""
+        lines = 0
+        for number, tracked in state.files().items():
+            known = (name, state.epoch, number)
+            assert tracked.offset_bytes >= self.offsets.get(known, 0)
+            self.offsets[known] = tracked.offset_bytes
+            if tracked.file.side == "foreign":
+                path = self.world.pipeline.datacenters[name].logs / tracked.file.path
+                lines += path.read_bytes()[: tracked.offset_bytes].count(b"\n")
+        requeued = sum(part.lines for _, content in state.requeued() for part in content.foreign)
+        counts = state.counts()
+        assert counts.adds_up
+        assert counts.foreign == lines - requeued
 
     def come_to_rest(self) -> None:
         """F13: at rest everything that can be joined is, and the classes add up."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Callbacks
+from photon.testing.memory_registry import memory_registry
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -97,3 +98,24 @@ def test_foreign_logs_pause_at_the_bound_of_waiting_records_and_nothing_is_dropp
     world.queries(*(f"q{n}" for n in range(40)))
     world.join()
     assert len(world.joined_ids()) == 40
+
+
+def test_an_event_beyond_the_horizon_waits_and_is_a_dead_letter_once_its_time_is_up(world: World) -> None:
+    world.queries("q1")
+    foreign = world.pipeline.foreign.model_copy(update={"time_in_id": True})
+    world.pipeline = world.pipeline.model_copy(update={"foreign": foreign})
+    world.registry = memory_registry(clock=world.clock, horizon_us=NOON_US + 3_600 * MICROSECONDS)
+    next_year_us = NOON_US + 365 * 86_400 * MICROSECONDS
+    world.clicks(("now", "q1"))
+    world.clicks(("wild", "q1"), at_us=next_year_us)
+    assert counts_of(world.join().counts, "joined", "pending") == {"joined": 1, "pending": 1}
+    world.clock.advance(world.pipeline.retry.unjoinable_after.total_seconds())
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "pending", "dead_letters") == {
+        "joined": 1,
+        "pending": 0,
+        "dead_letters": 1,
+    }
+    (letter,) = world.rows("dead_letters")
+    assert letter["event_id"] == "wild"
+    assert "beyond the registry's horizon" in letter["reason"]
