@@ -1,7 +1,7 @@
 """Time, injected: only here does the engine ask the machine for it.
 
 Times of day are integer microseconds since 1970-01-01 UTC (`*_us`): they compare and store exactly. Exactly
-once depends on no clock (design, section 4): clocks only pace work.
+once depends on no clock (protocol C1): clocks only pace work.
 """
 
 from __future__ import annotations

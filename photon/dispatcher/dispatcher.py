@@ -111,7 +111,7 @@ class Dispatcher:
                 self.map.remove_file(tracked.file.number)
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
-        """Whether the run is over, when there is nothing to do at this moment (design, section 2)."""
+        """Whether the run is over, when there is nothing to do at this moment."""
         if mode == "stop" or self.reader.checks_pending:
             return False
         if mode == "complete":

@@ -68,7 +68,7 @@ class StateUnavailable(UserError):
 
 @dataclass(frozen=True)
 class Completion:
-    """Everything that changes when a batch is completed, in one transaction (design, section 4.4)."""
+    """Everything that changes when a batch is completed, in one transaction (protocol F11)."""
 
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
     gone: Iterable[Occurrence] = ()  # records that wait no more

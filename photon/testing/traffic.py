@@ -46,7 +46,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutcomes:
-    """What must come of a traffic once all of it was read and declared complete (design, section 2).
+    """What must come of a traffic once all of it was read and declared complete.
 
     `foreign`, `unjoinable`, `dead_letters` and `skipped` hold in each datacenter, `joined_total` for all
     datacenters together. `duplicates` are the further records of joined events: each is counted as a

@@ -162,6 +162,15 @@ def test_no_cell_of_a_table_is_a_paragraph(document: str) -> None:
     assert [cell for row in rows for cell in row.split(" | ") if len(cell.split()) > 60] == []
 
 
+def test_no_source_cites_a_document_by_a_word_that_leads_nowhere() -> None:
+    sources = [ROOT / name for name in names(DOCUMENTS)]
+    for folder in ("photon", "jobs", "resources", "assets", "orchestration", "bench", "examples", "infra"):
+        sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".sh", ".yaml"}]
+    vague = re.compile(r"\b(?:design|spec|issue)s?\b,? (?:section|point|§)\s*\d", re.IGNORECASE)
+    cited = {str(path.relative_to(ROOT)): vague.findall(path.read_text()) for path in sources}
+    assert {source: found for source, found in cited.items() if found} == {}
+
+
 def test_every_document_that_a_source_names_exists() -> None:
     folders = ("photon", "jobs", "resources", "assets", "orchestration", "bench", "examples")
     sources = [source for folder in folders for source in (ROOT / folder).rglob("*.py")]

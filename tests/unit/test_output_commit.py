@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from photon.adapters import ROW_COLUMNS
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, app_id, write_rows
 
 APP = app_id("east", "e")
+ENGINE = ("photon", "jobs", "resources", "assets", "orchestration")
 
 
 @pytest.fixture
@@ -44,3 +47,19 @@ def test_a_file_that_is_not_as_the_task_wrote_it_is_not_committed(table: OutputT
         table.commit([sound, harmed], APP, 1, 0)
     assert table.version_of(APP) == 0
     assert ids_in(table) == []
+
+
+def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> None:
+    root = Path(__file__).parents[2]
+    calls: dict[str, set[str]] = defaultdict(set)
+    for source in (path for room in ENGINE for path in (root / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).split(".")[-1]
+                calls[name].add(str(source.relative_to(root)))
+    of_rows = {"photon/dispatcher/batch.py", "photon/storage/tables.py"}  # the latter to fence
+    assert calls["commit"] == of_rows | {"photon/join/joiner.py"}
+    assert calls["create_write_transaction"] == {"photon/storage/tables.py"}
+    assert calls["write_deltalake"] == {"photon/storage/append_table.py"}  # reports, not rows
+    assert calls["Joiner"] == {"photon/join/tasks.py"}
+    assert calls["BatchExecution"] == {"photon/shift/run.py"}

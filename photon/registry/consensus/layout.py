@@ -19,7 +19,7 @@ from photon.registry.consensus.register import Register, ShardConfig
 from photon.registry.interface import Claim, Holder
 
 SHARD_HASH = "blake2b-64"  # recorded with the settings: another hash would be another registry
-FIXED_SHARDS = 1_024  # where ids carry no time, resharding could not find an id again (design, section 5)
+FIXED_SHARDS = 1_024  # where ids carry no time, resharding could not find an id again (C3)
 KEY_BYTES = 200  # a longer key is hashed; DynamoDB refuses range keys above 1,024 bytes (protocol B7)
 RELEASED_TOKENS = 1_000  # remembered for one id; more would near DynamoDB's 400 KB an item
 
