@@ -17,7 +17,7 @@ from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:
     from photon.registry.operations.resharding import Advice, Resharded
-    from photon.upkeep.gc import GcResult
+    from photon.upkeep.pipeline_gc import GcResult
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,18 @@ def _clear(run: UpkeepRun) -> MaterializeResult[None]:
 
 
 def _gc(run: UpkeepRun) -> MaterializeResult[None]:
-    from photon.upkeep.gc import run_gc
+    from photon.upkeep.pipeline_gc import run_gc
 
-    collected = run_gc(run.pipeline, run.clock)
-    for name, one in collected.endpoints.items():
+    done = run_gc(run.pipeline, run.clock)
+    for name, one in done.endpoints.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}; the next run takes what is left there")
-    return MaterializeResult(metadata=gc_metadata(collected, run.seconds()))
+    return MaterializeResult(metadata=gc_metadata(done, run.seconds()))
 
 
-def gc_metadata(collected: "GcResult", seconds: float) -> Metadata:
+def gc_metadata(done: "GcResult", seconds: float) -> Metadata:
     """The boundary, and sizes by endpoint; -1 is an unknown size, since a column has one type."""
-    endpoints, as_dict = collected.endpoints.values(), collected.as_dict()
+    endpoints, as_dict = done.endpoints.values(), done.as_dict()
     rows = [
         {"endpoint": name, **{column: -1 if value is None else value for column, value in one.items()}}
         for name, one in as_dict["endpoints"].items()
@@ -141,7 +141,7 @@ def gc_metadata(collected: "GcResult", seconds: float) -> Metadata:
     return {
         "boundary": as_dict["boundary"] or "none",
         "boundary_before": as_dict["boundary_before"] or "none",
-        "because": collected.because,
+        "because": done.because,
         "items_deleted": sum(one.deleted.items for one in endpoints),
         "bytes_deleted": sum(one.deleted.bytes for one in endpoints),
         "endpoints_left": sum(bool(one.problem) for one in endpoints),
@@ -157,7 +157,7 @@ class ReshardingConfig(Config):
         default=None,
         ge=1,
         le=MOST_SHARDS,
-        description="So many shards from the horizon on. Without it the pipeline file's policy is asked.",
+        description="Number of shards from the horizon on. Without it the pipeline file's policy is asked.",
     )
 
 

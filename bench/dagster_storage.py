@@ -3,8 +3,8 @@
     python bench/dagster_storage.py
 
 The target is 50 MB a day. Some of each are stored through Dagster's own API into a storage as
-infra/dagster.yaml has it; files below DAGSTER_HOME are measured, compute logs included. A day has so many of
-each as `DAY` says. Of ticks that start nothing only the last hours are kept, so these count once, not daily.
+infra/dagster.yaml has it; files below DAGSTER_HOME are measured, compute logs included. `DAY` says how many of
+each a day has. Of ticks that start nothing only the last hours are kept, so these count once, not daily.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.

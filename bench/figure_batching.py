@@ -29,7 +29,7 @@ MOST_IDS_A_CALL = 1_000
 
 @dataclass(frozen=True)
 class Load:
-    """So many tasks together get so many ids a second, for so many seconds."""
+    """How many ids a second all tasks together get, and for how long."""
 
     ids_per_second: float
     tasks: int
@@ -48,7 +48,7 @@ class Served:
 
     @property
     def ids_per_request(self) -> float:
-        """How many ids a request to the store settles."""
+        """How many ids a request to the store commits."""
         return self.ids_per_second / self.requests_per_second
 
     def of_a_shard(self) -> dict[str, float]:
@@ -134,7 +134,7 @@ def _task(registry: QuorumRegistry, load: Load, plan: PlanKey, start: float) -> 
 
 
 def measure(address: RegistryAddress, load: Load, processes: int, seed: int) -> Served:
-    """Put a load on the registry at `address`, from tasks in so many processes, as Spark's are."""
+    """Put a load on the registry at `address`, from tasks in `processes` processes, as Spark's are."""
     share = Load(load.ids_per_second / processes, load.tasks // processes, load.seconds)
     seeds = range(seed * processes, (seed + 1) * processes)
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:

@@ -1,4 +1,4 @@
-"""The paper's Figure 11 again: bytes of old and new shards, through a threefold upshard and collection.
+"""The paper's Figure 11 again: bytes of old and new shards, through a threefold upshard and gc.
 
 The registry's own code on days that pass as fast as they can: only the clock is not the machine's.
 """
@@ -28,7 +28,7 @@ PAGE_ITEMS = 1_000
 
 @dataclass(frozen=True)
 class Story:
-    """What happens: ids all the time, another number of shards once, a collection each day."""
+    """What happens: ids all the time, another number of shards once, gc each day."""
 
     days: int = 14
     reshard_on_day: int = 4
@@ -67,7 +67,7 @@ def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) 
         if (day, part) == (story.reshard_on_day, 0):
             registry.register.change(lambda register: with_shards(register, story.shards))
         if part == 0:
-            _collect(registry, clock, story)
+            _run_gc(registry, clock, story)
         claims = [
             Claim(EventKey(f"id-{n}", clock.now_us()), plan.token(Occurrence(1, n)))
             for n in range(number, number + story.ids_of_a_look)
@@ -79,7 +79,7 @@ def sizes_over_time(registry: QuorumRegistry, clock: ManualClock, story: Story) 
         yield _look(registry, (clock.now_us() - first_us) / DAY_US)
 
 
-def _collect(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
+def _run_gc(registry: QuorumRegistry, clock: ManualClock, story: Story) -> None:
     register = raise_boundary(registry, clock.now_us() - story.keep_days * DAY_US)
     for one in gc_pass(registry, register):
         assert not one.problem, one.problem

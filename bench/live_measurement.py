@@ -136,7 +136,10 @@ class _Watch:
         return TimeSpan(start_us, self.clock.now_us())
 
     def until(self, done: Callable[[], bool], seconds: float, what: str) -> bool:
-        """Read until `done`, at most so long; whether it was done. MeasurementFailed if the join ended."""
+        """Read until `done`, for `seconds` at most; tell whether it was done.
+
+        MeasurementFailed if the join ended.
+        """
         begin_us = now_us = self.clock.now_us()
         report_us = begin_us
         while not done():

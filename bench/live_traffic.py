@@ -10,7 +10,7 @@ from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.testing.stories import Click
 from photon.testing.traffic import Traffic, TrafficWriter
 
-TICK_SECONDS = 0.01  # lines wait at most so long before they are written
+TICK_SECONDS = 0.01  # the longest that a line waits before it is written
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def dynamodb_client(url: str, region: str, timeout: timedelta, connections: int)
 
 @contextmanager
 def store_servers(kind: ServerKind, folder: Path, count: int) -> Iterator[list[StoreServer]]:
-    """So many servers that run, each in a folder of its own; killed at the end."""
+    """Run `count` servers, each in a folder of its own; killed at the end."""
     servers = [StoreServer(kind, folder / str(number)) for number in range(count)]
     try:
         for server in servers:

@@ -18,7 +18,7 @@ RUN_END_SECONDS = 60
 # A run that fails sooner has failed quickly: the next ones back off. Longer than `shift.start_timeout`
 # usually is, so that starts that take too long for a machine grow rarer too.
 QUICK_SECONDS = 180
-# So long before the end of a shift its successor starts, to be warm by then.
+# A successor starts this long before the end of a shift, to be warm by then.
 LEAD_SECONDS = 60
 FIRST_BACKOFF_SECONDS = 5
 MOST_BACKOFF_SECONDS = 300

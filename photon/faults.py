@@ -30,7 +30,7 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.after_index",
     "task.after_lookup",
     "task.before_register",
-    "task.amid_register",
+    "task.during_register",
     "task.after_register",
     "task.after_rows_written",
 )
@@ -44,18 +44,18 @@ REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_counted",
 )
 CLEARING_FAULT_POINTS: tuple[str, ...] = ("clear.after_page", "clear.before_progress")
-COLLECTION_FAULT_POINTS: tuple[str, ...] = (
-    "collect.after_boundary",
-    "collect.after_register",
-    "collect.after_page",
-    "collect.after_endpoint",
+GC_FAULT_POINTS: tuple[str, ...] = (
+    "gc.after_boundary",
+    "gc.after_register",
+    "gc.after_page",
+    "gc.after_endpoint",
 )
 
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
-    *COLLECTION_FAULT_POINTS,
+    *GC_FAULT_POINTS,
     "verify.after_files",
 )
 

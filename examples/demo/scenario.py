@@ -127,7 +127,7 @@ def traffic(seed: int, duration_seconds: float) -> Traffic:
 
 
 def lasted(seconds: float) -> Callable[[Facts], bool]:
-    """Whether the phase has lasted so long."""
+    """Whether the phase has lasted this long."""
     return lambda facts: facts.seconds >= seconds
 
 

@@ -14,7 +14,7 @@ from photon.clock import MICROSECONDS
 from photon.shift.status import DatacenterStatus
 
 RUN_ID_SHOWN = 8  # as Dagster's UI shorts it
-SILENT_SECONDS = 5.0  # no sign of life for so long is worth a word; the lease ends after 10
+SILENT_SECONDS = 5.0  # silence of this length is worth a word; the lease ends after 10
 RECENT_SECONDS = 10.0
 
 

@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; what it does not expect ends with a status of its own, for 1 is a violation."""
+        """Run a command; end unexpected errors with status 70, since 1 means a violation."""
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException):

@@ -15,7 +15,7 @@ from photon.pipeline.file import MOST_SHARDS
 
 if TYPE_CHECKING:
     from photon.registry.operations.report import RegistryState
-    from photon.upkeep.gc import GcResult
+    from photon.upkeep.pipeline_gc import GcResult
 
 
 @click.group()
@@ -123,7 +123,7 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
 @pipeline_argument
 @json_option
 def gc(pipeline_file: Path, as_json: bool) -> None:
-    """Collect the ids of PIPELINE's registry that are older than registry.keep_days, at every endpoint.
+    """Delete the ids of PIPELINE's registry that are older than registry.keep_days, at every endpoint.
 
     Never past what the last stored verification of every datacenter has seen (photon verify --record, or
     Dagster's). Joins go on; may be killed and run again. Exit status 3 if an endpoint did not answer:
@@ -131,7 +131,7 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
-        from photon.upkeep.gc import run_gc
+        from photon.upkeep.pipeline_gc import run_gc
 
         done = run_gc(pipeline, SystemClock())
     print_result(done.as_dict(), _gc_text(done), as_json)

@@ -41,9 +41,9 @@ def trace_text(found: Trace) -> str:
     """The trace for people: the verdict, then what it rests on."""
     lines = [click.wrap_text(f"{found.event_id}: {found.verdict}", width=100), ""]
     for answer in found.registry:
-        held = f" by {answer.token or answer.datacenter}" if answer.standing == "held" else ""
+        held = f" by {answer.token or answer.datacenter}" if answer.id_status == "held" else ""
         time_of = f" (time {answer.time_us} us)" if answer.time_us is not None else ""
-        lines.append(f"registry: {answer.standing}{held}{time_of}")
+        lines.append(f"registry: {answer.id_status}{held}{time_of}")
     for name, one in found.datacenters.items():
         lines += [f"{name}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
     return "\n".join([*lines, *(f"NOT ASKED {problem}" for problem in found.problems)])

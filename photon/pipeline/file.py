@@ -129,21 +129,21 @@ Endpoints = Annotated[
 class Clearing(Strict):
     """How ids whose row is in the output are cleared of their tokens."""
 
-    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before collection
+    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before gc
 
 
 class StateReport(Strict):
     """How much of the registry is looked at when its state is reported."""
 
-    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after collection
+    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after gc
     # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
     pages: Whole = Field(default=2_000, ge=1)
 
 
-class Collection(Strict):
+class Gc(Strict):
     """How ids older than `registry.keep_days` are forgotten."""
 
-    cron: Cron = "47 3 * * *"  # when Dagster collects, in UTC: half an hour behind a verification
+    cron: Cron = "47 3 * * *"  # when Dagster runs gc, in UTC: half an hour after a verification
 
 
 class Resharding(Strict):
@@ -167,7 +167,7 @@ class Registry(Strict):
     horizon_step: PositiveDuration = timedelta(days=1)
     clearing: Clearing = Clearing()
     state: StateReport = StateReport()
-    collection: Collection = Collection()
+    collection: Gc = Gc()
     resharding: Resharding = Resharding()
 
 

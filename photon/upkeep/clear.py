@@ -32,7 +32,7 @@ from photon.tokens import Token
 PROGRESS_FILE = "clearing.json"
 PROGRESS_FORMAT = 1
 PAGE_ROWS = 10_000  # looked at together: bounds memory
-# Progress is stored every so many rows: a pass that was killed looks at so many again, whose tokens are gone.
+# Between two times that progress is stored. After a kill a pass looks at up to this many rows again.
 ROWS_BETWEEN_PROGRESS = 100_000
 
 

@@ -13,7 +13,7 @@ from photon.clock import in_utc
 class RegistryAnswer:
     """What the registry says of the event (for each of its times, where ids carry their time)."""
 
-    standing: str  # held | free | too old | beyond horizon
+    id_status: str  # held | free | too old | beyond horizon
     time_us: int | None = None
     datacenter: str | None = None
     token: str | None = None  # None: cleared, or nobody holds it
@@ -160,14 +160,14 @@ def _primaries(one: DatacenterTrace) -> str:
 
 def _registry_sentence(answers: Sequence[RegistryAnswer]) -> str:
     for answer in answers:
-        if answer.standing == "held":
+        if answer.id_status == "held":
             by = f"by {answer.token}" if answer.token else f"by datacenter {answer.datacenter}, and cleared"
             return (
                 f"The registry says it is registered {by}, but there is no row: its batch is not committed "
                 "yet, or the row is missing; run photon verify to find out."
             )
-        if answer.standing != "free":
-            return f"The registry says its time is {answer.standing}."
+        if answer.id_status != "free":
+            return f"The registry says its time is {answer.id_status}."
     return ""
 
 

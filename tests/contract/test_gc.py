@@ -1,4 +1,4 @@
-"""Collection of old ids: the boundary first, then the stores; what went is never won again (C1, C2)."""
+"""Gc of old ids: the boundary first, then the stores; what went is never won again (C1, C2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from photon.faults import COLLECTION_FAULT_POINTS, arm, disarm
+from photon.faults import GC_FAULT_POINTS, arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import (
     ABSENT,
@@ -70,8 +70,8 @@ def commit(registry: QuorumRegistry, keys: list[EventKey], by: str = EAST) -> li
     return [*registry.commit([Claim(key, by) for key in keys])]
 
 
-def collect(backend: Backend, days: float) -> list[EndpointGc]:
-    """Collect what was before so many days from the start."""
+def run_gc(backend: Backend, days: float) -> list[EndpointGc]:
+    """Delete what was earlier than `days` after the start."""
     registry = backend.client()
     register = raise_boundary(registry, START_US + round(days * DAY_US))
     return gc_pass(registry, register, page_items=PAGE_ITEMS)
@@ -86,7 +86,7 @@ def stored(backend: Backend, key: EventKey) -> list[object]:
 def check_that_old_ids_go_and_young_ones_stay(backend: Backend, make: Making) -> None:
     old, young = some(make, -2), some(make, -0.5)
     commit(backend.client(), old + young)
-    done = collect(backend, days=-1)
+    done = run_gc(backend, days=-1)
     assert [(one.deleted.items, one.problem) for one in done] == [(30, "")] * len(backend.acceptors)
     assert all(found == ABSENT for key in old for found in stored(backend, key))
     assert backend.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
@@ -110,7 +110,7 @@ def test_of_ids_without_a_time_the_stored_time_decides(untimed: Backend) -> None
 def check_that_what_is_below_is_too_old(backend: Backend, make: Making) -> None:
     old = some(make, -2)
     commit(backend.client(), old[:10])
-    collect(backend, days=-1)
+    run_gc(backend, days=-1)
     assert backend.client().lookup(old) == [TooOld()] * 30
     assert commit(backend.client(), old, WEST) == [TooOld()] * 30
     assert backend.client().lookup(old) == [TooOld()] * 30
@@ -124,9 +124,9 @@ def test_without_a_time_in_the_id_the_events_time_is_too_old(untimed: Backend) -
     check_that_what_is_below_is_too_old(untimed, untimed_key)
 
 
-def test_an_id_of_which_nobody_knows_the_time_is_never_collected(untimed: Backend) -> None:
+def test_gc_never_deletes_an_id_without_a_known_time(untimed: Backend) -> None:
     commit(untimed.client(), [EventKey("timeless")])
-    collect(untimed, days=1)
+    run_gc(untimed, days=1)
     assert untimed.client().lookup([EventKey("timeless")]) == [Joined(Holder("east", EAST))]
     assert commit(untimed.client(), [EventKey("timeless")], WEST) == [Lost(Holder("east", EAST))]
 
@@ -136,13 +136,13 @@ def test_an_id_that_is_only_promised_goes_too(timed: Backend) -> None:
     item = item_key(key, timed.client().register.read().configs)
     for acceptor in timed.acceptors:
         acceptor.prepare([Prepare(item, ballot(3, "f" * 16))])
-    assert [one.deleted.items for one in collect(timed, days=-1)] == [1] * len(timed.acceptors)
+    assert [one.deleted.items for one in run_gc(timed, days=-1)] == [1] * len(timed.acceptors)
     assert all(found == ABSENT for found in stored(timed, key))
 
 
 def test_sizes_are_told_before_and_after(timed: Backend) -> None:
     commit(timed.client(), some(timed_key, -2))
-    for one in collect(timed, days=-1):
+    for one in run_gc(timed, days=-1):
         assert one.before is not None
         assert one.after is not None
         assert one.before.items - one.after.items == one.deleted.items == 30
@@ -151,8 +151,8 @@ def test_sizes_are_told_before_and_after(timed: Backend) -> None:
 
 
 def test_the_boundary_never_goes_back(timed: Backend) -> None:
-    collect(timed, days=-1)
-    collect(timed, days=-3)
+    run_gc(timed, days=-1)
+    run_gc(timed, days=-3)
     assert timed.client().register.read().boundary_us == START_US - DAY_US
 
 
@@ -161,21 +161,21 @@ def test_the_boundary_never_goes_back(timed: Backend) -> None:
 
 def test_a_late_insert_does_not_win_and_the_next_pass_takes_it(timed: Backend) -> None:
     key = timed_key("late", -2)
-    collect(timed, days=-1)
+    run_gc(timed, days=-1)
     item = item_key(key, timed.client().register.read().configs)
     for acceptor in timed.acceptors:
         acceptor.insert([Insert(item, fast_value(EAST))])
     assert timed.client().lookup([key]) == [TooOld()]
     assert commit(timed.client(), [key]) == [TooOld()]
-    assert [one.deleted.items for one in collect(timed, days=-1)] == [1] * len(timed.acceptors)
+    assert [one.deleted.items for one in run_gc(timed, days=-1)] == [1] * len(timed.acceptors)
 
 
-def test_a_client_that_slept_through_a_whole_collection_does_not_win(timed: Backend) -> None:
+def test_a_client_that_slept_through_a_whole_gc_does_not_win(timed: Backend) -> None:
     keys = some(timed_key, -2, count=3)
     commit(timed.client(), keys, WEST)
     slept = timed.client()
     slept.lookup(keys)  # knows the register as it was
-    arm("task.amid_register", crash=lambda: collect(timed, days=-1))
+    arm("task.during_register", crash=lambda: run_gc(timed, days=-1))
     try:
         assert set(commit(slept, keys)) == {TooOld()}
     finally:
@@ -198,7 +198,7 @@ def test_an_id_that_is_registered_anew_before_it_is_deleted_stays_registered() -
 # -- endpoints apart from each other
 
 
-def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend) -> None:
+def test_the_next_pass_deletes_at_an_endpoint_that_was_down(three: Backend) -> None:
     keys = some(timed_key, -2)
     commit(three.client(), keys)
     registry, faults = three.faulty_client()
@@ -207,7 +207,7 @@ def test_an_endpoint_that_was_down_is_collected_by_the_next_pass(three: Backend)
     first = gc_pass(registry, register, page_items=PAGE_ITEMS)
     assert [one.deleted.items for one in first] == [30, 30, 0]
     assert "connection refused" in first[2].problem
-    assert [one.deleted.items for one in collect(three, days=-1)] == [0, 0, 30]
+    assert [one.deleted.items for one in run_gc(three, days=-1)] == [0, 0, 30]
 
 
 def test_an_endpoint_that_missed_the_boundary_gets_it_before_anything_is_deleted(three: Backend) -> None:
@@ -216,9 +216,9 @@ def test_an_endpoint_that_missed_the_boundary_gets_it_before_anything_is_deleted
     faults.each[2].fail("down")  # type: ignore[attr-defined]
     raise_boundary(registry, START_US - DAY_US)
     assert own_boundary(three, 2) is None
-    arm("collect.after_register:3", crash=raise_simulated_crash)
+    arm("gc.after_register:3", crash=raise_simulated_crash)
     with pytest.raises(SimulatedCrash):
-        collect(three, days=-1)
+        run_gc(three, days=-1)
     assert own_boundary(three, 2) == START_US - DAY_US
     assert stored(three, timed_key("id-0--2", -2))[2] == Stored(fast_value(EAST))
 
@@ -238,14 +238,14 @@ def test_a_boundary_that_reached_one_endpoint_is_raised_everywhere_first(
     raised = encode_register(with_boundary(register, START_US))
     higher = ballot(9, "f" * 16)
     three.acceptors[0].prepare([Prepare(REGISTER_KEY, higher)])
-    three.acceptors[0].accept([Accept(REGISTER_KEY, higher, raised)])  # and then its collector died
-    arm("collect.after_register", crash=raise_simulated_crash)
+    three.acceptors[0].accept([Accept(REGISTER_KEY, higher, raised)])  # and then its gc died
+    arm("gc.after_register", crash=raise_simulated_crash)
     with pytest.raises(SimulatedCrash):
-        collect(three, days=-3)
+        run_gc(three, days=-3)
     assert [own_boundary(three, slot) for slot in range(3)] == [START_US] * 3
 
 
-@pytest.mark.parametrize("point", COLLECTION_FAULT_POINTS)
+@pytest.mark.parametrize("point", GC_FAULT_POINTS)
 @pytest.mark.parametrize("passing", [1, 2, 3])
 def test_one_that_is_killed_anywhere_is_begun_again_and_ends(
     three: Backend, point: str, passing: int
@@ -256,13 +256,13 @@ def test_one_that_is_killed_anywhere_is_begun_again_and_ends(
     try:
         for _ in range(2 if passing > 1 else 1):
             try:
-                collect(three, days=-1)
+                run_gc(three, days=-1)
             except SimulatedCrash:
                 # Whatever is gone already, nobody wins it.
                 assert commit(three.client(), old, WEST) == [TooOld()] * 30
     finally:
         disarm()
-    collect(three, days=-1)
+    run_gc(three, days=-1)
     assert all(found == ABSENT for key in old for found in stored(three, key))
     assert three.client().lookup(young) == [Joined(Holder("east", EAST))] * 30
 

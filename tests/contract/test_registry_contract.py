@@ -262,7 +262,7 @@ def test_below_the_boundary_an_event_is_too_old_for_every_call(timed: Backend) -
 def test_a_client_that_slept_while_the_boundary_passed_does_not_win(timed: Backend) -> None:
     registry = timed.client()
     registry.lookup([at(-2)])  # knows the register as it was
-    arm("task.amid_register", crash=lambda: raise_boundary(timed, days=-1))
+    arm("task.during_register", crash=lambda: raise_boundary(timed, days=-1))
     try:
         assert registry.commit([Claim(at(-2), EAST)]) == [TooOld()]
     finally:

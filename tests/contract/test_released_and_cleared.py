@@ -44,7 +44,7 @@ def test_an_id_whose_holder_was_promised_over_is_still_his(backend: Backend) -> 
     assert backend.client().commit(claims(["a"], EAST)) == [Won()]
 
 
-def test_one_who_was_amid_a_round_does_not_bring_a_cleared_token_back(backend: Backend) -> None:
+def test_one_who_was_in_a_round_does_not_bring_a_cleared_token_back(backend: Backend) -> None:
     backend.client().commit(claims(["a"], EAST))
     item, late = item_key(EventKey("a"), ()), ballot(5, "f" * 16)
     up = [a for a in backend.acceptors if isinstance(a.prepare([Prepare(item, late)])[0], Promised)]

@@ -79,10 +79,10 @@ def lease_of(pipeline: Pipeline, datacenter: str) -> Lease:
 
 def is_done(pipeline: Pipeline, datacenter: str) -> bool:
     """Whether the datacenter's last shift has left, with nothing more to do."""
-    standing = lease_status_of(pipeline.datacenters[datacenter].state)
+    lease_status = lease_status_of(pipeline.datacenters[datacenter].state)
     growth = growth_of(pipeline, datacenter, SystemClock().now_us())
-    left_idle = standing.lease is not None and standing.lease.idle_seen == growth.signature
-    return left_idle and not standing.held and not growth.waiting
+    left_idle = lease_status.lease is not None and lease_status.lease.idle_seen == growth.signature
+    return left_idle and not lease_status.held and not growth.waiting
 
 
 def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined_once(

@@ -16,7 +16,7 @@ from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
 from photon.verification.report import DatacenterReport, VerificationReport, VerifiedEarlier
 from photon.verification.stored_reports import append
-from tests.e2e.collection_world import OLD, World, photon, told
+from tests.e2e.gc_world import OLD, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -40,10 +40,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A verification that was stored, and the collection after it."""
+    """A verification that was stored, and the gc after it."""
 
     report: DatacenterReport
-    collected: dict[str, Any]
+    gc: dict[str, Any]
 
     @property
     def earlier(self) -> VerifiedEarlier:
@@ -142,17 +142,17 @@ def test_a_log_that_was_read_further_than_it_was_verified_holds_the_boundary_and
     unverified = [(one.path, one.bytes) for one in with_a_tail.report.unverified]
     assert unverified == [("clicks/a.csv", len(world.tail))]
     assert with_a_tail.earlier.files == 0
-    assert (with_a_tail.collected["boundary"], with_a_tail.collected["endpoints"]) == (None, {})
+    assert (with_a_tail.gc["boundary"], with_a_tail.gc["endpoints"]) == (None, {})
     named = f"such as clicks/a.csv ({len(world.tail)} bytes; the file is not there)"
-    assert named in with_a_tail.collected["because"]
+    assert named in with_a_tail.gc["because"]
 
 
 def test_a_log_that_went_after_it_was_verified_does_not_hold_it(deleted: tuple[int, Seen]) -> None:
     read_bytes, seen = deleted
     assert (seen.report.unverified, seen.report.violations) == ((), [])
     assert seen.earlier == VerifiedEarlier(1, read_bytes, "clicks/a.csv")
-    assert seen.collected["because"] == "ids are kept for 30 days"
-    assert [one["items_deleted"] for one in seen.collected["endpoints"].values()] == [OLD]
+    assert seen.gc["because"] == "ids are kept for 30 days"
+    assert [one["items_deleted"] for one in seen.gc["endpoints"].values()] == [OLD]
 
 
 def test_the_equation_has_the_records_that_can_be_read_again(deleted: tuple[int, Seen]) -> None:
@@ -166,7 +166,7 @@ def test_a_log_in_whose_place_another_one_is_counts_as_one_that_is_gone(
     assert (replaced.report.unverified, replaced.report.violations) == ((), [])
     assert replaced.earlier == deleted[1].earlier
     assert replaced.report.classes == {"joined": 2}
-    assert replaced.collected["because"] == "ids are kept for 30 days"
+    assert replaced.gc["because"] == "ids are kept for 30 days"
 
 
 def test_what_was_verified_of_another_epoch_counts_for_nothing(
@@ -174,5 +174,5 @@ def test_what_was_verified_of_another_epoch_counts_for_nothing(
 ) -> None:
     assert [one.path for one in after_a_lost_state.report.unverified] == ["clicks/a.csv"]
     assert after_a_lost_state.earlier.files == 0
-    assert "such as clicks/a.csv" in after_a_lost_state.collected["because"]
-    assert after_a_lost_state.collected["boundary"] == replaced.collected["boundary"]
+    assert "such as clicks/a.csv" in after_a_lost_state.gc["because"]
+    assert after_a_lost_state.gc["boundary"] == replaced.gc["boundary"]

@@ -58,8 +58,8 @@ WITH_TIME = "  time_in_id: true\n"
 @pytest.mark.parametrize(
     ("settings", "identity", "scheduled"),
     [
-        pytest.param("", "", ALWAYS, id="ids that are kept for ever are not collected, and nothing repaired"),
-        pytest.param("registry: {keep_days: 30}\n", "", ALWAYS | {"collection"}, id="ids are collected"),
+        pytest.param("", "", ALWAYS, id="ids that are kept for ever are not deleted, and nothing repaired"),
+        pytest.param("registry: {keep_days: 30}\n", "", ALWAYS | {"collection"}, id="gc deletes ids"),
         pytest.param(POLICY.format("apply"), "", ALWAYS, id="fixed shards have no policy"),
         pytest.param(POLICY.format("off"), WITH_TIME, ALWAYS, id="a policy that is off is not asked"),
         pytest.param(POLICY.format("apply"), WITH_TIME, ALWAYS | {"resharding"}, id="a policy is asked"),
@@ -84,7 +84,7 @@ def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, 
     assert crons(tmp_path, settings)[kind] == "5 4 * * *"
 
 
-def test_by_default_ids_are_cleared_before_they_are_collected(tmp_path: Path) -> None:
+def test_by_default_ids_are_cleared_before_gc_deletes_them(tmp_path: Path) -> None:
     minutes = {
         kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, "registry: {keep_days: 30}\n").items()
     }

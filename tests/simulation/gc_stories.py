@@ -1,4 +1,4 @@
-"""What may come between a collection's page and its deletes, step by step.
+"""What may come between a page of gc and its deletes, step by step.
 
 Told of the product as it is in `tests/contract/test_gc.py`, and of a broken one, which it catches, in
 `tests/simulation/test_broken_upkeep.py`.
@@ -22,7 +22,7 @@ def an_id_without_a_time_that_is_registered_anew_before_it_is_deleted() -> None:
     registry.commit([Claim(EventKey(KEY.id, at_us=OLD_US), EAST)])
 
     def register_anew() -> None:
-        store.delete([Delete(ITEM)])  # by another collection
+        store.delete([Delete(ITEM)])  # by another gc
         site.client().commit([Claim(EventKey(KEY.id, at_us=YOUNG_US), WEST)])
 
     before(store, "delete", register_anew)

@@ -82,7 +82,7 @@ class Observer:
         return max((r.boundary_us or 0 for since, r in self._registers if since <= moment), default=0)
 
     def is_forgotten(self, key: ItemKey) -> bool:
-        """Whether the id may be collected by now: what is stored from then on is read by nobody."""
+        """Whether gc may delete the id by now: what is stored from then on is read by nobody."""
         boundary_us = self.register.boundary_us
         return boundary_us is not None and self._event_us[key.s] < boundary_us
 

@@ -52,7 +52,7 @@ WEATHERS = (
     Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1, throttled=0.1, unreadable=0.05),
 )
 BATCH_OF_SEEDS = 2_000  # of the command, between two lines of what it has done
-UPKEEP: dict[Upkeep, float] = {"collection": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
+UPKEEP: dict[Upkeep, float] = {"gc": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
 
 
 class Simulation:
@@ -69,8 +69,8 @@ class Simulation:
         drawn = [name for name, share in UPKEEP.items() if self.chance.random() < share]
         self.upkeep = drawn if upkeep is None else upkeep
         self.n = self.chance.choice((3, 3, 5) if "repair" in self.upkeep else (1, 3, 3, 5))
-        # Ids without a time are in 1,024 shards, which a collection looks through one by one.
-        without_times = 0.1 if "collection" in self.upkeep else 0.5
+        # Ids without a time are in 1,024 shards, which gc looks through one by one.
+        without_times = 0.1 if "gc" in self.upkeep else 0.5
         self.with_times = "resharding" in self.upkeep or self.chance.random() >= without_times
         self.network = Network(self.chance, self.chance.choice(WEATHERS))
         self.keys = [self._key(number) for number in range(IDS)]

@@ -1,4 +1,4 @@
-"""What operators do to a simulated registry while its clients work: collect, reshard, repair.
+"""What operators do to a simulated registry while its clients work: gc, reshard, repair.
 
 They run the product's own code, and now and then die half-way.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Literal
 
-from photon.faults import COLLECTION_FAULT_POINTS, REPAIR_FAULT_POINTS, arm
+from photon.faults import GC_FAULT_POINTS, REPAIR_FAULT_POINTS, arm
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.register import with_shards
 from photon.registry.interface import RegistryUnavailable
@@ -22,7 +22,7 @@ from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_stores import Process, Store, Stores
 
-Upkeep = Literal["collection", "repair", "resharding"]
+Upkeep = Literal["gc", "repair", "resharding"]
 
 PAGE_ITEMS = 2  # so that a page ends between the few ids
 MOST_SHARDS = 4
@@ -68,15 +68,15 @@ class Operators:
         lost = [store.slot for store in self._stores.in_use() if not store.is_there]
         return sorted({*members.fresh, *members.down, *lost}, key=lambda slot: slot not in members.fresh)
 
-    # -- collection and resharding
+    # -- gc and resharding
 
     def _start(self, upkeep: Upkeep) -> None:
-        work = self._collect if upkeep == "collection" else self._reshard
+        work = self._run_gc if upkeep == "gc" else self._reshard
         self._new_process().start_with(work)
 
-    def _collect(self, registry: QuorumRegistry, client: Client) -> None:
+    def _run_gc(self, registry: QuorumRegistry, client: Client) -> None:
         boundary_us = self._chance.choice(self._times_us)
-        self._may_crash(COLLECTION_FAULT_POINTS)
+        self._may_crash(GC_FAULT_POINTS)
         try:
             register = raise_boundary(registry, boundary_us)
             gc_pass(registry, register, channel=lambda: client, page_items=PAGE_ITEMS)

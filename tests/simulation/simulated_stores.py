@@ -61,7 +61,7 @@ class Store(FaultyAcceptor):
         replies = super()._serve(kind, batch, apply)
         for key, stored in zip(keys, before, strict=True):
             now = self.items.get(key)
-            if now is not None:  # what collection deletes is gone, not taken back
+            if now is not None:  # what gc deletes is gone, not taken back
                 self._observer.saw(self.slot, self.incarnation, key, stored, now)
         return replies
 

@@ -307,8 +307,8 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
         return contender.verdict or Unknown(contender.reason)
 
     monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
-    caught_by_simulation("collection", because="won below the boundary")
-    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+    caught_by_simulation("gc", because="won below the boundary")
+    caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
@@ -317,8 +317,8 @@ def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Pat
             contenders[index].verdict, contenders[index].confirmed_by = verdict, self.known
 
     monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
-    caught_by_simulation("collection", because="won below the boundary")
-    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+    caught_by_simulation("gc", because="won below the boundary")
+    caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 
 
 def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # C3

@@ -1,4 +1,4 @@
-"""Repair, collection and resharding broken on purpose: for each rule left out, something catches it.
+"""Repair, gc and resharding broken on purpose: for each rule left out, something catches it.
 
 What is replaced is the smallest part of the product, or of the store, that keeps the rule. Rules that hold
 without anybody looking after the registry are in `test_broken_registries`.
@@ -146,7 +146,7 @@ def test_a_repair_that_does_not_check_before_it_accepts_undoes_what_was_won(
     )
 
 
-# -- collection
+# -- gc
 
 
 def test_deleting_before_the_boundary_is_raised_forgets_winners(monkeypatch: Patch) -> None:  # C2
@@ -155,16 +155,16 @@ def test_deleting_before_the_boundary_is_raised_forgets_winners(monkeypatch: Pat
 
     monkeypatch.setattr(simulated_operators, "raise_boundary", raise_it_later)
     monkeypatch.setattr(gc._EndpointPass, "_ask_for_boundary", lambda self, keys: [Stored()])
-    caught_by_simulation("collection", because=ANOTHER_CHOSEN)
-    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+    caught_by_simulation("gc", because=ANOTHER_CHOSEN)
+    caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 
 
-def test_a_boundary_that_goes_back_lets_collected_ids_in(monkeypatch: Patch) -> None:  # C2
+def test_a_boundary_that_goes_back_lets_deleted_ids_in(monkeypatch: Patch) -> None:  # C2
     monkeypatch.setattr(
         gc, "with_boundary", lambda register, boundary_us: replace(register, boundary_us=boundary_us)
     )
-    caught_by_simulation("collection", because="F9: a boundary went back")
-    caught_by_the_checker_of_histories("collection", because=TWO_HELD)
+    caught_by_simulation("gc", because="F9: a boundary went back")
+    caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 
 
 def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypatch: Patch) -> None:  # C2
@@ -180,8 +180,8 @@ def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypa
 
 def test_an_id_that_is_too_old_for_any_boundary_is_lost(monkeypatch: Patch) -> None:  # C1
     monkeypatch.setattr(proposer, "is_too_old", lambda key, register: register.boundary_us is not None)
-    caught_by_simulation("collection", because="too old, and no boundary is above it")
-    caught_by_the_checker_of_histories("collection", because=REFUSED)
+    caught_by_simulation("gc", because="too old, and no boundary is above it")
+    caught_by_the_checker_of_histories("gc", because=REFUSED)
 
 
 def test_an_id_that_is_beyond_any_horizon_is_lost(monkeypatch: Patch) -> None:  # C3

@@ -1,4 +1,4 @@
-"""Events that collection has passed: no row, recorded once, counted, through crashes too."""
+"""Events that gc has passed: no row, recorded once, counted, through crashes too."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def world(tmp_path: Path) -> World:
     made.queries("q1")
     made.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
     made.join()
-    collect(made)
+    run_gc(made)
     made.clicks(("late", "q0"), ("late", "q0"), at_us=NOON_US - 2 * DAY_US)
     made.clicks(("young", "q1"))
     return made
 
 
-def collect(world: World) -> None:
+def run_gc(world: World) -> None:
     register = raise_boundary(world.registry, NOON_US - DAY_US)
     gc_pass(world.registry, register)
 
@@ -51,7 +51,7 @@ def test_an_event_that_waited_while_the_boundary_passed_is_too_old(tmp_path: Pat
     world = World(tmp_path)
     world.clicks(("waits", "q1"), at_us=NOON_US - 2 * DAY_US)
     world.join()
-    collect(world)
+    run_gc(world)
     world.queries("q1", at_us=NOON_US - 2 * DAY_US)
     counts = world.join().counts
     assert counts_of(counts, "pending", "too_old") == {"pending": 0, "too_old": 1}
@@ -71,7 +71,7 @@ def test_a_trace_says_that_it_is_too_old(world: World) -> None:
     world.join()
     found = world.trace("late")
     assert "too old" in found.verdict
-    assert found.registry[0].standing == "too old"
+    assert found.registry[0].id_status == "too old"
 
 
 # -- a new epoch reads everything again
@@ -119,7 +119,7 @@ def test_what_only_another_datacenter_has_joined_is_too_old(tmp_path: Path) -> N
     assert counts_of(world.join("west", mode="complete").counts, "joined_elsewhere") == {
         "joined_elsewhere": 1
     }
-    collect(world)
+    run_gc(world)
     shutil.rmtree(world.state("west"))
     world.forget()
     counts = world.join("west", mode="complete").counts
@@ -162,7 +162,7 @@ def test_an_event_given_up_before_it_was_passed_is_too_old_once_it_is_looked_at_
         "unjoinable": 1,
         "too_old": 0,
     }
-    collect(world)
+    run_gc(world)
     for _ in range(2):
         counts = world.join(mode="complete").counts
         assert counts_of(counts, "unjoinable", "too_old") == {"unjoinable": 0, "too_old": 1}
@@ -189,7 +189,7 @@ def test_a_pair_that_the_adapter_drops_is_too_old_only_if_the_join_has_recorded_
 ) -> None:
     (tmp_path / "drops.py").write_text(DROPS)
     world = World(tmp_path, more="adapter: drops:Drops")
-    collect(world)
+    run_gc(world)
     monkeypatch.setattr(verification_tasks, "open_registry", lambda address: world.registry)
     scope = TaskScope(world.pipeline, world.address, {}, {("east", 1): b"", ("east", 2): b""}, {})
     old_us = NOON_US - 2 * DAY_US

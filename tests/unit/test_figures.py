@@ -83,7 +83,7 @@ def test_before_the_resharding_there_are_only_old_shards(sizes: list[Sizes]) -> 
     assert all(one.new_shards == 0 and one.new_bytes == 0 and one.old_bytes > 0 for one in before)
 
 
-def test_old_shards_fade_away_as_collection_passes_and_new_ones_take_their_place(sizes: list[Sizes]) -> None:
+def test_old_shards_fade_away_as_gc_passes_and_new_ones_take_their_place(sizes: list[Sizes]) -> None:
     fullest = max(one.old_bytes for one in sizes)
     assert sizes[-1].old_bytes == 0
     assert sizes[-1].new_shards == 3 * sizes[-1].old_shards

@@ -8,7 +8,7 @@ import pytest
 
 from photon.clock import MICROSECONDS, in_utc
 from photon.registry.consensus.register import EpochRecord, EpochState
-from photon.upkeep.gc import BoundaryLimit, boundary_limit, datacenters_to_verify
+from photon.upkeep.pipeline_gc import BoundaryLimit, boundary_limit, datacenters_to_verify
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Finding, Unverified, VerifiedEarlier
 from photon.verification.stored_reports import StoredReport

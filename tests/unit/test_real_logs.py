@@ -63,7 +63,7 @@ def test_the_other_side_begins_when_the_first_is_complete(
     assert laid_out(tmp_path / "logs" / "east", file) == original(real_logs, file)
 
 
-def test_files_grow_by_steps_and_end_amid_lines_between_them(real_logs: RealLogs, tmp_path: Path) -> None:
+def test_files_grow_by_steps_and_end_within_lines_between_them(real_logs: RealLogs, tmp_path: Path) -> None:
     layout = real_logs.lay_out(tmp_path)
     layout.write_step()
     sizes = {path: path.stat().st_size for path in tmp_path.rglob("*.csv")}

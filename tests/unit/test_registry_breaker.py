@@ -83,7 +83,7 @@ def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, do
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_an_endpoint_that_falls_silent_amid_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
+def test_an_endpoint_that_falls_silent_during_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
     acceptors = [FaultyAcceptor() for _ in range(n)]
     requests = 500 // FaultyAcceptor.reads_per_request
     endpoints = Endpoints(acceptors, Threads(concurrency=1), ManualClock())

@@ -133,12 +133,12 @@ def test_a_check_that_gets_no_answer_confirms_nothing() -> None:
     assert isinstance(registry.commit([Claim(KEY, EAST)])[0], Unknown)
 
 
-def test_a_crash_amid_registering_leaves_ids_that_the_same_plan_wins_on_its_re_run() -> None:
+def test_a_crash_while_registering_leaves_ids_that_the_same_plan_wins_on_its_re_run() -> None:
     acceptors = endpoints(1)
     claims = [Claim(EventKey(f"id-{i}"), EAST) for i in range(100)]
     crashed = client(acceptors)
     crashed.lookup([KEY])
-    arm("task.amid_register:2", crash=raise_simulated_crash)
+    arm("task.during_register:2", crash=raise_simulated_crash)
     try:
         with pytest.raises(SimulatedCrash):
             crashed.commit(claims)

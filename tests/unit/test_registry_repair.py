@@ -292,7 +292,7 @@ def test_what_is_late_through_a_repair_changes_no_winner(story: Callable[[], Non
     story()
 
 
-# -- beside a collection (C2)
+# -- beside gc (C2)
 
 
 def aged(prefix: str, at_us: int, count: int = 30) -> list[EventKey]:
@@ -303,7 +303,7 @@ def values_of(site: Site, wanted: list[EventKey]) -> list[object]:
     return [found for key in wanted for store in site.copies(key) for found in store]  # type: ignore[attr-defined]
 
 
-def test_a_repair_does_not_bring_back_what_was_collected() -> None:
+def test_a_repair_does_not_bring_back_what_gc_deleted() -> None:
     site = Site(3)
     old, young = aged("old", 5), aged("young", 50)
     commit(site, old + young, EAST)
@@ -329,20 +329,20 @@ def test_what_a_repair_was_just_copying_goes_with_the_next_pass_and_is_never_won
     commit(site, old, EAST)
     site.wipe(1)
 
-    def collect() -> None:
+    def run_gc() -> None:
         gc_pass(site.client(), raise_boundary(site.client(), 10))
 
-    # The repair has read the register and a page of ids; then a whole collection passes.
+    # The repair has read the register and a page of ids; then a whole gc passes.
     first = site.stores[0, "old0"]
 
     def once(kind: str, batch: Sequence[object]) -> None:
         if kind == "prepare" and batch[0].key != REGISTER_KEY:  # type: ignore[attr-defined]
             first.on_request = lambda kind, batch: None
-            collect()
+            run_gc()
 
     first.on_request = once
     site.repair(1)
     assert commit(site, old, WEST) == [TooOld()] * 30
     assert values_of(site, old) != []
-    collect()
+    run_gc()
     assert values_of(site, old) == []

@@ -200,7 +200,7 @@ def test_a_promise_that_was_overtaken_before_the_read_is_none() -> None:
     assert promised == Promised(Stored(promised=OWN))
 
 
-def test_a_promise_that_was_collected_before_the_read_is_none() -> None:
+def test_a_promise_that_gc_deleted_before_the_read_is_none() -> None:
     assert prepare(Stateful(None, b={"b": OWN})) == [Refused(ABSENT), Promised(Stored(promised=OWN))]
 
 

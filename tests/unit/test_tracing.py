@@ -89,7 +89,7 @@ def test_every_record_of_an_event_is_found_in_every_file(world):
     assert "Datacenter east has 3 records of it: all but one are duplicates." in found.verdict
 
 
-def test_records_that_came_after_collection_are_told_from_duplicates():
+def test_records_that_came_after_gc_are_told_from_duplicates():
     row = dict.fromkeys(("_batch", "_epoch", "_occurrence", "_primary_occurrence", "_joined_at"), "")
     records = [LogRecord("clicks/a.jsonl", 1, offset, 0, "q1", True) for offset in range(4)]
     found = Trace("c1", True, datacenters={"east": DatacenterTrace([row], too_old=[{}], records=records)})

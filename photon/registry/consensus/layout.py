@@ -129,7 +129,7 @@ def is_too_old(key: EventKey, register: Register) -> bool:
     return boundary_us is not None and event_us is not None and event_us < boundary_us
 
 
-def is_collected(item: ItemKey, time: str, register: Register) -> bool:
+def is_below_boundary(item: ItemKey, time: str, register: Register) -> bool:
     """Whether gc has passed the event of an item with this stored time."""
     if register.boundary_us is None or item == REGISTER_KEY:
         return False
@@ -153,7 +153,7 @@ def shards_of(number: int, config: ShardConfig) -> list[str]:
     return [_shard(str(number), shard) for shard in range(config.shards)]
 
 
-def shards_to_collect(register: Register) -> list[str]:
+def shards_below_boundary(register: Register) -> list[str]:
     """Every shard that may have an item below the boundary; those of ids without a time come last."""
     boundary_us = register.boundary_us
     if boundary_us is None:

@@ -164,7 +164,7 @@ def with_boundary(register: Register, boundary_us: int) -> Register:
 
 
 def with_shards(register: Register, shards: int) -> Register:
-    """The register with so many shards for events from the horizon on (protocol C3).
+    """The register with this number of shards for events from the horizon on (protocol C3).
 
     Nothing below the horizon changes. A config that begins at the horizon has no id yet, since no commit
     passes it: another call may replace it. ReshardingRefused where ids carry no time, or at the limit.

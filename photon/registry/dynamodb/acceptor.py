@@ -59,7 +59,7 @@ KEYS_PER_READ = 100
 
 _CONSUMED = "TOTAL"  # what makes an answer known for one to a transaction
 
-# Then each write goes for itself: callers that cancel each other's transactions must get on.
+# Then write singly: transactions could cancel each other for ever.
 TRANSACTION_TRIES = 3
 
 T = TypeVar("T")

@@ -105,7 +105,7 @@ def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None
 
 
 def transaction_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
-    """The answers to a transaction of so many writes; None for those to send again.
+    """The answers to a transaction of `count` writes; None for those to send again.
 
     An answer says that it was done only if it says what it consumed: a proxy or a half-broken server does
     not. If we took that for done, two could hold an id.
@@ -121,7 +121,7 @@ def transaction_answers(response: Mapping[str, Any], count: int) -> list[Mapping
 
 
 def batch_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
-    """The answers to a batch of so many statements."""
+    """The answers to a batch of `count` statements."""
     answers: list[Mapping[str, Any]] = response["Responses"]
     if len(answers) != count:
         raise ValueError(f"{len(answers)} answers to {count} statements")

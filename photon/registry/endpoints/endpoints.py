@@ -166,7 +166,7 @@ class Endpoints:
         return Endpoints([acceptor], channel or self._channel, self._clock, self.chance)
 
     def deadline(self, seconds: float) -> Deadline:
-        """The end of a call that may take so long without getting on."""
+        """The end of a call that may be `seconds` without progress."""
         return Deadline(self._clock, seconds, self.chance)
 
     def new_proposer(self) -> str:

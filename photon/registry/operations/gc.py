@@ -1,4 +1,6 @@
-"""Garbage collection: delete ids below the boundary at every endpoint, over any acceptors (protocol C2).
+"""Garbage collection (gc): delete ids below the boundary at every endpoint (protocol C2).
+
+How far the boundary may go says `photon.upkeep.pipeline_gc`.
 
     boundary raised at a majority -> at each endpoint: its own register has the boundary
     -> shard by shard, a page at a time: what is below the boundary is deleted there
@@ -28,9 +30,9 @@ from photon.registry.consensus.acceptor import (
 from photon.registry.consensus.layout import (
     REGISTER_KEY,
     ItemKey,
-    is_collected,
+    is_below_boundary,
     is_fixed,
-    shards_to_collect,
+    shards_below_boundary,
     sortable_time,
 )
 from photon.registry.consensus.register import Register, decode_register, with_boundary
@@ -67,7 +69,7 @@ def raise_boundary(registry: QuorumRegistry, boundary_us: int) -> Register:
     register = registry.register.read()
     if with_boundary(register, boundary_us) != register:
         register = registry.register.change(lambda now: with_boundary(now, boundary_us))
-    fault_point("collect.after_boundary")
+    fault_point("gc.after_boundary")
     return register
 
 
@@ -83,7 +85,7 @@ def gc_pass(
     `channel`: how deletes travel to one endpoint. `timeless_shards`: also look through the shards of ids
     without a time; they take a request each even if they are empty.
     """
-    shards = [shard for shard in shards_to_collect(register) if timeless_shards or not is_fixed(shard)]
+    shards = [shard for shard in shards_below_boundary(register) if timeless_shards or not is_fixed(shard)]
     done = []
     for slot, acceptor in enumerate(registry.endpoints.active.acceptors):
         if acceptor is None:
@@ -93,7 +95,7 @@ def gc_pass(
         with closing(registry.endpoints.alone(acceptor, channel())) as endpoint:
             one = _EndpointPass(registry, register, acceptor, endpoint, page_items)
             done.append(one.run(slot, shards))
-        fault_point("collect.after_endpoint")
+        fault_point("gc.after_endpoint")
     return done
 
 
@@ -114,11 +116,11 @@ class _EndpointPass:
         before, problem = self._size(), ""
         try:
             list(until_answered(self._ask_for_boundary, [REGISTER_KEY], self.registry.deadline()))
-            fault_point("collect.after_register")
+            fault_point("gc.after_register")
             for shard in shards:
                 for items in self._pages(shard):
-                    self._delete([i for i in items if is_collected(i.key, i.time, self.register)])
-                    fault_point("collect.after_page")
+                    self._delete([i for i in items if is_below_boundary(i.key, i.time, self.register)])
+                    fault_point("gc.after_page")
         except Unanswered as unanswered:
             problem = str(unanswered)
         deleted = StoreSize(self.deleted_items, self.deleted_bytes)
@@ -137,7 +139,7 @@ class _EndpointPass:
     def _pages(self, shard: str) -> Iterator[Sequence[Scanned]]:
         """What may be below the boundary; all of a shard whose keys do not say when their events were."""
         boundary_us = self.register.boundary_us
-        assert boundary_us is not None, "nothing is collected without a boundary"
+        assert boundary_us is not None, "gc deletes nothing without a boundary"
         below = "" if is_fixed(shard) else sortable_time(boundary_us)
 
         def ask(afters: Sequence[ItemKey | None]) -> list[Page | NoReply]:

@@ -21,7 +21,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress, table_name
 from photon.registry.consensus.acceptor import ABSENT, Accept, Acceptor, NoReply, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
-from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_collected
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_below_boundary
 from photon.registry.consensus.register import (
     Members,
     Register,
@@ -115,7 +115,7 @@ def _tables_there(directory: Directory, pipeline: str, known: str) -> list[str]:
 def _refuse_other_stores(
     pipeline: Pipeline, address: RegistryAddress, slot: int, directory: Directory, named: str | None
 ) -> None:
-    """RegistryMismatch if the endpoint has data that is not that of this slot: another one still needs it."""
+    """Raise RegistryMismatch if this store belongs to another slot, or to another registry."""
     endpoint = address.endpoints[slot]
     others = {table for other, table in enumerate(address.tables) if other != slot}
     if any(directory.has(table) for table in sorted(others)):
@@ -344,7 +344,7 @@ class _Copying:
             yield [item for item in page.items if self._is_kept(item)]
 
     def _is_kept(self, item: Scanned) -> bool:
-        return item.key != REGISTER_KEY and not is_collected(item.key, item.time, self._known)
+        return item.key != REGISTER_KEY and not is_below_boundary(item.key, item.time, self._known)
 
     # -- an identity round
 

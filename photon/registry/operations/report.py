@@ -44,7 +44,7 @@ WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
 
 @dataclass
 class ShardState:
-    """One shard, collected up to `boundary_us`. Sizes are those at an endpoint that has all of its ids.
+    """One shard; gc has deleted its ids below `boundary_us`. Sizes: at an endpoint that has all of its ids.
 
     By the latest of its copies an id is `held` by a token, `cleared` to its owner's name, released
     (`tombstones`), or only `promised` to somebody. With `whole` false there are more ids than were read.
@@ -169,7 +169,7 @@ def registry_state(pipeline: Pipeline) -> RegistryState:
 
 
 def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int) -> RegistryState:
-    """The state of a registry now, from at most so many pages of each endpoint.
+    """The state of a registry now, from at most `pages` pages of each endpoint.
 
     `names`: endpoint and table of each slot, for people. RegistryUnavailable if no majority has the register.
     """

@@ -18,7 +18,7 @@ from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 
-WINDOW_SECONDS = 600  # commits are counted over so long
+WINDOW_SECONDS = 600  # commits are counted over this time
 SKIPPED_SECONDS = 300  # events of the last minutes may not have been registered yet
 _LOOK_BACK_US = (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
 SAMPLED_SHARDS = 8  # taken for all
@@ -64,7 +64,7 @@ class Advice:
 
 
 def reshard(pipeline: Pipeline, shards: int) -> Resharded:
-    """Have so many shards for all events from the registry's horizon on; nobody waits for it.
+    """Have this number of shards for events from the registry's horizon on; nobody waits for it.
 
     Asking for the number that is in force changes nothing, or takes back a change whose time has not come.
     ReshardingRefused where ids carry no time, RegistryUnavailable, and what `find_registry` raises.

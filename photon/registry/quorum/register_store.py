@@ -159,10 +159,10 @@ class RegisterStore:
             return NoReply(_MEMBERS_MOVE)
         register = change(current)
         accept = Accept(REGISTER_KEY, own, encode_register(register))
-        # Not sent to a slot that goes out of use with it: a client that found it there alone would follow
-        # it, no longer ask there, find the members of before, follow these, and so on for ever.
+        # Do not send the change to a slot that it takes down. A client that finds it only there would switch
+        # between old and new members for ever.
         (accepted,) = self._endpoints.accept([accept], without=_out(register.members))
-        # Counted where the members of before count too.
+        # Count only slots that count under the old members too.
         if votes_of(_counted(accepted, active.members)).accepted < majority(n):
             return _failure(accepted)
         if self._endpoints.active is not active:

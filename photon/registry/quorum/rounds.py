@@ -135,7 +135,7 @@ class Rounds:
         """Insert all tokens: a verdict where one is decided, `needs_ballot` elsewhere."""
         began_with = self.endpoints.active
         inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
-        inserted = self.endpoints.insert(inserts, _amid_register)
+        inserted = self.endpoints.insert(inserts, _during_register)
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}
         too_few = False
@@ -182,7 +182,7 @@ class Rounds:
             Accept(contenders[i].item, ballots[i], encode_value(v), stored_time(contenders[i].claim))
             for i, v in proposed.items()
         ]
-        answers = self.endpoints.accept(accepts, _amid_register)
+        answers = self.endpoints.accept(accepts, _during_register)
         for (index, value), replies in zip(proposed.items(), answers, strict=True):
             contender, votes = contenders[index], votes_of(replies)
             contender.note(votes)
@@ -360,5 +360,5 @@ def _cleared(token: str) -> str:
     return encode_value(Cleared(datacenter_of(token)))
 
 
-def _amid_register() -> None:
-    fault_point("task.amid_register")
+def _during_register() -> None:
+    fault_point("task.during_register")

@@ -1,4 +1,4 @@
-"""Collection and resharding as jobs, and what their metadata says."""
+"""Gc and resharding as jobs, and what their metadata says."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from photon.registry.operations import resharding
 from photon.registry.operations.gc import EndpointGc
 from photon.registry.operations.resharding import Advice, Load, Resharded
 from photon.shift.run import prepare
-from photon.upkeep import gc
-from photon.upkeep.gc import GcResult
+from photon.upkeep import pipeline_gc
+from photon.upkeep.pipeline_gc import GcResult
 from tests.orchestration.location import Location
 from tests.orchestration.test_upkeep import metadata_of, run
 
 DAY_US = 86_400_000_000
-COLLECTED = GcResult(
+GC_RESULT = GcResult(
     None,
     DAY_US,
     "ids are kept for 30 days",
@@ -39,11 +39,11 @@ def everything_closed() -> Iterator[None]:
     close_registries()
 
 
-# -- collection
+# -- gc
 
 
-def test_a_collection_says_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
-    metadata = gc_metadata(COLLECTED, 1.25)
+def test_gc_says_the_boundary_and_sizes_before_and_after_at_each_endpoint() -> None:
+    metadata = gc_metadata(GC_RESULT, 1.25)
     assert metadata["boundary"] == "1970-01-02T00:00:00.000000+00:00"
     assert (metadata["items_deleted"], metadata["bytes_deleted"]) == (10, 1_000)
     assert metadata["endpoints_left"] == 1
@@ -52,8 +52,8 @@ def test_a_collection_says_the_boundary_and_sizes_before_and_after_at_each_endpo
     assert (second["problem"], second["items_after"]) == ("connection refused", -1)
 
 
-def test_the_run_of_a_collection_collects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "run_gc", lambda pipeline, clock: COLLECTED)
+def test_the_run_of_gc_deletes_old_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_gc, "run_gc", lambda pipeline, clock: GC_RESULT)
     assert metadata_of(run(Location(tmp_path), "collection"))["because"] == "ids are kept for 30 days"
 
 

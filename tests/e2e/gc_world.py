@@ -1,4 +1,4 @@
-"""A pipeline with old and young events and the commands that collect its ids; for tests of collection."""
+"""A pipeline with old and young events and the commands that delete its old ids; for tests of gc."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from photon.clock import MICROSECONDS, SystemClock
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
 from photon.verification.report import TERMS
-from tests.e2e.collection_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
+from tests.e2e.gc_world import DAY_US, IDENTITIES, OLD, YOUNG, World, photon, told
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -113,7 +113,7 @@ def test_a_later_pass_goes_on_where_the_boundary_stands_already(make: MakeWorld)
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("shared_spark")
-def test_a_verification_on_record_is_what_collection_goes_by(make: MakeWorld) -> None:
+def test_gc_goes_by_a_verification_on_record(make: MakeWorld) -> None:
     world = make()
     world.join()
     verified = told(photon("verify", world.file, "--record", "--json"))

@@ -1,6 +1,6 @@
-"""Garbage collection of a pipeline's old ids: how far the boundary may go, and a pass over all endpoints.
+"""Garbage collection (gc) of a pipeline's old ids: decide how far the boundary may go, then run a pass.
 
-Why a deleted id is never won again, and what that is worth: docs/adr/0020.
+The pass is in `photon.registry.operations.gc`. Why a deleted id is never won again: docs/adr/0020.
 """
 
 from __future__ import annotations
