@@ -107,6 +107,12 @@ def test_no_source_cites_a_rule_that_is_not_kept_yet() -> None:
     assert {source: codes for source, codes in cited.items() if codes} == {}
 
 
+def test_no_source_cites_a_document_that_is_not_in_the_repository() -> None:
+    elsewhere = re.compile(r"\b(?:design|specification|issue),? section", re.IGNORECASE)
+    cited = [source for source in [*SOURCES, *DOCUMENTS] if elsewhere.search(source.read_text())]
+    assert [str(source.relative_to(ROOT)) for source in cited] == []
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_names_a_test_or_says_that_it_is_not_kept_yet(rule: Rule) -> None:
     assert bool(rule.tests) == rule.is_kept
