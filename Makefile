@@ -16,7 +16,7 @@ help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
 	@echo "make dynoxide   build dynoxide, a second store for the registry; needs Rust's cargo"
 	@echo "make check      ruff, mypy and the import contracts"
-	@echo "make test       the tests: every rule, a quarter of an hour to half an hour"
+	@echo "make test       the tests: every rule, about a quarter of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make soak       100,000 seeds of the registry's simulation (about half an hour on two cores)"
 	@echo "make test-fast  the tests without Spark and servers"

@@ -1,10 +1,10 @@
-"""What Dagster stores, in bytes, and what that makes a day with two datacenters; how long writers wait.
+"""How many bytes Dagster stores a day with two datacenters, and how long its writers wait.
 
     python bench/dagster_storage.py
 
-The target is 50 MB a day. Some of each are stored through Dagster's own API into a storage as
-infra/dagster.yaml has it; files below DAGSTER_HOME are measured, compute logs included. `DAY` says how many of
-each a day has. Of ticks that start nothing only the last hours are kept, so these count once, not daily.
+The target is 50 MB a day. It stores some runs, ticks and events through Dagster's own API, with the storage
+of infra/dagster.yaml, and measures the files below DAGSTER_HOME, compute logs included. `DAY` says how many of
+each a day has. Dagster keeps ticks that start nothing for some hours only, so these count once, not daily.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.

@@ -33,12 +33,8 @@ def main(count: int) -> None:
     """Measure with `count` files and print."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "pipeline.yaml").write_text(PIPELINE)
+        paths = many_files(folder, count)
         pipeline = load_pipeline(folder / "pipeline.yaml")
-        kinds = ("queries", "clicks")
-        paths = [folder / "logs" / kinds[i % 2] / f"server{i % 20}" / f"{i}.jsonl" for i in range(count)]
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
         state = DispatcherState(folder / "state")
         state.begin_epoch("many", "here", "e", 0, "map", False)
         reader = LogReader(pipeline, "here", state.files(), state)
@@ -51,6 +47,16 @@ def main(count: int) -> None:
             state.complete(plan, Completion())
             reader.advance(plan.advances, {})
             print(f"{count} files, {'first look' if turn == 0 else 'all grew'}: planned in {seconds:.3f} s")
+
+
+def many_files(folder: Path, count: int) -> list[Path]:
+    """A pipeline file, and the paths of `count` log files, half of them primary, in folders of 20 servers."""
+    (folder / "pipeline.yaml").write_text(PIPELINE)
+    kinds = ("queries", "clicks")
+    paths = [folder / "logs" / kinds[i % 2] / f"server{i % 20}" / f"{i}.jsonl" for i in range(count)]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return paths
 
 
 def _plan(reader: LogReader, state: DispatcherState, turn: int) -> tuple[float, Plan]:

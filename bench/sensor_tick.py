@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
 
+from bench.plan_many_files import LINE, many_files
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_sensor
 from photon.dispatcher.log_reader import LogReader
@@ -23,26 +24,16 @@ from resources.environment import location_settings
 
 ROUNDS = 10
 PAST_RUNS = 300  # three days of two datacenters' shifts
-PIPELINE = """
-name: many
-datacenters: {here: {logs: logs}}
-primary: {files: "queries/**/*.jsonl", format: jsonl, id: id, time: time}
-foreign: {files: "clicks/**/*.jsonl", format: jsonl, id: id, key: query, time: time}
-"""
-LINE = b'{"id": "0123456789", "time": 1700000000.123, "query": "the words of a query"}\n'
 
 
 def main(count: int) -> None:
     """Measure with `count` files and print."""
     with tempfile.TemporaryDirectory() as name, DagsterInstance.local_temp(name) as instance:
         folder = Path(name)
-        (folder / "pipeline.yaml").write_text(PIPELINE)
+        paths = many_files(folder, count)
         settings = location_settings({"PHOTON_PIPELINES": str(folder / "pipeline.yaml")})
         (served,) = settings.served
-        kinds = ("queries", "clicks")
-        paths = [folder / "logs" / kinds[i % 2] / f"server{i % 20}" / f"{i}.jsonl" for i in range(count)]
         for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(LINE)
         state = DispatcherState(served.pipeline.datacenters["here"].state)
         state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, "bench", False)

@@ -169,7 +169,7 @@ class DatacenterReport:
 
 
 def equation_table(columns: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
-    """Equations side by side, as cells: a row of the columns' names, then one for each term, with its sign."""
+    """Equations side by side, as cells: the columns' names, then a row for each term, with its sign."""
     terms = [
         [f"{SIGNS.get(term, '+ ')}{term}", *(f"{column[term]:,}" for column in columns.values())]
         for term in TERMS

@@ -60,17 +60,19 @@ def before(acceptor: FaultyAcceptor, kind: str, event: Any) -> None:
     acceptor.on_request = look
 
 
+def wipe_and_repair(site: Site, slot: int) -> None:
+    """What happens to an endpoint that lost its disk."""
+    site.wipe(slot)
+    site.repair(slot)
+
+
 def inserts_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:
     site = Site(3)
     ways_in = [store.another_way_in() for store in site.in_use()]
     slow = site.client(ways_in, LastSlotFirst())
     slow.lookup([KEY])
 
-    def repair() -> None:
-        site.wipe(2)
-        site.repair(2)
-
-    before(ways_in[1], "insert", repair)
+    before(ways_in[1], "insert", lambda: wipe_and_repair(site, 2))
     assert slow.commit([Claim(KEY, EAST)]) == [Won()]
     site.stores[1, "old1"].fail("down")
     the_winner_must_be(site, EAST)
@@ -83,8 +85,7 @@ def promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair() -> No
     slow.lookup([KEY])
 
     def repair_and_commit() -> None:
-        site.wipe(2)
-        site.repair(2)
+        wipe_and_repair(site, 2)
         commit_without(site, 0)
 
     before(ways_in[1], "prepare", lambda: ways_in[1].fail("lost_request"))
@@ -100,11 +101,7 @@ def a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair() -> 
     slow = site.client(ways_in, LastSlotFirst())
     slow.lookup([KEY])
 
-    def repair() -> None:
-        site.wipe(2)
-        site.repair(2)
-
-    before(ways_in[1], "replace", repair)
+    before(ways_in[1], "replace", lambda: wipe_and_repair(site, 2))
     before(ways_in[0], "replace", lambda: ways_in[0].fail("down"))
     slow.clear([Claim(KEY, EAST)])
     site.stores[1, "old1"].fail("down")
@@ -117,8 +114,7 @@ def a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:
     ways_in = [store.another_way_in() for store in site.in_use()]
     slow = site.client(ways_in, LastSlotFirst())
     slow.lookup([KEY])
-    site.wipe(2)
-    site.repair(2)
+    wipe_and_repair(site, 2)
     for way_in in ways_in:  # inserts that were late, one of them at the store that is gone
         way_in.insert([Insert(ITEM, fast_value(EAST))])
     (outcome,) = slow.lookup([KEY])
@@ -149,8 +145,7 @@ def a_promise_whose_accept_arrives_after_the_repair() -> None:
     late = ballot(5, HIGH)
     for store in site.in_use()[1:]:
         store.prepare([Prepare(ITEM, late)])
-    site.wipe(2)
-    site.repair(2)
+    wipe_and_repair(site, 2)
     commit_without(site, 1)
     for store in site.in_use()[:2]:
         store.accept([Accept(ITEM, late, fast_value(EAST))])
@@ -168,8 +163,7 @@ def a_repair_that_goes_on_while_another_one_has_taken_its_place() -> None:
             if second.items[ITEM].promised > undecided:
                 break
             time.sleep(0.001)  # a thread of the first repair is just asking it
-        site.wipe(1)
-        site.repair(1)
+        wipe_and_repair(site, 1)
         commit_without(site, 0)
 
     def leave_a_value_at_one_store() -> None:

@@ -198,7 +198,7 @@ def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
     assert not LeaseStatus(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
 
 
-def wait_for_a_beat(state: Path, at_us: int) -> None:
+def check_that_it_beats(state: Path, at_us: int) -> None:
     deadline = time.monotonic() + 30
     while lease_status_of(state).beat_us != at_us:
         assert time.monotonic() < deadline, "no sign of life"
@@ -209,12 +209,12 @@ def test_the_heart_beats_as_long_as_the_main_loop_makes_progress(tmp_path: Path)
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
     heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
-        wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 1_000 * MICROSECONDS)
         clock.advance(4)
-        wait_for_a_beat(tmp_path, 1_004 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 1_004 * MICROSECONDS)
         heartbeat.progress()
         clock.advance(4)
-        wait_for_a_beat(tmp_path, 1_008 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 1_008 * MICROSECONDS)
     finally:
         heartbeat.stop()
         lock.release(0)
@@ -226,7 +226,7 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
     heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
-        wait_for_a_beat(tmp_path, 1_000 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 1_000 * MICROSECONDS)
         clock.advance(6)
         deadline = time.monotonic() + 30
         while "no progress" not in caplog.text:
@@ -234,7 +234,7 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
             time.sleep(0.005)  # until the thread has noticed
         assert lease_status_of(tmp_path).beat_us == 1_000 * MICROSECONDS
         heartbeat.progress()
-        wait_for_a_beat(tmp_path, 1_006 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 1_006 * MICROSECONDS)
     finally:
         heartbeat.stop()
         lock.release(0)

@@ -289,7 +289,7 @@ def test_a_register_that_is_half_written_is_chosen_before_it_is_believed() -> No
 
 @pytest.mark.parametrize("story", repair_stories.ALL)
 def test_what_is_late_through_a_repair_changes_no_winner(story: Callable[[], None]) -> None:
-    story()
+    story()  # each ends with a check of the winner
 
 
 # -- beside gc (C2)

@@ -1,8 +1,8 @@
 """The state of a registry: its shards and what is in them, its endpoints with health and lag, its epochs.
 
-Reads stores and counts, within bounds. It changes nothing: to see whether an endpoint takes writes, it writes
-what is there already. Of a registry too large to be read whole it always reads the same shards, so that two
-reports can be compared.
+It changes nothing: to see whether an endpoint takes writes, it writes what is there already. It reads a
+bounded number of pages. Of a larger registry it always reads the same shards, so that two reports can be
+compared.
 """
 
 from __future__ import annotations
@@ -44,22 +44,18 @@ WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
 
 @dataclass
 class ShardState:
-    """One shard; gc has deleted its ids below `boundary_us`. Sizes: at an endpoint that has all of its ids.
-
-    By the latest of its copies an id is `held` by a token, `cleared` to its owner's name, released
-    (`tombstones`), or only `promised` to somebody. With `whole` false there are more ids than were read.
-    """
+    """One shard. The latest of its copies says what an id is; sizes are those of one copy of each id."""
 
     shard: str
-    boundary_us: int | None = None
+    boundary_us: int | None = None  # gc deletes what is below
     ids: int = 0
     key_bytes: int = 0
     value_bytes: int = 0  # all that is stored beside the key
-    held: int = 0
-    cleared: int = 0
-    tombstones: int = 0
-    promised: int = 0
-    whole: bool = True
+    held: int = 0  # by a token
+    cleared: int = 0  # only its owner's name is left
+    tombstones: int = 0  # released
+    promised: int = 0  # to somebody, and no more
+    whole: bool = True  # false: it has more ids than were read
 
     def add(self, copies: Collection[Scanned], latest: Stored) -> None:
         """Count one id, which has these copies."""
@@ -73,23 +69,22 @@ class ShardState:
 
 @dataclass
 class EndpointState:
-    """One endpoint: how it answers, how much it has by its own count, and how far it is behind.
+    """One endpoint: how it answers, how much it has, and at how many of the ids that were read it is behind.
 
-    Of the ids that were read it has no copy (`missing`), an `older` one, or one that still has the token
-    where another endpoint is cleared (`uncleared`). Commits that are under way may be among them.
+    Commits that are under way may count as behind.
     """
 
-    number: int
+    number: int  # its place in the pipeline file, from 1
     endpoint: str
     table: str
     health: Health
-    problem: str = ""
-    read_ms: float | None = None
-    items: int | None = None
+    problem: str = ""  # why it is not up
+    read_ms: float | None = None  # the time of one read
+    items: int | None = None  # by its own count, as `bytes`
     bytes: int | None = None
-    missing: int = 0
-    older: int = 0
-    uncleared: int = 0
+    missing: int = 0  # it has no copy
+    older: int = 0  # its copy is older than another endpoint's
+    uncleared: int = 0  # its copy has the token, and another endpoint's is cleared
 
     @property
     def answers(self) -> bool:
@@ -115,13 +110,13 @@ class EndpointState:
 
 @dataclass(frozen=True)
 class RegistryState:
-    """A registry at one time: all its shards are `shards_in_all`, those that were read `shards`."""
+    """A registry at one time."""
 
     pipeline: str
     at_us: int
     register: Register
     endpoints: Sequence[EndpointState]
-    shards: Sequence[ShardState]
+    shards: Sequence[ShardState]  # those that were read
     shards_in_all: int
 
     @property
