@@ -1,6 +1,6 @@
 """The join job: one batch as one Spark job, in one warm session.
 
-Units of work go to Python workers, which read, join and write records (`photon.join.tasks`).
+Tasks run in Python workers, which read, join and write records (`photon.join.tasks`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.session import build_session, stop_session
 from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
-from photon.join.tasks import run_unit
+from photon.join.tasks import run_task
 
 
 class SparkRunner:
@@ -27,41 +27,41 @@ class SparkRunner:
         self._session = build_session(session) if isinstance(session, str) else session
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """Run one job. A small live batch is one task: its index unit, then its join unit.
+        """Run one job. Of a small live batch one worker runs the index task, then the join task.
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
-        both = bool(batch.index_units and batch.join_units)
-        units, context = batch.units, batch.context
+        both = bool(batch.index_tasks and batch.join_tasks)
+        tasks, context = batch.tasks, batch.context
         try:
-            if both and len(units) > 2:
+            if both and len(tasks) > 2:
                 return self._run_two_stages(batch)
-            if not units:
+            if not tasks:
                 return []
-            tasks = [units] if both else [[unit] for unit in units]
-            outcomes = self._session.sparkContext.parallelize(tasks, len(tasks)).flatMap(
-                lambda steps: [run_unit(unit, context) for unit in steps]
+            groups = [tasks] if both else [[task] for task in tasks]
+            outcomes = self._session.sparkContext.parallelize(groups, len(groups)).flatMap(
+                lambda group: [run_task(task, context) for task in group]
             )
             return list(outcomes.collect())
         except (Py4JJavaError, PySparkException) as error:
             raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
 
     def _run_two_stages(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """Run a stage of index units, then, behind a shuffle, a stage of join units.
+        """Run a stage of index tasks, then, behind a shuffle, a stage of join tasks.
 
         The shuffle is a barrier: every primary event of the batch is indexed before the first lookup.
         """
-        # Not `batch` itself, so that Spark pickles no units with what the tasks run.
-        context, index, join = batch.context, list(batch.index_units), list(batch.join_units)
+        # Not `batch` itself, so that Spark does not pickle all tasks with the function.
+        context, index, join = batch.context, list(batch.index_tasks), list(batch.join_tasks)
 
         def join_after_index(
             partition: int, indexed: Iterable[tuple[int, TaskOutcome]]
         ) -> Iterator[tuple[int, TaskOutcome]]:
             yield from indexed
-            yield len(index) + partition, run_unit(join[partition], context)
+            yield len(index) + partition, run_task(join[partition], context)
 
         first = self._session.sparkContext.parallelize(list(enumerate(index)), len(index))
-        indexed = first.map(lambda item: (item[0], run_unit(item[1], context)))
+        indexed = first.map(lambda item: (item[0], run_task(item[1], context)))
         both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 

@@ -115,7 +115,7 @@ def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, state: Path
 def _kill_hung(lease: Lease, found: LeaseStatus, state: Path) -> bool:
     """Kill the process if it still has the lock and gave no heartbeat since; whether it is dead."""
     now = lease_status_of(state)
-    if not now.held:
+    if not now.is_locked:
         return True
     return (now.lease, now.beat_us) == (lease, found.beat_us) and _kill_process(lease)
 
@@ -137,7 +137,9 @@ def _observe(
 ) -> tuple[ObservedLogs | None, list[AssetObservation]]:
     """Observations of the logs, unless a shift of ours makes them, and what to remember of them."""
     observed = ObservedLogs.of(found.growth, found.now_us)
-    shift_observes = found.lease_status.held and found.lease_is_ours and found.unresponsive_since_us is None
+    shift_observes = (
+        found.lease_status.is_locked and found.lease_is_ours and found.unresponsive_since_us is None
+    )
     if shift_observes or not observed.is_due(last):
         return last, []
     return observed, observations(served, datacenter, found.growth)

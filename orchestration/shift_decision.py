@@ -87,7 +87,7 @@ def decide(found: Snapshot, shift: Shift) -> Decision:
     # Kill at the second tick that finds the same heartbeat: after a machine was suspended or a clock was set,
     # the first tick may come before the next heartbeat.
     hung = unresponsive if found.unresponsive_since_us == beat_us else None
-    held = found.lease_status.held and hung is None
+    held = found.lease_status.is_locked and hung is None
     judged = [(run, _failure_of(run, found, shift, held, hung)) for run in found.runs]
     fail = tuple(failure for _, failure in judged if failure is not None)
     in_progress = [run for run, failure in judged if failure is None]
@@ -102,7 +102,7 @@ def decide(found: Snapshot, shift: Shift) -> Decision:
 def _unresponsive(found: Snapshot, shift: Shift) -> Lease | None:
     """The lease of a process without heartbeat that we may kill: a run of this Dagster's, on this machine."""
     lease = found.lease_status.lease
-    if lease is None or not found.lease_status.held or _is_live(found, shift):
+    if lease is None or not found.lease_status.is_locked or _is_live(found, shift):
         return None
     # A lease that was released is the last holder's: the next one has the lock, and has yet to write its own.
     ours = lease.run != "" and found.lease_is_ours and lease.is_here and lease.released_us is None

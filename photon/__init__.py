@@ -1,6 +1,4 @@
-"""Photon: joins two kinds of event logs exactly once, across datacenters.
+"""Join two kinds of event logs exactly once, across datacenters: the engine, in plain Python.
 
-The engine in plain Python. Nothing in this package imports Dagster or PySpark,
-and importing it does no I/O: PySpark programs live in `jobs`, Dagster in
-`resources`, `assets` and `orchestration`.
+It imports neither Dagster nor PySpark; PySpark programs are in `jobs`, Dagster in the other folders.
 """

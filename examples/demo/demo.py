@@ -247,7 +247,9 @@ class Demo:
         at_us = self.clock.now_us()
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        self._until(lambda: not lease_status_of(state).held, DEATH_SECONDS, f"the end of process {process}")
+        self._until(
+            lambda: not lease_status_of(state).is_locked, DEATH_SECONDS, f"the end of process {process}"
+        )
         # What it had made readable is its own: whatever comes from now on is its successor's.
         self._look(at_us)
         self.kill = Kill(VICTIM, at_us, self.clock.now_us())

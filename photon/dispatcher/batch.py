@@ -1,4 +1,4 @@
-"""Carrying one plan through: run, commit, complete; or split it (protocol A3 to A12)."""
+"""Carry one plan through: run, commit, complete; or split it (protocol A3 to A12)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
 from photon.dispatcher.planning import split
 from photon.dispatcher.state import Completion, DispatcherState
-from photon.dispatcher.task_splitter import index_units, join_units
+from photon.dispatcher.task_splitter import index_tasks, join_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.faults import fault_point
@@ -51,7 +51,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "unjoined": "unjoinable",
     "too_old": "too_old",
 }
-MOST_QUARANTINED_IN_A_ROW = 20  # more of them: it is not the events
+MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
 
 
@@ -60,7 +60,7 @@ class Superseded(UserError):
 
 
 class TooManyDeaths(UserError):
-    """One event after the other kept its batch from ending: it is not the events."""
+    """Many events in a row kept their batches from ending: the fault is not in the events."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,11 @@ class BatchExecution:
         )
         workers = self.runner.workers
         return BatchTasks(
-            context, index_units(plan, reader.files, workers), join_units(plan, reader.files, workers)
+            context, index_tasks(plan, reader.files, workers), join_tasks(plan, reader.files, workers)
         )
 
     def _context(self, plan: Plan) -> TaskContext:
-        """What its tasks know of a plan, but for what the tables and other datacenters say."""
+        """What a plan's tasks are told, without what the tables and other datacenters say."""
         return TaskContext(
             pipeline=self.pipeline,
             plan=plan.key,
@@ -210,7 +210,7 @@ class BatchExecution:
         )
 
     def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
-        """What earlier runs of this work put into the tables: it stays so (protocol A12).
+        """The records that earlier runs of this plan put into the tables, with their classes (protocol A12).
 
         Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
         """
@@ -261,7 +261,7 @@ class BatchExecution:
         waiting = [
             row
             for result in results.join
-            for row in waiting_rows(result, resolved.over, released, self.pipeline, now_us, self.rng)
+            for row in waiting_rows(result, resolved.ended, released, self.pipeline, now_us, self.rng)
         ]
         max_time_us: dict[int, int] = {}
         for result in results.index:
@@ -278,7 +278,7 @@ class BatchExecution:
             plan,
             Completion(
                 counts=counts,
-                gone=[o for result in results.join for o in result.decided_retries] + list(resolved.over),
+                gone=[o for result in results.join for o in result.decided_retries] + list(resolved.ended),
                 waiting=waiting,
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_us(
@@ -377,8 +377,8 @@ class BatchExecution:
         self.tables["joined_events"].commit([], self._app, plan.key.batch, plan.key.batch - 1)
         try:
             context = replace(self._context(plan), release_only=True)
-            units = join_units(plan, reader.files, self.runner.workers)
-            found = collect_results(self.runner.run(BatchTasks(context, join_units=units)))
+            tasks = join_tasks(plan, reader.files, self.runner.workers)
+            found = collect_results(self.runner.run(BatchTasks(context, join_tasks=tasks)))
             self._release(found.to_release)
         except (WorkerDied, CannotEnd):
             log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)

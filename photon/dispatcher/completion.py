@@ -1,4 +1,4 @@
-"""From what tasks report to what the state remembers: pure decisions at the end of a batch."""
+"""Pure decisions at the end of a batch: from the tasks' results to what the state stores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Results:
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    RegistryUnavailable or LakeUnavailable for what may come back, before CannotEnd, which may be due to it.
+    RegistryUnavailable or LakeUnavailable first: they may have caused what else raises CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
@@ -62,10 +62,10 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
 
 @dataclass
 class Resolved:
-    """What the tables say of events that this datacenter has registered before."""
+    """The decisions on events that this datacenter has registered before."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    over: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
+    ended: set[Occurrence] = field(default_factory=set)  # in a final class: they wait no more
     release: list[Claim] = field(default_factory=list)  # held by a plan of ours that has no row for it
     inherited: set[str] = field(default_factory=set)  # events joined by earlier epochs, now counted as joined
 
@@ -89,10 +89,10 @@ def resolve(
 ) -> Resolved:
     """Decide on records of events that this datacenter has registered before (protocol A8).
 
-    With a row they are joined: by this very record (re-read after a crash), or by another one, then
-    this is a duplicate. Without a row, and none to come, the token is released.
-    A cleared event has no token that says by which record it was joined. `epochs_of_rows`: the epochs in which
-    it still has rows. Without any, it lost its row with its table, can't be released, and counts as missing.
+    With a row: joined by this very record, read again after a crash; or by another one, and this is a
+    duplicate. Without a row, and none to come: release the token.
+    A cleared event has no token to say which record joined it. `epochs_of_rows` names the epochs in which it
+    still has rows. Without any it lost its row with its table, can't be released, and counts as missing.
     """
     resolved = Resolved()
     for record in sorted(records, key=lambda record: record.occurrence):
@@ -116,7 +116,7 @@ def resolve(
                 resolved.counts["joined" if same else "duplicates"] += 1
             else:
                 resolved.count_inherited(record.key, inherited_before)
-            resolved.over.add(record.occurrence)
+            resolved.ended.add(record.occurrence)
     return resolved
 
 

@@ -31,7 +31,7 @@ from photon.tokens import Occurrence, PlanKey
 
 STATE_FORMAT = 1
 STATE_FILE = "dispatcher.sqlite"
-# Up to so many ids just read are looked up one by one (5 us each); beyond, all that waits is read once.
+# Look up to this many ids one by one (5 us each); above that, scan all waiting records once.
 FEW_HASHES = 20_000
 
 # `files` has the fields of LogFile and TrackedFile, `waiting` those of WaitingRow, in their order.
@@ -73,7 +73,7 @@ class Completion:
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
     gone: Iterable[Occurrence] = ()  # records that wait no more
     waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
-    requeue: Sequence[PlanContent] = ()  # work to be taken up again
+    requeue: Sequence[PlanContent] = ()  # plans to be taken up again
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
     watermark_us: int | None = None
     inherited: Iterable[str] = ()
@@ -89,7 +89,7 @@ class DispatcherState:
             if read_only:
                 address = self.path.absolute().as_uri()  # a # or ? in the path would end it there
                 self._db = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10)
-                self._db.execute("BEGIN")  # all that is read is of one moment
+                self._db.execute("BEGIN")  # every query sees the database of one moment
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
@@ -172,7 +172,7 @@ class DispatcherState:
         return {row[0]: _tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
 
     def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
-        """Store files as they are now, new or changed, and count unread bytes that went with them."""
+        """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone."""
         with self._transaction() as db:
             _put(db, "files", map(_file_values, files))
             _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
@@ -197,7 +197,7 @@ class DispatcherState:
         return Plan(key, content_from_json(row[2]), advances_from_json(row[3]), row[4])
 
     def complete(self, plan: Plan, completion: Completion) -> None:
-        """Close the plan: offsets, waiting records, counts, and work to take up again, at once."""
+        """Close the plan: store offsets, waiting records, counts and requeued plans in one transaction."""
         with self._transaction() as db:
             db.executemany(
                 "UPDATE files SET offset_bytes = ?, tail_hash = ?, inside_oversized = ? WHERE number = ?",
@@ -214,10 +214,10 @@ class DispatcherState:
             _put(db, "waiting", completion.waiting)
             for content in completion.requeue:
                 db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
-                held = (retry.occurrence for retry in content.retries)
+                occurrences = (retry.occurrence for retry in content.retries)
                 db.executemany(
-                    "UPDATE waiting SET status = 'held' WHERE file_number = ? AND offset_bytes = ?",
-                    [(o.file_number, o.offset_bytes) for o in held],
+                    "UPDATE waiting SET status = 'requeued' WHERE file_number = ? AND offset_bytes = ?",
+                    [(o.file_number, o.offset_bytes) for o in occurrences],
                 )
             if plan.requeue_id is not None:
                 db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
@@ -228,7 +228,7 @@ class DispatcherState:
             _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 
-    # -- waiting records and requeued work
+    # -- waiting records and requeued plans
 
     def due(self, now_us: int, most: int) -> list[WaitingRow]:
         """Open waiting records that are due, longest due first."""
@@ -255,22 +255,22 @@ class DispatcherState:
         return self._db.execute(f"SELECT 1 FROM {what} LIMIT 1", (value,)).fetchone() is not None
 
     def waiting_by_reason(self) -> dict[str, int]:
-        """How many records wait, by reason (`held`: in work that is taken up again)."""
-        query = (
-            "SELECT CASE status WHEN 'held' THEN 'held' ELSE reason END AS why, count(*) FROM waiting"
+        """How many records wait, by reason (`requeued`: in a plan that is taken up again)."""
+        query = (  # Photon 0.1.0 stored the status `held` for `requeued`
+            "SELECT CASE status WHEN 'open' THEN reason ELSE 'requeued' END AS why, count(*) FROM waiting"
             " WHERE status != 'unjoinable' GROUP BY why"
         )
         return dict(self._db.execute(query))
 
     def waiting_events(self) -> Iterator[tuple[int, int, str, bool]]:
-        """Of every waiting record: file number, offset, event id, whether it was given up."""
+        """File number, offset and event id of every waiting record, and whether it was given up."""
         query = "SELECT file_number, offset_bytes, event_id, status = 'unjoinable' FROM waiting"
         return (
             (number, offset, id, bool(given_up)) for number, offset, id, given_up in self._db.execute(query)
         )
 
     def earliest_waiting_us(self) -> int | None:
-        """About when the oldest event was that still waits: the time at which its primary is looked for."""
+        """The earliest time at which a waiting event's primary is looked for; None if nothing waits."""
         waits = "SELECT min(primary_time_us) FROM waiting WHERE status != 'unjoinable'"
         (earliest_us,) = self._db.execute(waits).fetchone()
         return None if earliest_us is None else int(earliest_us)
@@ -291,7 +291,7 @@ class DispatcherState:
             _reopen(db, "key_hash = ?", due)
 
     def _waited_for(self, new_hashes: np.ndarray) -> list[int]:
-        """Which of the ids just read some record waits for."""
+        """The hashes among `new_hashes` that some record waits for."""
         if len(new_hashes) <= FEW_HASHES:
             hashes = new_hashes.view(np.int64).tolist()
             return [key_hash for key_hash in hashes if self._has("waiting WHERE key_hash = ?", key_hash)]
@@ -311,7 +311,7 @@ class DispatcherState:
             return _reopen(db, "1", [(now_us,)])
 
     def requeued(self, most: int = -1) -> list[tuple[int, PlanContent]]:
-        """Requeued work with its ids, oldest first, at most `most` pieces."""
+        """Requeued plans with their ids, oldest first, at most `most` of them."""
         rows = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT ?", (most,))
         return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
 
@@ -322,7 +322,7 @@ class DispatcherState:
         return {row[0] for row in self._db.execute("SELECT DISTINCT spool_file FROM waiting")}
 
     def inherited_among(self, events: Iterable[str]) -> set[str]:
-        """Which events that earlier epochs have joined were already counted as joined."""
+        """The events among these that earlier epochs joined and that are already counted as joined."""
         return {event for event in events if self._has("inherited WHERE token = ?", event)}
 
     # -- counts

@@ -50,7 +50,7 @@ class StateView:
     watermark_us: int | None = None
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
     due: int = 0  # waiting records that are due
-    requeued: int = 0  # pieces of work to be taken up again
+    requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
 
     def lag_seconds(self, now_us: int) -> float | None:

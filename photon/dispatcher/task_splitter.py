@@ -8,32 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from photon.dispatcher.plan import Plan
-from photon.join.messages import IndexUnit, JoinUnit
+from photon.join.messages import IndexTask, JoinTask
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
 RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
 
 
-def index_units(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[IndexUnit, ...]:
-    """The index units of a plan."""
+def index_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[IndexTask, ...]:
+    """The index tasks of a plan."""
     ranges = plan.content.primary
     groups = _groups([r.end_bytes - r.start_bytes for r in ranges], workers)
-    return tuple(IndexUnit(_with_files([ranges[i] for i in group], files)) for group in groups)
+    return tuple(IndexTask(_with_files([ranges[i] for i in group], files)) for group in groups)
 
 
-def join_units(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[JoinUnit, ...]:
-    """The join units of a plan."""
+def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[JoinTask, ...]:
+    """The join tasks of a plan."""
     ranges, retries = plan.content.foreign, plan.content.retries
     weights = [r.end_bytes - r.start_bytes for r in ranges] + [RETRY_BYTES] * len(retries)
-    units = []
+    tasks = []
     for group in _groups(weights, workers):
         own_ranges = [ranges[i] for i in group if i < len(ranges)]
         own_retries = tuple(retries[i - len(ranges)] for i in group if i >= len(ranges))
         numbers = sorted({retry.occurrence.file_number for retry in own_retries})
         retry_files = tuple(files[number].file for number in numbers)
-        units.append(JoinUnit(_with_files(own_ranges, files), own_retries, retry_files))
-    return tuple(units)
+        tasks.append(JoinTask(_with_files(own_ranges, files), own_retries, retry_files))
+    return tuple(tasks)
 
 
 def _groups(weights: list[int], workers: int) -> list[list[int]]:

@@ -28,7 +28,7 @@ class WaitingRow(NamedTuple):
     reason: str
     spool_file: str
     spool_row: int
-    status: str = "open"  # open | held (in requeued work) | unjoinable
+    status: str = "open"  # open | requeued (in 0.1.0: held) | unjoinable
 
     @property
     def occurrence(self) -> Occurrence:
@@ -40,7 +40,7 @@ class WaitingRow(NamedTuple):
 
 def waiting_rows(
     result: JoinResult,
-    over: Collection[Occurrence],
+    ended: Collection[Occurrence],
     released: Collection[Occurrence],
     pipeline: Pipeline,
     now_us: int,
@@ -48,7 +48,7 @@ def waiting_rows(
 ) -> list[WaitingRow]:
     """The records of a result that come again, with the time when they are due.
 
-    `over`: contested ones that are decided; `released`: contested ones whose id is free again.
+    `ended`: contested ones that are decided; `released`: contested ones whose id is free again.
     """
     if result.waiting is None:
         return []
@@ -56,7 +56,7 @@ def waiting_rows(
     for row in result.waiting.rows.to_pylist():
         number, offset, reason = row.pop("file"), row.pop("offset"), row["reason"]
         occurrence = Occurrence(number, offset)
-        if occurrence in over:
+        if occurrence in ended:
             continue
         wait_us = 0 if occurrence in released else _wait_us(reason, row["attempts"], pipeline, rng)
         rows.append(

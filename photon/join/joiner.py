@@ -1,4 +1,4 @@
-"""The joiner: decide on each foreign record of one join unit (paper, section 3.4).
+"""The joiner: decide on each foreign record of one join task (paper, section 3.4).
 
 Registers, then writes: look up in the registry, look up in the EventStore, adapt, commit to the registry.
 Only winners get a row. No Spark, no files, no tables in here.
@@ -53,7 +53,7 @@ JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
 
 @dataclass
 class Joiner:
-    """Decides on the records of one unit. Every collaborator is handed in."""
+    """Decides on the records of one task. Every collaborator is handed in."""
 
     records: Sequence[Record]
     context: TaskContext
@@ -245,7 +245,7 @@ class Joiner:
                 event.take_token(holder.token)
                 if event.held_by_plan is not None:
                     return Final("joined")
-                # By a record of another unit: the table will tell whether that one has the row.
+                # By a record of another task: the table will tell whether that one has the row.
                 return HeldByEarlierPlan(holder.token or "")
             case Lost(holder):
                 return self._held_by_another(holder)

@@ -44,14 +44,13 @@ class TaskContext:
     workers: int  # task processes that share the datacenter's cache memory
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
-    row_schema: pa.Schema = field(
-        default_factory=lambda: pa.schema([])
-    )  # of joined_events: new rows must fit
-    unresponsive_datacenters: frozenset[str] = frozenset()  # their events are not left to them
-    # Records that an earlier run of this very work has put into a table (protocol A12).
+    # Of joined_events: new rows must fit.
+    row_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
+    # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
-    quarantine: str = ""  # why the one record of the unit is a dead letter without another look
-    release_only: bool = False  # join units only find what the datacenter has registered (protocol A11)
+    quarantine: str = ""  # why the one record of the task is a dead letter without another look
+    release_only: bool = False  # join tasks only find what the datacenter has registered (protocol A11)
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
     @property
@@ -60,14 +59,14 @@ class TaskContext:
 
 
 @dataclass(frozen=True)
-class IndexUnit:
+class IndexTask:
     """Primary ranges for one task."""
 
     ranges: tuple[tuple[LogFile, ByteRange], ...]
 
 
 @dataclass(frozen=True)
-class JoinUnit:
+class JoinTask:
     """Foreign ranges and waiting records for one task; `files` are those that the retries came from."""
 
     ranges: tuple[tuple[LogFile, ByteRange], ...] = ()
@@ -75,20 +74,20 @@ class JoinUnit:
     files: tuple[LogFile, ...] = ()
 
 
-Unit = IndexUnit | JoinUnit
+Task = IndexTask | JoinTask
 
 
 @dataclass(frozen=True)
 class BatchTasks:
-    """One batch: all index units are done before the first join unit begins."""
+    """One batch: all index tasks are done before the first join task begins."""
 
     context: TaskContext
-    index_units: tuple[IndexUnit, ...] = ()
-    join_units: tuple[JoinUnit, ...] = ()
+    index_tasks: tuple[IndexTask, ...] = ()
+    join_tasks: tuple[JoinTask, ...] = ()
 
     @property
-    def units(self) -> list[Unit]:
-        return [*self.index_units, *self.join_units]
+    def tasks(self) -> list[Task]:
+        return [*self.index_tasks, *self.join_tasks]
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class RegisteredHere:
 
 @dataclass(frozen=True)
 class WaitingRecords:
-    """The records of a unit that come again: raw bytes in `spool_file`, the rest in `rows`.
+    """The records of a task that come again: raw bytes in `spool_file`, the rest in `rows`.
 
     `rows`: file, offset, event_id, key_hash (int64), primary_time_us, attempts, first_seen_us,
     reason (primary | home | horizon | contested), spool_row; one row a record.
@@ -124,14 +123,14 @@ class IndexResult:
 
 @dataclass(frozen=True)
 class JoinResult:
-    """The outcome of every record of a join unit."""
+    """The outcome of every record of a join task."""
 
     foreign: int = 0  # records read for the first time: all of the ranges' records
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
     waiting: WaitingRecords | None = None
-    registered_here: tuple[RegisteredHere, ...] = ()  # only the tables know: in none of `classes` yet
-    to_release: tuple[Claim, ...] = ()  # own tokens that are to be released unless they have a row (A7)
+    registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
+    to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     lost_bytes: int = 0
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
@@ -166,7 +165,7 @@ class BatchRunner(Protocol):
     workers: int
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """The outcome of every unit, index units first. WorkerDied if a process did not survive."""
+        """The outcome of every task, index tasks first. WorkerDied if a process did not survive."""
         ...
 
     def close(self) -> None: ...

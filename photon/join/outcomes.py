@@ -99,7 +99,7 @@ Verdict = Final | DeadLetter | Waits | HeldByEarlierPlan | AlreadyJoinedHere
 
 @dataclass
 class Verdicts:
-    """The verdict on each record of a unit, and the rows of the winners."""
+    """The verdict on each record of a task, and the rows of the winners."""
 
     of: dict[Record, Verdict] = field(default_factory=dict)
     rows: pa.Table | None = None

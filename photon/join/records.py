@@ -1,4 +1,4 @@
-"""The foreign records of one join unit, and the events whose occurrences they are."""
+"""The foreign records of one join task, and the events whose occurrences they are."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _columns(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
 
 @dataclass
 class Event:
-    """One event of the unit: the records of it, the smallest occurrence first."""
+    """One event of the task: its records, the smallest occurrence first."""
 
     key: EventKey
     records: list[Record]

@@ -1,4 +1,4 @@
-"""What runs in a task's process: read a unit's bytes, let the joiner decide, write what it decided.
+"""Run one task in its process: read its bytes, let the joiner decide, write what it decided.
 
 Errors come back as values (`Unavailable`, `Failed`): Spark would run a task that raises again at once.
 """
@@ -26,14 +26,14 @@ from photon.join.messages import (
     BatchTasks,
     Failed,
     IndexResult,
-    IndexUnit,
+    IndexTask,
     JoinResult,
-    JoinUnit,
+    JoinTask,
     RegisteredHere,
+    Task,
     TaskContext,
     TaskOutcome,
     Unavailable,
-    Unit,
 )
 from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan
 from photon.join.records import Record, records_of
@@ -58,13 +58,13 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
 
 
-def run_unit(
-    unit: Unit,
+def run_task(
+    task: Task,
     context: TaskContext,
     registry: IdRegistry | None = None,
     clock: Clock | None = None,
 ) -> TaskOutcome:
-    """Run one unit, and return its errors. Die at the fault point that `context.crash_at` names.
+    """Run one task, and return its errors. Die at the fault point that `context.crash_at` names.
 
     Tests pass a `registry` and a `clock` of their own.
     """
@@ -72,10 +72,10 @@ def run_unit(
     if context.crash_at is not None:
         faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
     try:
-        if isinstance(unit, IndexUnit):
-            return _index(unit, context)
+        if isinstance(task, IndexTask):
+            return _index(task, context)
         run = _find_registered if context.release_only else _join
-        return run(unit, context, registry or open_registry(context.registry), clock or SystemClock())
+        return run(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
@@ -90,7 +90,7 @@ def run_unit(
 
 @dataclass
 class _Reader:
-    """Reads a unit's ranges; keeps the dead letters among their lines, and counts the bytes that are gone."""
+    """Reads a task's ranges; keeps the dead letters among their lines, and counts the bytes that are gone."""
 
     context: TaskContext
     log: PrimaryLog | ForeignLog
@@ -115,26 +115,26 @@ class _Reader:
             self.letters.append(dead_letters_from_lines(lines, file, self.context))
 
 
-# -- index units
+# -- index tasks
 
 
-def _index(unit: IndexUnit, context: TaskContext) -> IndexResult:
+def _index(task: IndexTask, context: TaskContext) -> IndexResult:
     """Read primary ranges into the log file map and this process's cache."""
     reader, indexed = _Reader(context, context.pipeline.primary), Indexed()
     if context.quarantine:
-        _quarantine_primary(unit, reader)
+        _quarantine_primary(task, reader)
     else:
         with _event_store(context) as store:
-            indexed = index_ranges(reader.events(unit.ranges), store.log_map, store.cache)
+            indexed = index_ranges(reader.events(task.ranges), store.log_map, store.cache)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))
 
 
-def _quarantine_primary(unit: IndexUnit, reader: _Reader) -> None:
-    """The unit's one line kept an index task from ending: a dead letter, unread."""
-    assert len(unit.ranges) == 1, f"a unit in quarantine has one line, not {len(unit.ranges)} ranges"
-    ((file, line),) = unit.ranges
+def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
+    """Make the task's one line a dead letter, unread: it kept an index task from ending."""
+    assert len(task.ranges) == 1, f"a task in quarantine has one line, not {len(task.ranges)} ranges"
+    ((file, line),) = task.ranges
     letter = {
         "_file": [file.number],
         "_offset": [line.start_bytes],
@@ -145,12 +145,12 @@ def _quarantine_primary(unit: IndexUnit, reader: _Reader) -> None:
     reader.keep_letters(pa.table(letter, schema=DEAD_LETTERS), file)
 
 
-# -- join units
+# -- join tasks
 
 
-def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
+def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
     reader = _Reader(context, context.pipeline.foreign)
-    records = _read(unit, reader, clock)
+    records = _read(task, reader, clock)
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
@@ -190,19 +190,19 @@ def _join(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clo
     )
 
 
-def _find_registered(unit: JoinUnit, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
-    """Find what is registered of a unit (protocol A11), for the dispatcher to release what has no row."""
+def _find_registered(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
+    """Find what is registered of a task's records: the dispatcher releases what has no row (A11)."""
     reader = _Reader(context, context.pipeline.foreign)
-    tokens = own_tokens(_read(unit, reader, clock), context.plan.datacenter, registry)
+    tokens = own_tokens(_read(task, reader, clock), context.plan.datacenter, registry)
     return JoinResult(to_release=tuple(tokens), lost_bytes=reader.lost_bytes)
 
 
-def _read(unit: JoinUnit, reader: _Reader, clock: Clock) -> list[Record]:
-    """The unit's records: those of its ranges, then those that waited."""
+def _read(task: JoinTask, reader: _Reader, clock: Clock) -> list[Record]:
+    """The task's records: those of its ranges, then those that waited."""
     context = reader.context
-    fresh = [events for _, _, events in reader.events(unit.ranges)]
-    waiting = read_spool(context.folders.state, unit.retries)
-    files = {file.number: file for file in (*unit.files, *(file for file, _ in unit.ranges))}
+    fresh = [events for _, _, events in reader.events(task.ranges)]
+    waiting = read_spool(context.folders.state, task.retries)
+    files = {file.number: file for file in (*task.files, *(file for file, _ in task.ranges))}
     events = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *fresh])
     return records_of(events, waiting, files, context.pipeline.foreign, clock.now_us(), context.final)
 
@@ -254,7 +254,7 @@ class LocalRunner:
         self._clock = clock
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        return [run_unit(unit, batch.context, self._registry, self._clock) for unit in batch.units]
+        return [run_task(task, batch.context, self._registry, self._clock) for task in batch.tasks]
 
     def close(self) -> None:
         """Nothing was started."""

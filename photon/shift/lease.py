@@ -44,7 +44,7 @@ class StoppedWaiting(Exception):
 
 @dataclass(frozen=True)
 class Lease:
-    """What the process that runs a datacenter says of itself. Times are microseconds since 1970 UTC."""
+    """The process that runs a datacenter, in its own words. Times are microseconds since 1970 UTC."""
 
     process: int
     host: str
@@ -69,19 +69,19 @@ class LeaseStatus:
     """Who runs a datacenter, as its state folder says."""
 
     lease: Lease | None = None  # of the process that has the lock, or had it last
-    held: bool = False  # a living process has it
+    is_locked: bool = False  # a living process has the lock
     beat_us: int = 0  # its last heartbeat
     successor: int | None = None  # the process that waits to take over
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
-        return self.held and now_us - self.beat_us <= lease_seconds * MICROSECONDS
+        return self.is_locked and now_us - self.beat_us <= lease_seconds * MICROSECONDS
 
 
 class DatacenterLock:
     """Held from construction to `release`, or to the end of the process."""
 
     def __init__(self, state: Path, datacenter: str, lease: Lease) -> None:
-        """AlreadyRunning, with the other's process id, if it is held; OSError for a useless folder."""
+        """AlreadyRunning, with the other's process id, if it is locked; OSError for a useless folder."""
         state.mkdir(parents=True, exist_ok=True)
         self.path = state / LOCK_FILE
         self.lease = lease
@@ -128,7 +128,7 @@ class DatacenterLock:
         return _is_locked(self.path.with_name(SUCCESSOR_FILE))
 
     def release(self, now_us: int, idle_seen: str | None = None) -> None:
-        """Release the lock, and write down that it was in order."""
+        """Release the lock, and write into the lease that this was in order."""
         self.lease = replace(self.lease, released_us=now_us, idle_seen=idle_seen)
         with contextlib.suppress(OSError):  # a full disk: then it looks like a crash, and a successor comes
             self._write()
@@ -193,9 +193,9 @@ def lease_status_of(state: Path) -> LeaseStatus:
             before = None
             while (content := _content(file)) != before:
                 before = content
-                held = _is_locked(path)
+                is_locked = _is_locked(path)
                 beat_us = os.fstat(file.fileno()).st_mtime_ns // 1_000
-            return LeaseStatus(_lease(content), held, beat_us, _successor(state))
+            return LeaseStatus(_lease(content), is_locked, beat_us, _successor(state))
     except FileNotFoundError:
         return LeaseStatus()
 
@@ -203,7 +203,7 @@ def lease_status_of(state: Path) -> LeaseStatus:
 def holder_of(state: Path) -> int | None:
     """The process that runs the datacenter now; None if nobody does."""
     status = lease_status_of(state)
-    return status.lease.process if status.held and status.lease else None
+    return status.lease.process if status.is_locked and status.lease else None
 
 
 def _holder(state: Path) -> str:

@@ -45,7 +45,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
     """How far the datacenter is now. A folder that is missing is a problem that is named, not an error."""
     place = pipeline.datacenters[datacenter]
     lease_status, now_us = lease_status_of(place.state), clock.now_us()
-    lease = lease_status.lease if lease_status.held else None
+    lease = lease_status.lease if lease_status.is_locked else None
     with open_view(place.state) as state:
         view = view_of(state, now_us)
         waiting = state.waiting_by_reason() if state is not None else {}

@@ -82,7 +82,7 @@ def is_done(pipeline: Pipeline, datacenter: str) -> bool:
     lease_status = lease_status_of(pipeline.datacenters[datacenter].state)
     growth = growth_of(pipeline, datacenter, SystemClock().now_us())
     left_idle = lease_status.lease is not None and lease_status.lease.idle_seen == growth.signature
-    return left_idle and not lease_status.held and not growth.waiting
+    return left_idle and not lease_status.is_locked and not growth.waiting
 
 
 def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined_once(
@@ -103,7 +103,7 @@ def test_a_killed_shift_is_replaced_by_its_own_dagster_and_every_event_is_joined
 
         def is_replaced() -> bool:
             return (
-                lease_status_of(pipeline.datacenters["east"].state).held
+                lease_status_of(pipeline.datacenters["east"].state).is_locked
                 and lease_of(pipeline, "east") != killed
             )
 

@@ -1,0 +1,1 @@
+"""Simulators, explorers and checkers of histories, and the tests that run them."""

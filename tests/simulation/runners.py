@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from photon.join.messages import BatchTasks, JoinUnit, TaskOutcome, WorkerDied
+from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, WorkerDied
 from photon.join.spool import read_spool
 from photon.join.tasks import LocalRunner
 from tests.simulation.world import World
@@ -21,7 +21,7 @@ class LosesTheRegistry(LocalRunner):
 
 
 class PoisonedRunner(LocalRunner):
-    """Its process dies whenever a unit holds a line with `poison` in it and does not quarantine it."""
+    """Its process dies whenever a task holds a line with `poison` in it and does not quarantine it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.registry, world.clock)
@@ -30,17 +30,17 @@ class PoisonedRunner(LocalRunner):
         self.deaths = 0
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        if not batch.context.quarantine and any(map(self._is_poisoned, batch.join_units)):
+        if not batch.context.quarantine and any(map(self._is_poisoned, batch.join_tasks)):
             self.deaths += 1
             raise WorkerDied("the worker was killed")
         return super().run(batch)
 
-    def _is_poisoned(self, unit: JoinUnit) -> bool:
+    def _is_poisoned(self, task: JoinTask) -> bool:
         lines = [
             (self._logs / file.path).read_bytes()[part.start_bytes : part.end_bytes]
-            for file, part in unit.ranges
+            for file, part in task.ranges
         ]
-        lines += read_spool(self._state, unit.retries)["_raw"].to_pylist()
+        lines += read_spool(self._state, task.retries)["_raw"].to_pylist()
         return any(b"poison" in line for line in lines)
 
 

@@ -94,7 +94,10 @@ def test_requeued_work_holds_its_retries_until_it_is_taken_up(state: DispatcherS
     complete(state, 2, Completion(requeue=[content]))
     ((requeue_id, requeued),) = state.requeued()
     assert requeued == content
-    assert (state.due(500, 9), state.waiting_by_reason()) == ([], {"held": 1})
+    assert (state.due(500, 9), state.waiting_by_reason()) == ([], {"requeued": 1})
+    with closing(sqlite3.connect(state.path)) as db, db:
+        db.execute("UPDATE waiting SET status = 'held'")  # as Photon 0.1.0 stored it
+    assert (state.due(500, 9), state.waiting_by_reason()) == ([], {"requeued": 1})
     again = replace(plan(3, content), requeue_id=requeue_id)
     state.store_plan(again)
     state.complete(again, Completion(gone=[ROW.occurrence]))

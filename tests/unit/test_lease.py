@@ -88,7 +88,7 @@ def test_nobody_runs_a_datacenter_that_never_ran(tmp_path: Path) -> None:
 def test_the_lock_says_who_holds_it_for_whom_and_until_when(tmp_path: Path) -> None:
     lock = DatacenterLock(tmp_path, "east", LEASE)
     status = lease_status_of(tmp_path)
-    assert (status.lease, status.held, status.successor) == (LEASE, True, None)
+    assert (status.lease, status.is_locked, status.successor) == (LEASE, True, None)
     assert (LEASE.process, LEASE.ends_us, LEASE.is_here) == (os.getpid(), 65, True)
     lock.release(70)
 
@@ -97,7 +97,7 @@ def test_a_lock_that_was_let_go_in_order_says_so_and_what_was_seen_last(tmp_path
     DatacenterLock(tmp_path, "east", LEASE).release(99, idle_seen="signature")
     status = lease_status_of(tmp_path)
     assert status.lease is not None
-    assert not status.held
+    assert not status.is_locked
     assert (status.lease.released_us, status.lease.idle_seen) == (99, "signature")
 
 
@@ -122,7 +122,7 @@ def test_a_process_that_was_killed_holds_nothing_and_let_nothing_go_in_order(tmp
         other.wait()
         status = lease_status_of(tmp_path)
     assert status.lease is not None
-    assert not status.held
+    assert not status.is_locked
     assert (status.lease.process, status.lease.run) == (other.pid, "run-of-another")
     assert status.lease.released_us is None
 
@@ -188,7 +188,7 @@ def test_a_lease_is_never_told_as_that_of_a_process_that_is_gone_while_another_t
     monkeypatch.setattr(lease_module, "_is_locked", taken_just_after)
     status = lease_status_of(tmp_path)
     taken[0].release(2)
-    assert (status.lease, status.held) == (LEASE, True)
+    assert (status.lease, status.is_locked) == (LEASE, True)
 
 
 def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:

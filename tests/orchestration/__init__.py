@@ -1,0 +1,1 @@
+"""Dagster definitions, sensors, schedules and assets, in an instance of their own."""

@@ -1,0 +1,1 @@
+"""The Spark job of a verification, in a session of its own."""
