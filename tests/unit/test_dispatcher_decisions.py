@@ -260,14 +260,14 @@ def test_a_token_without_a_row_and_none_to_come_is_released() -> None:
     item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
     resolved = resolve([item], {token: "no row"}, {}, "now", set())
     assert resolved.release == [Claim(EventKey("x"), str(token))]
-    assert not resolved.over
+    assert not resolved.ended
 
 
 def test_a_token_whose_batch_is_not_decided_is_left_alone() -> None:
     item, token = contested("now", Occurrence(1, 5), Occurrence(1, 5))
     resolved = resolve([item], {token: "undecided"}, {}, "now", set())
     assert not resolved.release
-    assert not resolved.over
+    assert not resolved.ended
 
 
 def test_the_first_record_that_meets_an_earlier_epochs_row_is_joined_and_the_next_a_duplicate() -> None:
