@@ -22,7 +22,7 @@ NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
 
 
 def endpoints_check(state: RegistryState) -> AssetCheckResult:
-    """An error if no other endpoint may go down, a warning if one is not well."""
+    """An error if no further endpoint may fail, a warning if any endpoint is not well."""
     n = len(state.endpoints)
     unwell = [one for one in state.endpoints if one.health != "up"]
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
@@ -64,7 +64,7 @@ def state_metadata(state: RegistryState) -> Metadata:
 
 
 def _endpoint_row(one: EndpointState) -> Row:
-    """Items and bytes are what the endpoint counts itself: on AWS hours late."""
+    """One endpoint; items and bytes are by its own count, on AWS hours old."""
     values = {**asdict(one), "behind": one.behind}
     return {name: "" if value is None else value for name, value in values.items()}
 

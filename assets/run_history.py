@@ -1,4 +1,4 @@
-"""Pruning of Dagster's own history: runs that ended long ago with events and logs, and ticks without effect.
+"""Prune Dagster's own history: runs that ended long ago, with events and logs, and ticks without effect.
 
 The SQLite files stop growing, since the room is used again; they do not shrink.
 """

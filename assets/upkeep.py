@@ -37,7 +37,7 @@ class UpkeepRun:
 
 @dataclass(frozen=True)
 class UpkeepKind:
-    """One kind of upkeep. `work` imports late what a code location need not load to be served."""
+    """One kind of upkeep. `work` imports what it needs when it runs, so that the location loads fast."""
 
     name: str  # of the job
     asset: str

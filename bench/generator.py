@@ -87,7 +87,7 @@ def _generate(
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """A process that is started here ignores the terminal's Ctrl-C: its parent decides when it stops."""
+    """Make processes that start here ignore the terminal's Ctrl-C: their parent decides when they stop."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

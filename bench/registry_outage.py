@@ -95,7 +95,7 @@ def _register(address: RegistryAddress, datacenter: str, begin_at: float, second
 
 
 def _not_theirs(commit: Callable[[Sequence[Claim]], Sequence[object]], winners: Mapping[str, str]) -> int:
-    """Of how many ids a later token is not told who has won them."""
+    """At how many ids a later claim is not answered with their winner."""
     outcomes = commit([Claim(EventKey(event_id), "later:outage:1#0:1:0") for event_id in winners])
     told = [outcome.holder.token if isinstance(outcome, Lost) else None for outcome in outcomes]
     return sum(token != TOKENS[name] for token, name in zip(told, winners.values(), strict=True))

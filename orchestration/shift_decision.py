@@ -159,7 +159,7 @@ def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[R
         return reason
     if successor is not None:
         return f"process {successor} waits in line to go on"
-    # A run that has released its lease only tidies up: it is in nobody's way.
+    # A run that has released its lease only tidies up: it blocks no other run.
     coming = [run for run in in_progress if lease is None or lease.run != run.run_id]
     if coming:
         return f"run {coming[0].run_id[:8]} is {coming[0].status.value.lower()}"
@@ -173,7 +173,7 @@ def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[R
 
 
 def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str | None:
-    """Why to leave the process alone that has the lock; None if its successor may come."""
+    """Why not to replace the process that has the lock; None if its successor may come."""
     if lease is None:
         return "another process has the lock, and its lease can't be read"
     what = f"run {lease.run[:8]}" if lease.run else "`photon join`"

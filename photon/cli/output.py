@@ -37,7 +37,7 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines; numbers stand below the names of their columns."""
+    """Rows of cells as lines, with numbers below the names of their columns."""
     width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
     return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]
 

@@ -27,7 +27,7 @@ def registry() -> None:
 @pipeline_argument
 @json_option
 def init(pipeline_file: Path, as_json: bool) -> None:
-    """Make the registry of PIPELINE, where it is not there: its table, and the register in it.
+    """Make the registry of PIPELINE if it is missing: its table, and the register in it.
 
     Only this command makes tables. It may be repeated, also by several at once.
     """
@@ -102,7 +102,7 @@ def _state_lines(found: RegistryState) -> list[str]:
 @click.argument("shards", type=click.IntRange(1, MOST_SHARDS))
 @json_option
 def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
-    """Have SHARDS shards in PIPELINE's registry for all events from its horizon on.
+    """Spread PIPELINE's registry over SHARDS shards, for all events from its horizon on.
 
     Nobody waits and nothing is moved: earlier events stay in the shards that they have. If run again before
     the new number is in use, the last one counts.

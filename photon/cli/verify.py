@@ -24,7 +24,7 @@ from photon.cli.output import (
 if TYPE_CHECKING:
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
-# It needs Spark: imported only when it is called.
+# Import it only when it is called: it needs Spark.
 PROGRAM = "jobs.verification:verify"
 
 

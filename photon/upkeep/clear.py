@@ -1,4 +1,4 @@
-"""Clearing: ids whose row is in the output need their token no more, only their owner (protocol B6).
+"""Clearing: an id whose row is in the output needs no token any more, only its owner (protocol B6).
 
 A pass reads the rows that one datacenter has committed since the last one, and shrinks what the registry
 stores for their ids. It may be repeated, and run by several at once. Why this is safe: docs/adr/0021.
@@ -97,7 +97,7 @@ def clearable(datacenter: str, epochs: Mapping[str, EpochRecord]) -> list[str]:
 
 
 def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry: QuorumRegistry) -> Clearing:
-    # A row without its event's time can't be told from others of its id.
+    # Without its event's time a row looks like others of its id.
     rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
     times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
     ids, epochs, batches, occurrences = (
@@ -161,7 +161,7 @@ class Progress:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             new.write_text(text)
-            new.replace(self._path)  # at no moment half a file
+            new.replace(self._path)  # so that there is never half a file
         except OSError as error:
             with suppress(OSError):
                 new.unlink(missing_ok=True)

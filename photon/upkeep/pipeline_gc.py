@@ -126,7 +126,7 @@ def _verified_until_us(
     if not report.ok:
         return f"the last verification of {name} found a promise broken: mend that first"
     lost = [file for file in report.report["unverified"] if file["side"] == "foreign"]
-    if lost:  # what they had registered may have no row, and nobody can tell which ids that are
+    if lost:  # they may have registered ids without a row, and nobody can tell which
         one = lost[0]
         return (
             f"foreign logs of {name} can't be read again and were read further than verified, such as "
@@ -135,8 +135,8 @@ def _verified_until_us(
     verified_us: int | None = report.report["verified_until_us"]
     if verified_us is None:
         return f"the last verification of {name} read no event: verify it again"
-    # An epoch's name is random: a report that came with a copy of another lake, or from before this state was
-    # lost, says nothing about what is registered here.
+    # An epoch's name is random. So we notice a report from another lake, or from before this state was lost.
+    # It says nothing about what is registered here.
     epoch = epochs.get(report.report["epoch"])
     if epoch is None or (epoch.datacenter, epoch.state) != (name, "live"):
         return f"the last verification of {name} was not of the epoch that it is in now: verify it again"

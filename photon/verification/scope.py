@@ -150,7 +150,7 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
 
 
 def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
-    """How long a file is, as far as known: its dispatcher may be down while it grows."""
+    """How long a file is, as far as we know: it may grow while its dispatcher is down."""
     if tracked.file.compressed:
         return tracked.size_bytes
     try:

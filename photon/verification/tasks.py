@@ -203,7 +203,7 @@ def _place(events: pa.Table, datacenter: str) -> dict[str, Any]:
 
 
 def compare_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
-    """Whether rows say what a join of their two records says now. `TO_COMPARE` in, `COMPARED` out."""
+    """Whether rows are equal to a join of their two records made now. `TO_COMPARE` in, `COMPARED` out."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         verdicts = ["no primary"] * table.num_rows
@@ -308,7 +308,7 @@ def _outcomes(
     words = {"joins": "joinable", "drops": "filtered"}
     outcomes = [words.get(result.outcome, "unjoinable") for result in results]
     details = [""] * len(results)
-    # What the adapter drops was never registered, so nobody need be asked; unless it was recorded as too old.
+    # What the adapter drops was never registered: ask the registry only if it was recorded as too old.
     evidence = table["evidence"].to_pylist()
     asked = [
         row

@@ -122,7 +122,7 @@ def _not_joined(found: Trace) -> str:
 
 
 def _fate(one: DatacenterTrace) -> str:
-    """What became of the event in a datacenter that has no row of it; empty: the datacenter has no record."""
+    """What became of the event in a datacenter without a row of it; empty if it has no record either."""
     for record in one.waiting:
         if record.status != "unjoinable":
             return (

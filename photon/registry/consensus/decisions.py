@@ -29,7 +29,7 @@ FastReply = Done | Stored  # of one endpoint; one that did not answer has none
 
 @dataclass(frozen=True, slots=True)
 class NeedsBallot:
-    """Nothing is chosen, or nothing that shows: a classic round will decide."""
+    """No value is known to be chosen: a classic round will decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def chosen_value(stored: Sequence[Stored], n: int) -> str | None:
     if cleared is not None:
         return cleared
     values = [s for s in stored if s.value is not None]
-    for s in values:  # five at most: counting them anew for each costs less than a table of counts
+    for s in values:  # five at most: counting them again for each costs less than a table
         copies = sum(other.value == s.value and other.accepted == s.accepted for other in values)
         if copies >= (fast_quorum(n) if s.accepted == FAST_BALLOT else majority(n)):
             return s.value

@@ -111,7 +111,7 @@ def _range_key(time: str, event_id: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    # JSON may spell half a surrogate pair: no UTF-8, and yet an id like any other.
+    # JSON may spell half a surrogate pair. That is no UTF-8, but an id like any other.
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -202,7 +202,7 @@ def fast_value(token: str) -> str:
 
 
 def is_cleared(text: str) -> bool:
-    """Whether a stored value is a cleared one, which decides wherever it is seen (protocol B6)."""
+    """Whether a stored value is a cleared one: a single copy of it decides (protocol B6)."""
     return text.startswith("C:")
 
 

@@ -69,11 +69,11 @@ class Register:
     members: Members
     configs: tuple[ShardConfig, ...]
     horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
-    boundary_us: int | None = None  # ids of earlier events may be forgotten; None: of no event
+    boundary_us: int | None = None  # gc may delete ids of earlier events; None: of none
     epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
 
     def has_boundary_of(self, other: Register) -> bool:
-        """Whether the boundary is not behind what it is in `other`."""
+        """Whether the boundary is at least that of `other`."""
         if self.boundary_us is None or other.boundary_us is None:
             return other.boundary_us is None
         return self.boundary_us >= other.boundary_us
@@ -115,7 +115,7 @@ def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
 
 
 def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: int) -> Register:
-    """The register with an epoch revoked or retired: it never becomes live again, nor retired less."""
+    """The register with an epoch revoked or retired. It never goes back from there."""
     known = register.epochs.get(epoch)
     if known is None:
         raise KeyError(f"the registry of {register.pipeline} knows no epoch {epoch}")

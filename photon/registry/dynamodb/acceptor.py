@@ -57,7 +57,7 @@ STATEMENTS_PER_REQUEST = 25
 STATEMENTS_PER_TRANSACTION = 100
 KEYS_PER_READ = 100
 
-_CONSUMED = "TOTAL"  # what makes an answer known for one to a transaction
+_CONSUMED = "TOTAL"  # asked for: an answer that has it is of a transaction
 
 # Then write singly: transactions could cancel each other for ever.
 TRANSACTION_TRIES = 3

@@ -1,4 +1,4 @@
-"""What the answers of an endpoint say of each item: done, there already, refused, or no reply. Pure.
+"""Read what an endpoint's answers say of each item: done, there already, refused, or no reply. Pure.
 
 Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 3.2.0.
 """
@@ -28,12 +28,12 @@ from photon.registry.consensus.layout import ItemKey
 Answer = Mapping[str, Any] | NoReply
 
 _UNPROCESSED = NoReply("the endpoint left the key unprocessed", "throttled")
-# What reading an answer raises that is not as the API says: a proxy's page, half an answer.
+# Raised by reading an answer that breaks the API, such as a proxy's page or half an answer.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 CANCELLED = "TransactionCanceledException"
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _DUPLICATE = "DuplicateItem"  # so a statement says it; a put says that its condition failed
-# DynamoDB Local 2.6.1 says so in a transaction: a ValidationError like many, but for this message.
+# In a transaction DynamoDB Local 2.6.1 says so by a ValidationError; only its message tells it from others.
 _DUPLICATE_MESSAGE = "Duplicate primary key exists in table"
 _THROTTLED = (
     # Of a statement, or of a part of a transaction.

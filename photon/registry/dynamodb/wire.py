@@ -1,4 +1,4 @@
-"""The DynamoDB API as JSON goes over the wire: signed and sent by botocore, without boto3's models.
+"""Send requests of the DynamoDB API as JSON, signed and sent by botocore, without boto3's models.
 
 boto3 walks through every value of a request and an answer by its model, in Python. Here parameters are the
 JSON that is sent, and the answer is the JSON that comes (docs/adr/0018).
@@ -24,8 +24,8 @@ _API = "DynamoDB_20120810"
 _SERVICE = "dynamodb"
 _CONTENT_TYPE = "application/x-amz-json-1.0"
 _CHECKSUM = "x-amz-crc32"
-# Headers and body go one after the other: with Nagle's algorithm each request would wait 40 ms in between for
-# an acknowledgement. boto3's client sets this; a bare session does not.
+# Headers and body go one after the other. With Nagle's algorithm each request would wait 40 ms between them
+# for an acknowledgement. boto3's client sets this; a bare session does not.
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
 
 _OPERATIONS = {
@@ -112,7 +112,7 @@ def _answer(body: bytes, checksum: str | None) -> dict[str, Any] | None:
 
 
 def _error(status: int, answer: dict[str, Any] | None) -> Any:
-    """An error as boto3 tells it: its name without the namespace, and all else that came with it."""
+    """An error in boto3's form: its name without the namespace, and all else that came with it."""
     if answer is None:
         return {"Error": {"Code": UNREADABLE, "Message": f"an answer with HTTP status {status}"}}
     name = str(answer.get("__type", status)).split("#")[-1].split(":")[0]
