@@ -77,7 +77,7 @@ def build_session(
 
 
 def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
-    """Stop a session and the JVM behind it; wait so long for its end."""
+    """Stop a session and the JVM behind it; wait up to `timeout_seconds` for its end."""
     gateway = session.sparkContext._gateway
     session.stop()
     if gateway is not None:

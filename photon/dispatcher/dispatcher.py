@@ -68,7 +68,7 @@ class Dispatcher:
     def _finish_earlier_work(self, mode: Mode) -> bool:
         """Finish the plan that an earlier process left open; False if a stop was requested before.
 
-        A complete run looks again for all that was given up; else the primary that comes wakes it.
+        A complete run looks again for all events that were given up; in other modes their primary wakes them.
         """
         left = self.state.open_plan()
         if left is not None and not self.execution.run(left, self.reader, ran_before=True):
@@ -102,7 +102,7 @@ class Dispatcher:
         return False
 
     def _update_map(self, changed: Collection[TrackedFile]) -> None:
-        """Lost files are forgotten: another copy of an event counts then, and one without is given up."""
+        """Put new files into the map. Drop lost files from it, so that another copy of an event counts."""
         found = [tracked.file for tracked in changed if tracked.state == "open"]
         if found:
             self.map.put_files(found)
@@ -123,7 +123,7 @@ class Dispatcher:
     def _plan(self, now_us: int, complete: bool, primaries_first: bool) -> Plan | None:
         final = complete and not primaries_first
         for requeue_id, content in self.state.requeued(most=1):
-            # Whether the inputs are complete is for this run to say, not for the one that left the work.
+            # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id)
         limits, state = self.pipeline.limits, self.state
         due = 0 if primaries_first else state.count_due(now_us)

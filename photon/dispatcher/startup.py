@@ -1,4 +1,4 @@
-"""The check at the start of a datacenter's dispatcher: does its state belong to its table? (protocol A13)"""
+"""Check at the start of a datacenter's dispatcher that its state belongs to its table (protocol A13)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class RetiredDatacenter(UserError):
 
 
 class LakeMismatch(UserError):
-    """The lake is not the one that the registry knows of this datacenter (protocol B9)."""
+    """The registry knows another lake of this datacenter (protocol B9)."""
 
 
 def why_new_epoch(
     epoch: str, completed: int, open_batch: int | None, table_version: int, live: bool
 ) -> str | None:
-    """Why a state can't go on: it was restored from a copy, or its epoch was revoked; None if it can.
+    """Why a new epoch must begin: the state is a restored copy, or its epoch was revoked. None: it need not.
 
     The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
     """
@@ -55,7 +55,7 @@ class Started:
 def start(
     pipeline: Pipeline, datacenter: str, register: RegisterStore, table: OutputTable, clock: Clock
 ) -> Started:
-    """Open the datacenter's state, checked against its table and the registry; a new epoch where it must be.
+    """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
     Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
     """
@@ -78,7 +78,7 @@ def start(
         log_map.close()
     if state is not None:
         state.close()
-    # An epoch that a crash in the very first start left behind has read nothing: this one is the first.
+    # A crash during the first start may leave an epoch that read nothing: count this one as first.
     ran_before = epoch is not None or any(table.version_of(app_id(datacenter, name)) for name in own_epochs)
     for name in {*own_epochs, *([epoch] if epoch else [])}:
         table.fence(app_id(datacenter, name))
@@ -90,7 +90,7 @@ def start(
 
 
 def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:
-    """Refuse a lake that is not the one that the registry knows, before anything is made in it."""
+    """Refuse a lake that the registry does not know, before anything is made in it."""
     if any(record.state == "retired" for record in own_epochs.values()):
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired in the registry: it was given up as lost; "

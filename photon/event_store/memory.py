@@ -121,7 +121,7 @@ _process_lock = threading.Lock()
 
 
 def process_memory(map_id: str) -> ProcessMemory:
-    """The memory of this process for a map: file numbers and entries mean something else in another map."""
+    """The memory of one map in this process; numbers differ in every other map."""
     global _process_memory
     with _process_lock:
         if _process_memory is None or _process_memory.map_id != map_id:

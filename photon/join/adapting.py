@@ -59,9 +59,9 @@ class Skipped:
 
 
 def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
-    """The adapter `module:attribute`: an `Adapter`, or a class of them without arguments.
+    """Load the adapter `module:attribute`: an `Adapter`, or a subclass whose constructor takes no arguments.
 
-    Modules are looked for in `folder` (the pipeline file's) too. AdapterNotFound says what is wrong.
+    Also looks for modules in `folder` (the pipeline file's). AdapterNotFound says what is wrong.
     """
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
@@ -142,8 +142,8 @@ def combine_isolating_failures(
 ) -> Combined:
     """Combine row-aligned pairs; where the adapter raises or misbehaves, halve until only bad pairs are out.
 
-    With `row_schema`, the rows get the names and types of such a table. So a value that does not fit its
-    column fails alone, as one on which the adapter fails. ValueError if the tables differ in length.
+    With `row_schema`, the rows get the names and types of such a table. A value that does not fit its
+    column fails alone, like one on which the adapter raises. ValueError if the tables differ in length.
     """
     if foreign.num_rows != primary.num_rows:
         raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
@@ -167,7 +167,7 @@ def combine_isolating_failures(
 
 
 def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
-    """Ask the adapter which events to pass over; where it raises, halve as above."""
+    """Ask the adapter which events to pass over; where it raises, halve down to the bad ones."""
 
     def skip(first: int, count: int) -> pa.BooleanArray | None:
         mask = adapter.skip(foreign.slice(first, count))
@@ -200,7 +200,7 @@ def isolate(call: Callable[[int, int], T], rows: int) -> tuple[list[tuple[int, T
 
 
 def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema | None) -> Adapted:
-    """What `combine` returned, if it is what it must be and fits `row_schema`; else AdapterMisbehaved."""
+    """Check what `combine` returned and fit it to `row_schema`. AdapterMisbehaved."""
     if isinstance(result, pa.Table):
         result = Adapted(result, pa.array([True] * pairs, pa.bool_()))
     if not isinstance(result, Adapted) or not isinstance(result.table, pa.Table):
@@ -231,7 +231,7 @@ def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """AdapterMisbehaved for a name of Photon's own, or one that is there twice in Delta's eyes."""
+    """Raise AdapterMisbehaved for a reserved name, or one that Delta sees twice."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in RESERVED_COLUMNS:

@@ -76,16 +76,16 @@ class Joiner:
         pairs = self._find_primaries(self._quarantine(events))
         pairs, rows = self._adapt(pairs)
         self._register(pairs, rows)
-        for event in events:  # protocol A7: registered by an earlier run, but without a row
+        for event in events:  # registered by an earlier run, but without a row (A7)
             if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
                 self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
-        # So may those be that it recorded in a side table: it may have died before it released them.
+        # An earlier run may have recorded events in side tables, and died before it released their tokens.
         recorded = self.context.already_recorded
         ended = [r for r in self.records if recorded.get(r.occurrence, "joined") != "joined"]
         self.verdicts.to_release += own_tokens(ended, self.context.plan.datacenter, self.registry)
         return self.verdicts
 
-    # -- the steps: each gives its verdicts and returns what is still open
+    # -- the steps: each decides on some events and returns the others
 
     def _to_look_up(self) -> list[Record]:
         remaining: list[Record] = []
@@ -136,7 +136,7 @@ class Joiner:
                     too_old.append(event)
                 case BeyondHorizon():
                     self._decide(event, self._beyond_horizon(event))
-        # Below the boundary the registry knows nobody. A new epoch knows its events by their rows.
+        # Below the boundary the registry has no ids. A new epoch finds its joined events by their rows.
         joined = self.joined_earlier({event.key.id for event in too_old}) if too_old else ()
         for event in too_old:
             self._decide(event, AlreadyJoinedHere() if event.key in joined else Final("too_old"))
@@ -223,13 +223,13 @@ class Joiner:
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 
     def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:
-        """Register the events. RegistryUnavailable if it leaves one open: so must the plan be (protocol A5)."""
+        """Register the events. RegistryUnavailable if it leaves one open: the plan stays open too (A5)."""
         fault_point("task.before_register")
         tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
         claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
         outcomes = self.registry.commit(claims)
         fault_point("task.after_register")
-        # Released: a recovery has released this plan's token since, so that the plan must not end as it is.
+        # Released: a recovery has since released this plan's token, so this plan must not end as it is.
         unknown = [outcome for outcome in outcomes if isinstance(outcome, Unknown | Released)]
         if unknown:
             released = "the token was released by somebody else"
@@ -274,7 +274,7 @@ class Joiner:
 
 
 def own_tokens(records: Iterable[Record], datacenter: str, registry: IdRegistry) -> list[Claim]:
-    """What the datacenter has registered among the records, with a row or without. RegistryUnavailable."""
+    """The tokens that the datacenter holds for these records, with a row or without. RegistryUnavailable."""
     events = events_among(record for record in records if record.key is not None)
     tokens: list[Claim] = []
     for event, answer in zip(events, registry.lookup([event.key for event in events]), strict=True):

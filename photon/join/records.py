@@ -23,7 +23,10 @@ _WAITED = ("attempts", "first_seen_us", "final", "recorded")
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """A foreign record, equal to itself alone. Never changed; `frozen` would cost 2 us a record."""
+    """A foreign record, equal to itself alone. Nobody changes it.
+
+    Not `frozen`: making one would take 3.5 us of CPU time instead of 0.5 (measured), 0.6 s a full batch.
+    """
 
     occurrence: Occurrence
     file: LogFile

@@ -64,24 +64,24 @@ def dead_letters_from_records(verdicts: Verdicts, context: TaskContext) -> pa.Ta
 
 
 def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
-    """The dead letters that no earlier run of this work has recorded (protocol A12)."""
+    """The dead letters that no earlier run of this plan has recorded (protocol A12)."""
     recorded = pa.array([str(occurrence) for occurrence in context.already_recorded], pa.string())
     return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
 
 
 def unjoined_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
-    """Records without a primary, given up here, without those that earlier plans wrote to `unjoined`."""
+    """Records that this run gave up, without those that earlier plans wrote to `unjoined`."""
     given_up = _ended_here("unjoinable", verdicts, context)
     return _rows_of([record for record in given_up if not record.recorded], context)
 
 
 def too_old_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
-    """Records of events that gc has passed: nobody knows any more who joined them."""
+    """Records of events behind gc's boundary: nobody knows any more who joined them."""
     return _rows_of(_ended_here("too_old", verdicts, context), context)
 
 
 def _ended_here(outcome: OutcomeClass, verdicts: Verdicts, context: TaskContext) -> list[Record]:
-    """The records that ended so, without those that an earlier run of this work has recorded (A12)."""
+    """The records in this class, without those that an earlier run of this plan has recorded (A12)."""
     ended = (record for record, verdict in verdicts.of.items() if verdict == Final(outcome))
     return [record for record in ended if record.occurrence not in context.already_recorded]
 
@@ -100,7 +100,7 @@ def _rows_of(records: Sequence[Record], context: TaskContext) -> pa.Table:
 def _stamped(
     occurrences: Sequence[Occurrence], columns: Mapping[str, Any], schema: pa.Schema, context: TaskContext
 ) -> pa.Table:
-    """Rows that say which record each is of, and which batch wrote it."""
+    """Put the columns that name the record and the batch of each row before `columns`."""
     plan, count = context.plan, len(occurrences)
     stamp = {
         "_datacenter": [plan.datacenter] * count,

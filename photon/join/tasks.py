@@ -233,7 +233,7 @@ def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[Outpu
 
 
 def _write_dead_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:
-    """Write those that no earlier run of this work has recorded."""
+    """Write the dead letters that no earlier run of this plan has recorded."""
     return _write(context, "dead_letters", not_yet_recorded(letters, context))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tail, hash_bytes, open_source
 
-# A batch reads so much of every growing file before it reads more of any. A small batch reads less of each,
+# A batch reads this much of every growing file before it reads more of any. A small batch reads less of each,
 # so that it serves at least 16 files.
 FILE_QUANTUM_BYTES = 2**20
 LEAST_FILES = 16
@@ -44,9 +44,9 @@ def fair_shares(
 ) -> dict[int, int]:
     """How many bytes each file may read of `total_bytes`, by file number; files that get none are left out.
 
-    Round by round each file gets what it has waiting, at most a quantum, beginning with the file
-    `first` (or the next number after it). So none starves behind a big one, and with `next_to_serve`
-    none is forgotten where there are more files than quanta.
+    In each round every file gets what it has waiting, at most a quantum. The first is the file `first`, or
+    the next number after it. So no file starves behind a big one. With `next_to_serve` none is left out
+    where there are more files than quanta.
     """
     quantum_bytes = quantum_bytes or max(1, min(FILE_QUANTUM_BYTES, total_bytes // LEAST_FILES))
     shares: dict[int, int] = {}
@@ -62,9 +62,9 @@ def fair_shares(
 
 
 def next_to_serve(backlog: Mapping[int, int], shares: Mapping[int, int], first: int = 0) -> int:
-    """With whom the next batch begins: the first file, from `first` on, that got nothing this time.
+    """The file that the next batch starts with: the first one, from `first` on, that got nothing this time.
 
-    Where all got something, with the file after the one that began.
+    If all files got something, it is the file after the one that this batch started with.
     """
     order = _from(backlog, first)
     unserved = [number for number in order if number not in shares and backlog[number] > 0]

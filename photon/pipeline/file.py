@@ -127,7 +127,7 @@ Endpoints = Annotated[
 
 
 class Clearing(Strict):
-    """How ids whose row is in the output are cleared of their tokens."""
+    """When ids whose row is in the output are cleared of their tokens."""
 
     cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before gc
 
@@ -141,7 +141,7 @@ class StateReport(Strict):
 
 
 class Gc(Strict):
-    """How ids older than `registry.keep_days` are forgotten."""
+    """When gc deletes ids older than `registry.keep_days`."""
 
     cron: Cron = "47 3 * * *"  # when Dagster runs gc, in UTC: half an hour after a verification
 
@@ -186,7 +186,7 @@ class Home(Strict):
     """How long an event is left to its home datacenter before the others take it up."""
 
     takeover_delay: Duration = timedelta(seconds=2)
-    quiet_after: Duration = timedelta(seconds=30)  # nothing registered for so long: no delay
+    quiet_after: Duration = timedelta(seconds=30)  # nothing registered for this long: no delay
 
 
 class Limits(Strict):
@@ -227,13 +227,14 @@ class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
     length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
-    # A run has so long to load the code, open its session and get in line: 15 s, on a busy machine 60 s.
+    # A run has this long to load the code, open its session and wait for the lock: it takes 15 s, or 60 s on
+    # a busy machine.
     start_timeout: PositiveDuration = _keyed("start", timedelta(minutes=2))
-    # Nothing to do for so long: the shift ends.
+    # Nothing to do for this long: the shift ends.
     idle_timeout: PositiveDuration = _keyed("idle", timedelta(minutes=2))
-    # No sign of life for so long: the shift is replaced.
+    # No sign of life for this long: the shift is replaced.
     lease_duration: PositiveDuration = _keyed("lease", timedelta(seconds=10))
-    # No progress for so long: it gives no sign of life.
+    # No progress for this long: it gives no sign of life.
     stuck_after: PositiveDuration = _keyed("stuck", timedelta(minutes=10))
     # Between two materializations of one shift.
     report_interval: PositiveDuration = _keyed("report", timedelta(minutes=1))
@@ -336,9 +337,9 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
 
 
 def identity_settings(pipeline: Pipeline) -> dict[str, object]:
-    """What decides the ids and times of events; a registry serves only one such setting (protocol B9).
+    """The settings that decide ids and times of events: a registry serves only one such set (protocol B9).
 
-    Paths, limits, delays and the number of shards are not among it: they may change while a pipeline lives.
+    Paths, limits, delays and the number of shards are not in it: they may change while a pipeline lives.
     """
     keys = {"id", "time", "time_unit", "time_in_id", "id_codec", "id_time_unit"}
     return {"pipeline": pipeline.name, **pipeline.foreign.model_dump(mode="json", include=keys)}

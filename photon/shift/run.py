@@ -41,13 +41,13 @@ Ended = Literal["asked", "idle", "relieved", "over", "done"]
 
 @dataclass(frozen=True)
 class ShiftLimits:
-    """How a shift begins and ends, beside its mode."""
+    """How a shift begins and ends, besides its mode."""
 
     run: str = ""  # of Dagster; empty: a command
     takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
     length: timedelta | None = None  # None: no end
     relief: timedelta = timedelta()  # how much longer it waits for a successor
-    idle: timedelta | None = None  # end after so long without work
+    idle: timedelta | None = None  # end after this long without work
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ForTests:
 
 @dataclass(frozen=True)
 class ShiftResult:
-    """What a shift leaves behind: the equation of the datacenter's epoch, and the time it took."""
+    """The equation of the datacenter's epoch after a shift, and the time that the shift took."""
 
     counts: Counts
     seconds: float
@@ -76,10 +76,10 @@ class ShiftResult:
 
 
 def prepare(pipeline: Pipeline) -> None:
-    """Check what can be checked beforehand, and make a local registry on the very first start.
+    """Check columns and adapter before the start, and make a local registry on the very first one.
 
-    PipelineError for a column that is in no header; AdapterNotFound. Never makes a registry that is not
-    local, nor one for datacenters that have a lake or a state already.
+    PipelineError for a column that is in no header; AdapterNotFound. Makes local registries alone, and none
+    once a datacenter has a lake or a state.
     """
     problems = check_columns(pipeline)
     if problems:
@@ -119,7 +119,7 @@ class StopCondition:
     why: Ended | None = None
 
     def has_come(self) -> bool:
-        """Whether to end. The main loop asks all the time, which is the progress that it reports."""
+        """Tell whether to end; each call also counts as progress for the heartbeat."""
         self.heartbeat.progress()
         if self.why is None:
             self.why = self._reason()

@@ -20,7 +20,7 @@ REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
 
 
 class Snapshot:
-    """The rows of a table at one version: all that is committed then, and nothing that is not."""
+    """The committed rows of a table at one version."""
 
     def __init__(self, table: OutputTable) -> None:
         """LakeUnavailable if the table can't be read."""
@@ -34,12 +34,12 @@ class Snapshot:
             self._files = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
 
     def stretches(self, epoch: str, after: int, rows: int) -> list[range]:
-        """The batches of an epoch beyond `after` that have rows, in stretches of at least about so many."""
+        """The batches of an epoch beyond `after` that have rows, in stretches of at least about `rows`."""
         files = (file for file in self._files if file["min._epoch"] <= epoch <= file["max._epoch"])
         return stretches(((file["max._batch"], file["num_records"]) for file in files), after, rows)
 
     def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows of these batches, with the columns `REGISTERED_AS`, at most so many at a time."""
+        """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time."""
         batch = ds.field("_batch")
         wanted = (ds.field("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
         return self._pages(wanted, page_rows)

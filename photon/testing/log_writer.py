@@ -106,8 +106,8 @@ def generation(at_s: float, changes: int, duration_s: float) -> int:
 class LogStream:
     """What one server writes: files one after the other, the last of them open; `number` says which it is.
 
-    A stream that rotates writes to `path` (clicks-1.jsonl), which is renamed (clicks-1.0000.jsonl) for the next.
-    Another one gives each file its own name at once: clicks-0.0000.jsonl, then clicks-0.0001.jsonl.
+    A stream that rotates writes to `path` (clicks-1.jsonl) and renames it (clicks-1.0000.jsonl) before the next.
+    Another one names each file at once: clicks-0.0000.jsonl, then clicks-0.0001.jsonl.
     """
 
     def __init__(self, path: Path, header: bytes, rotates: bool) -> None:

@@ -19,7 +19,7 @@ CLICK_DELAY_MEDIAN_SECONDS = 3.0
 CLICK_DELAY_SIGMA = 1.0  # log-normal: nine of ten clicks come within 11 s
 CLICK_DELAY_LEAST_SECONDS = 0.2
 CLICK_DELAY_MOST_SECONDS = 60.0
-WRITE_DELAY_SECONDS = 0.05  # a line is written at most so long after its event
+WRITE_DELAY_SECONDS = 0.05  # a line is written at most this long after its event
 STORY_GAP_SECONDS = (0.5, 5.0)  # between the lines of a story, where nothing else is said
 
 WORDS = ("cheap", "flights", "zürich", "東京", "coffee, ground", '"used" bikes', "garden", "ear plugs")
