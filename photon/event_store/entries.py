@@ -28,7 +28,7 @@ Span = tuple[int, int]  # first and last tick, both included
 
 
 @dataclass(frozen=True)
-class Piece:
+class EventStretch:
     """The events of one stretch of a primary file, in the order of the file.
 
     `line_ends` are where each record's bytes end, without its newline.
@@ -42,10 +42,10 @@ class Piece:
     ticks: Ints
     hashes: Hashes
 
-    def between(self, start_bytes: int, end_bytes: int) -> Piece:
+    def between(self, start_bytes: int, end_bytes: int) -> EventStretch:
         first, last = np.searchsorted(self.offsets, [start_bytes, end_bytes])
         rows = slice(int(first), int(last))
-        return Piece(
+        return EventStretch(
             self.file_number,
             start_bytes,
             end_bytes,
@@ -128,37 +128,37 @@ def spans_of(ticks: Ints) -> tuple[Span, ...]:
     return merge_spans(zip(firsts, lasts, strict=True))
 
 
-def fill(last: Entry | None, piece: Piece, limits: EntryLimits) -> list[Entry]:
-    """The entries that hold `piece`, which begins where `last` ends (None: nothing before it is indexed).
+def fill(last: Entry | None, stretch: EventStretch, limits: EntryLimits) -> list[Entry]:
+    """The entries that hold `stretch`, which begins where `last` ends (None: nothing before it is indexed).
 
     The first one is `last` extended, if it had room.
     """
     entries: list[Entry] = []
     current, at = last, 0
-    while at < len(piece.offsets):
-        take = _fitting(current, piece, at, limits)
+    while at < len(stretch.offsets):
+        take = _fitting(current, stretch, at, limits)
         if take:
-            current = _extended(current, piece, at, at + take)
+            current = _extended(current, stretch, at, at + take)
             at += take
         else:  # full
             entries.append(current)  # type: ignore[arg-type]  # an empty entry takes at least one record
             current = None
     if current is None:  # without records, an entry says that the file is indexed so far
-        start = piece.start_bytes
+        start = stretch.start_bytes
         current = Entry(start, start, start, start, (), np.empty(0, np.uint64))
-    entries.append(replace(current, end_bytes=piece.end_bytes))
+    entries.append(replace(current, end_bytes=stretch.end_bytes))
     if last is not None and entries[0] is last:
         del entries[0]
     return entries
 
 
-def _fitting(current: Entry | None, piece: Piece, at: int, limits: EntryLimits) -> int:
+def _fitting(current: Entry | None, stretch: EventStretch, at: int, limits: EntryLimits) -> int:
     """How many records from `at` on have room in `current`; an empty entry has room for one of any size."""
     empty = current is None or not len(current.hashes)
-    read_start = int(piece.offsets[at]) if empty else current.read_start  # type: ignore[union-attr]
-    ends = piece.line_ends[at:]
+    read_start = int(stretch.offsets[at]) if empty else current.read_start  # type: ignore[union-attr]
+    ends = stretch.line_ends[at:]
     by_bytes = int(np.searchsorted(ends, read_start + limits.entry_bytes, side="right"))
-    ticks = piece.ticks[at : at + by_bytes]
+    ticks = stretch.ticks[at : at + by_bytes]
     if not empty and len(ticks):
         spans = current.spans  # type: ignore[union-attr]
         ticks = np.concatenate(([spans[0][0], spans[-1][1]], ticks))
@@ -169,17 +169,17 @@ def _fitting(current: Entry | None, piece: Piece, at: int, limits: EntryLimits) 
     return max(fitting, 1) if empty else fitting
 
 
-def _extended(current: Entry | None, piece: Piece, first: int, last: int) -> Entry:
-    """`current` with the records `first` to `last` of `piece`; it covers all up to the next record."""
-    start = int(piece.offsets[first]) if first else piece.start_bytes
-    end = int(piece.offsets[last]) if last < len(piece.offsets) else piece.end_bytes
-    read_start, read_end = int(piece.offsets[first]), int(piece.line_ends[last - 1])
-    spans = spans_of(piece.ticks[first:last])
+def _extended(current: Entry | None, stretch: EventStretch, first: int, last: int) -> Entry:
+    """`current` with the records `first` to `last` of `stretch`; it covers all up to the next record."""
+    start = int(stretch.offsets[first]) if first else stretch.start_bytes
+    end = int(stretch.offsets[last]) if last < len(stretch.offsets) else stretch.end_bytes
+    read_start, read_end = int(stretch.offsets[first]), int(stretch.line_ends[last - 1])
+    spans = spans_of(stretch.ticks[first:last])
     if current is None:
-        return Entry(start, end, read_start, read_end, spans, np.sort(piece.hashes[first:last]))
+        return Entry(start, end, read_start, read_end, spans, np.sort(stretch.hashes[first:last]))
     if len(current.hashes):
         read_start = current.read_start
-    hashes = np.sort(np.concatenate((current.hashes, piece.hashes[first:last])))
+    hashes = np.sort(np.concatenate((current.hashes, stretch.hashes[first:last])))
     return Entry(
         current.start_bytes, end, read_start, read_end, merge_spans((*current.spans, *spans)), hashes
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.entries import Piece, to_ticks
+from photon.event_store.entries import EventStretch, to_ticks
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.memory import CacheEventStore
@@ -54,7 +54,7 @@ def index_ranges(
     hashes = hash_ids(events["_id"].combine_chunks())
     bounds = pairwise(accumulate((table.num_rows for table in columns), initial=0))
     log_map.add(
-        Piece(
+        EventStretch(
             each.file_number,
             each.start_bytes,
             each.end_bytes,

@@ -21,7 +21,7 @@ from photon.event_store.entries import (
     MAX_SPANS,
     Entry,
     EntryLimits,
-    Piece,
+    EventStretch,
     Span,
     fill,
     find_hashes,
@@ -119,13 +119,13 @@ class LogFileMap:
             connection.execute("DELETE FROM entries WHERE file = ?", (number,))
             connection.execute("DELETE FROM files WHERE number = ?", (number,))
 
-    def add(self, pieces: Iterable[Piece]) -> None:
+    def add(self, stretches: Iterable[EventStretch]) -> None:
         """Index events, in one durable transaction. What is covered already changes nothing."""
         with self._writing() as connection:
             connection.execute("UPDATE meta SET change = change + 1")
-            for piece in pieces:
-                for start, end in self._uncovered(piece):
-                    self._add(piece.between(start, end))
+            for stretch in stretches:
+                for start, end in self._uncovered(stretch):
+                    self._add(stretch.between(start, end))
 
     def blocks_holding(self, hashes: Hashes, windows: Sequence[TimeWindow]) -> list[dict[Block, int]]:
         """For each hash, the blocks that may hold it within its window, and how often.
@@ -183,28 +183,30 @@ class LogFileMap:
 
     # Writing
 
-    def _uncovered(self, piece: Piece) -> list[tuple[int, int]]:
+    def _uncovered(self, stretch: EventStretch) -> list[tuple[int, int]]:
         sql = """SELECT start, end FROM entries
                  WHERE file = :file AND start < :end AND end > :start AND start >= coalesce(
                      (SELECT max(start) FROM entries WHERE file = :file AND start <= :start), 0)
                  ORDER BY start"""
-        values = {"file": piece.file_number, "start": piece.start_bytes, "end": piece.end_bytes}
+        values = {"file": stretch.file_number, "start": stretch.start_bytes, "end": stretch.end_bytes}
         covered = self._connection.execute(sql, values).fetchall()
-        return uncovered(covered, piece.start_bytes, piece.end_bytes)
+        return uncovered(covered, stretch.start_bytes, stretch.end_bytes)
 
-    def _add(self, piece: Piece) -> None:
-        number, last = self._entry_before(piece)
-        for entry in fill(last, piece, self._limits):
+    def _add(self, stretch: EventStretch) -> None:
+        number, last = self._entry_before(stretch)
+        for entry in fill(last, stretch, self._limits):
             extends = last is not None and entry.start_bytes == last.start_bytes
-            self._put_entry(number if extends else None, piece.file_number, entry, last if extends else None)
+            self._put_entry(
+                number if extends else None, stretch.file_number, entry, last if extends else None
+            )
 
-    def _entry_before(self, piece: Piece) -> tuple[int | None, Entry | None]:
-        """The entry that ends where `piece` begins, by number."""
+    def _entry_before(self, stretch: EventStretch) -> tuple[int | None, Entry | None]:
+        """The entry that ends where `stretch` begins, by number."""
         sql = """SELECT entry, start, end, read_start, read_end, spans, hashes
                  FROM entries JOIN hashes USING (entry)
                  WHERE file = ? AND start < ? ORDER BY start DESC LIMIT 1"""
-        row = self._connection.execute(sql, (piece.file_number, piece.start_bytes)).fetchone()
-        if row is None or row[2] != piece.start_bytes:
+        row = self._connection.execute(sql, (stretch.file_number, stretch.start_bytes)).fetchone()
+        if row is None or row[2] != stretch.start_bytes:
             return None, None
         number, start, end, read_start, read_end, spans_json, blob = row
         spans = tuple((first, last) for first, last in json.loads(spans_json))

@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
 
 
-class Snapshot:
+class CommittedRows:
     """The committed rows of a table at one version."""
 
     def __init__(self, table: OutputTable) -> None:
@@ -82,7 +82,7 @@ def epochs_of_rows(
 ) -> dict[EventKey, frozenset[str]]:
     """The events with one of these ids that have rows, with the rows' epochs. Reads the ids of all rows."""
     found: dict[EventKey, frozenset[str]] = {}
-    for page in Snapshot(table).of_events(ids) if ids else ():
+    for page in CommittedRows(table).of_events(ids) if ids else ():
         # A row without its event's time can't be told from others of its id, and is never cleared.
         rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
         times_us = rows["_event_time"].cast(pa.int64())

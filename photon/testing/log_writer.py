@@ -106,7 +106,7 @@ def generation(at_s: float, changes: int, duration_s: float) -> int:
 class LogStream:
     """What one server writes: files one after the other, the last of them open; `number` says which it is.
 
-    A stream that rotates writes to `path` (clicks-1.jsonl) and renames it (clicks-1.0000.jsonl) before the next.
+    A stream that rotates writes to `path` (clicks-1.jsonl), then renames it: clicks-1.0000.jsonl.
     Another one names each file at once: clicks-0.0000.jsonl, then clicks-0.0001.jsonl.
     """
 

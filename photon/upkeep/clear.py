@@ -25,7 +25,7 @@ from photon.registry.consensus.layout import Cleared, encode_value, fast_value
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.joined_rows import Snapshot
+from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
 from photon.tokens import Token
 
@@ -72,13 +72,13 @@ def clear_output(
     if not table.exists():
         return done
     progress = Progress(place.state)
-    snapshot = Snapshot(table)
+    committed = CommittedRows(table)
     for epoch in clearable(datacenter, registry.register.read().epochs):
         after = 0 if everything else progress.cleared_to(epoch)
-        for batches in snapshot.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
+        for batches in committed.stretches(epoch, after, ROWS_BETWEEN_PROGRESS):
             if epoch not in clearable(datacenter, registry.register.read().epochs):
                 break  # retired since
-            for page in snapshot.pages(epoch, batches, PAGE_ROWS):
+            for page in committed.pages(epoch, batches, PAGE_ROWS):
                 done += _clear_page(page, datacenter, pipeline.foreign, registry)
                 say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
                 fault_point("clear.after_page")

@@ -13,7 +13,7 @@ from photon.event_store.entries import (
     SPAN_GAP_TICKS,
     Entry,
     EntryLimits,
-    Piece,
+    EventStretch,
     fill,
     merge_spans,
     spans_of,
@@ -24,13 +24,13 @@ from photon.event_store.entries import (
 LIMITS = EntryLimits(entry_bytes=1_000, span_ticks=15)
 
 
-def piece(start: int, lines: list[tuple[int, int]], end: int | None = None) -> Piece:
+def stretch(start: int, lines: list[tuple[int, int]], end: int | None = None) -> EventStretch:
     """Lines as (bytes with newline, tick), one after the other from `start` on."""
     ends = start + np.cumsum([length for length, _ in lines], dtype=np.int64)
     offsets = np.concatenate(([start], ends[:-1])).astype(np.int64)[: len(lines)]
     ticks = np.array([tick for _, tick in lines], np.int64)
     last = int(ends[-1]) if len(lines) else start
-    return Piece(1, start, end or last, offsets, ends - 1, ticks, offsets.astype(np.uint64))
+    return EventStretch(1, start, end or last, offsets, ends - 1, ticks, offsets.astype(np.uint64))
 
 
 def cover(entries: list[Entry]) -> list[tuple[int, int]]:
@@ -65,26 +65,26 @@ PAGE = LEAST_ENTRY_BYTES
     ],
 )
 def test_a_file_is_cut_into_entries_that_are_full(limits, lines, ends) -> None:
-    entries = fill(None, piece(0, lines), limits)
+    entries = fill(None, stretch(0, lines), limits)
     assert cover(entries) == list(zip([0, *ends[:-1]], ends, strict=True))
     assert [(entry.read_start, entry.read_end + 1) for entry in entries] == cover(entries)
 
 
 def test_the_last_entry_is_extended_while_it_has_room() -> None:
-    (last,) = fill(None, piece(0, [(400, 0)]), LIMITS)
-    entries = fill(last, piece(400, [(400, 0), (400, 0)]), LIMITS)
+    (last,) = fill(None, stretch(0, [(400, 0)]), LIMITS)
+    entries = fill(last, stretch(400, [(400, 0), (400, 0)]), LIMITS)
     assert cover(entries) == [(0, 800), (800, 1200)]
     assert entries[0].hashes.tolist() == [0, 400]
 
 
 def test_a_full_last_entry_is_left_as_it_is() -> None:
-    (last,) = fill(None, piece(0, [(1000, 0)]), LIMITS)
-    assert cover(fill(last, piece(1000, [(400, 0)]), LIMITS)) == [(1000, 1400)]
+    (last,) = fill(None, stretch(0, [(1000, 0)]), LIMITS)
+    assert cover(fill(last, stretch(1000, [(400, 0)]), LIMITS)) == [(1000, 1400)]
 
 
 def test_bytes_between_records_are_covered_but_not_read() -> None:
     """A line of a gigabyte, which is a dead letter, lies between two records."""
-    before, after = piece(0, [(100, 0)], end=10**9), piece(10**9, [(100, 0)])
+    before, after = stretch(0, [(100, 0)], end=10**9), stretch(10**9, [(100, 0)])
     first = fill(None, before, LIMITS)
     entries = fill(first[-1], after, LIMITS)
     assert cover(first) == [(0, 10**9)]
@@ -93,11 +93,11 @@ def test_bytes_between_records_are_covered_but_not_read() -> None:
 
 
 def test_a_stretch_without_records_is_covered_too() -> None:
-    (empty,) = fill(None, piece(0, [], end=50), LIMITS)
+    (empty,) = fill(None, stretch(0, [], end=50), LIMITS)
     assert cover([empty]) == [(0, 50)]
-    (extended,) = fill(empty, piece(50, [(10, 3)]), LIMITS)
+    (extended,) = fill(empty, stretch(50, [(10, 3)]), LIMITS)
     assert (extended.start_bytes, extended.read_start, extended.read_end) == (0, 50, 59)
-    (again,) = fill(extended, piece(60, [], end=90), LIMITS)
+    (again,) = fill(extended, stretch(60, [], end=90), LIMITS)
     assert (again.end_bytes, again.read_end) == (90, 59)
 
 
@@ -110,7 +110,7 @@ def test_entries_are_disjoint_and_hold_every_record_once(batches, entry_bytes, s
     limits, entries, at = EntryLimits(entry_bytes, span_ticks), [], 0
     hashes, longest = [], 0
     for lines in batches:
-        new = piece(at, lines, end=at + sum(length for length, _ in lines) + 7)
+        new = stretch(at, lines, end=at + sum(length for length, _ in lines) + 7)
         last = entries[-1] if entries else None
         filled = fill(last, new, limits)
         if last is not None and filled[0].start_bytes == last.start_bytes:

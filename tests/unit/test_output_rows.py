@@ -1,4 +1,4 @@
-"""Rows read back by batch: stretches of batches, pages of a snapshot, rows that came since."""
+"""Rows read back by batch: stretches of batches, pages of committed rows, rows that came since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
-from photon.storage.joined_rows import Snapshot, joined_beyond, stretches
+from photon.storage.joined_rows import CommittedRows, joined_beyond, stretches
 from photon.storage.tables import OutputTable, app_id, write_rows
 
 
@@ -27,8 +27,8 @@ def table(tmp_path: Path) -> OutputTable:
     return made
 
 
-def ids_of(snapshot: Snapshot, epoch: str, batches: range) -> list[str]:
-    return [i for page in snapshot.pages(epoch, batches, 10) for i in page["_event_id"].to_pylist()]
+def ids_of(committed: CommittedRows, epoch: str, batches: range) -> list[str]:
+    return [i for page in committed.pages(epoch, batches, 10) for i in page["_event_id"].to_pylist()]
 
 
 def test_stretches_have_at_least_so_many_rows_and_end_with_the_last_batch() -> None:
@@ -46,21 +46,21 @@ def test_a_snapshot_has_what_was_committed_before_it_by_epoch_and_batch(table: O
     commit(table, "e", 1, "a", "b")
     commit(table, "e", 2, "c")
     commit(table, "f", 1, "d")
-    snapshot = Snapshot(table)
+    committed = CommittedRows(table)
     commit(OutputTable(table.folder.parent, "joined_events"), "e", 3, "late")
-    assert snapshot.stretches("e", 0, 1) == [range(1, 2), range(2, 3)]
-    assert snapshot.stretches("f", 0, 100) == [range(1, 2)]
-    assert sorted(ids_of(snapshot, "e", range(1, 10))) == ["a", "b", "c"]
-    assert ids_of(snapshot, "e", range(2, 3)) == ["c"]
+    assert committed.stretches("e", 0, 1) == [range(1, 2), range(2, 3)]
+    assert committed.stretches("f", 0, 100) == [range(1, 2)]
+    assert sorted(ids_of(committed, "e", range(1, 10))) == ["a", "b", "c"]
+    assert ids_of(committed, "e", range(2, 3)) == ["c"]
 
 
 def test_compacted_files_are_read_by_batch_too(table: OutputTable) -> None:
     for batch, event_id in enumerate("abc", start=1):
         commit(table, "e", batch, event_id)
     table.load().optimize.compact()
-    snapshot = Snapshot(table)
-    assert snapshot.stretches("e", 1, 1) == [range(2, 4)]
-    assert sorted(ids_of(snapshot, "e", range(2, 4))) == ["b", "c"]
+    committed = CommittedRows(table)
+    assert committed.stretches("e", 1, 1) == [range(2, 4)]
+    assert sorted(ids_of(committed, "e", range(2, 4))) == ["b", "c"]
 
 
 def test_rows_that_are_older_than_a_column_have_none_of_it(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_rows_that_are_older_than_a_column_have_none_of_it(tmp_path: Path) -> No
     table = OutputTable(tmp_path, "joined_events")
     DeltaTable.create(str(table.folder), schema=older)
     commit(table, "e", 1, "old", columns=older)
-    (page,) = Snapshot(table).pages("e", range(1, 2), 10)
+    (page,) = CommittedRows(table).pages("e", range(1, 2), 10)
     assert page["_event_time"].to_pylist() == [None]
     commit(table, "e", 2, "new")
-    assert sorted(ids_of(Snapshot(table), "e", range(1, 3))) == ["new", "old"]
+    assert sorted(ids_of(CommittedRows(table), "e", range(1, 3))) == ["new", "old"]
 
 
 def test_rows_that_came_since_are_found_by_their_event(table: OutputTable) -> None:
