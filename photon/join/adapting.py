@@ -138,12 +138,12 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
 
 
 def combine_isolating_failures(
-    adapter: Adapter, foreign: pa.Table, primary: pa.Table, row_schema: pa.Schema | None = None
+    adapter: Adapter, foreign: pa.Table, primary: pa.Table, row_schema: pa.Schema
 ) -> Combined:
     """Combine row-aligned pairs; where the adapter raises or misbehaves, halve until only bad pairs are out.
 
-    With `row_schema`, the rows get the names and types of such a table. A value that does not fit its
-    column fails alone, like one on which the adapter raises. ValueError if the tables differ in length.
+    The rows get the names and types of a table of `row_schema`. A value that does not fit its column fails
+    alone, like one on which the adapter raises. ValueError if the tables differ in length.
     """
     if foreign.num_rows != primary.num_rows:
         raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
@@ -199,16 +199,15 @@ def isolate(call: Callable[[int, int], T], rows: int) -> tuple[list[tuple[int, T
     return results, failures
 
 
-def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema | None) -> Adapted:
+def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema) -> Adapted:
     """Check what `combine` returned and fit it to `row_schema`. AdapterMisbehaved."""
     if isinstance(result, pa.Table):
         result = Adapted(result, pa.array([True] * pairs, pa.bool_()))
     if not isinstance(result, Adapted) or not isinstance(result.table, pa.Table):
         what = type(result).__name__
         raise AdapterMisbehaved(f"combine returned {what}; expected a pyarrow.Table or Adapted")
-    kept, table = checked_mask(result.kept, pairs, "Adapted.kept"), result.table
-    if row_schema is not None:
-        table = fit(presentable(table), row_schema)
+    kept = checked_mask(result.kept, pairs, "Adapted.kept")
+    table = fit(presentable(result.table), row_schema)
     # Fitting leaves out columns without a type, and so may leave no row.
     if not table.num_rows == result.table.num_rows == kept.true_count:
         raise AdapterMisbehaved(
@@ -231,14 +230,10 @@ def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise AdapterMisbehaved for a reserved name, or one that Delta sees twice."""
-    seen: set[str] = set()
+    """Raise AdapterMisbehaved for a reserved name. `presentable` has made all names different."""
     for name in names:
         if name.lower() in RESERVED_COLUMNS:
             raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")
-        if name.lower() in seen:
-            raise AdapterMisbehaved(f"combine returned column {name!r} twice, but for case; rename one")
-        seen.add(name.lower())
 
 
 def _module(name: str, folder: Path | None) -> ModuleType:

@@ -23,6 +23,7 @@ from photon.join.adapting import (
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})
+NO_COLUMNS = pa.schema([])  # of a table that has no columns of the adapter's yet
 
 
 class Table(Adapter):
@@ -92,7 +93,7 @@ def test_merging_gives_every_column_a_name_of_its_own(foreign_names, primary_nam
 
 
 def test_the_default_adapter_skips_and_filters_nothing() -> None:
-    combined = combine_isolating_failures(merge_columns, FOREIGN, PRIMARY)
+    combined = combine_isolating_failures(merge_columns, FOREIGN, PRIMARY, NO_COLUMNS)
     assert combined.table.column_names == ["n", "click", "query"]
     assert (combined.kept, combined.filtered, combined.failures) == ([0, 1, 2, 3, 4], [], {})
     assert skip_isolating_failures(merge_columns, FOREIGN).rows == []
@@ -103,14 +104,14 @@ def test_a_per_event_adapter_combines_and_filters() -> None:
     def odd(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:
         return {"n": foreign["n"], "q": primary["query"]} if foreign["n"] % 2 else None
 
-    combined = combine_isolating_failures(odd, FOREIGN, PRIMARY)
+    combined = combine_isolating_failures(odd, FOREIGN, PRIMARY, NO_COLUMNS)
     assert combined.table.to_pylist() == [{"n": 1, "q": "w"}, {"n": 3, "q": "y"}]
     assert (combined.kept, combined.filtered) == ([1, 3], [0, 2, 4])
 
 
 def test_a_per_event_adapter_may_give_rows_of_different_columns() -> None:
     odd = per_event(lambda f, p: {"n": f["n"]} if f["n"] % 2 else {"m": f["n"]})
-    table = combine_isolating_failures(odd, FOREIGN.slice(0, 2), PRIMARY.slice(0, 2)).table
+    table = combine_isolating_failures(odd, FOREIGN.slice(0, 2), PRIMARY.slice(0, 2), NO_COLUMNS).table
     assert table.to_pylist() == [{"m": 0, "n": None}, {"m": None, "n": 1}]
 
 
@@ -121,7 +122,7 @@ def test_one_bad_event_does_not_take_the_rest_with_it() -> None:
             raise KeyError("no such thing")
         return foreign if foreign["n"] else None
 
-    combined = combine_isolating_failures(fails_at_3, FOREIGN, PRIMARY)
+    combined = combine_isolating_failures(fails_at_3, FOREIGN, PRIMARY, NO_COLUMNS)
     assert combined.table.column("n").to_pylist() == [1, 2, 4]
     assert (combined.kept, combined.filtered) == ([1, 2, 4], [0])
     assert combined.failures == {3: "adapter: KeyError: 'no such thing'"}
@@ -136,7 +137,7 @@ def test_every_pair_ends_in_exactly_one_class(fates) -> None:
         return Adapted(foreign.filter(kept), kept)
 
     foreign = pa.table({"fate": pa.array(fates, pa.string()), "n": pa.array(range(len(fates)), pa.int64())})
-    combined = combine_isolating_failures(Table(combine), foreign, foreign)
+    combined = combine_isolating_failures(Table(combine), foreign, foreign, NO_COLUMNS)
     by_fate = {
         fate: [i for i, each in enumerate(fates) if each == fate] for fate in ("keep", "filter", "fail")
     }
@@ -156,18 +157,25 @@ def test_every_pair_ends_in_exactly_one_class(fates) -> None:
         (lambda f, p: Adapted(f, pa.array([None], pa.bool_())), "got 1 values of bool with 1 nulls"),
         (lambda f, p: Adapted(f, [True]), "Adapted.kept: expected 1 booleans without nulls, got a list"),
         (lambda f, p: f.rename_columns(["_Batch", "b"]), "column '_Batch', which is Photon's own"),
-        (lambda f, p: f.rename_columns(["a", "A"]), "column 'A' twice"),
     ],
 )
 def test_an_adapter_that_returns_what_it_must_not_fails_with_a_reason(function, reason) -> None:
-    combined = combine_isolating_failures(Table(function), FOREIGN.slice(0, 2), PRIMARY.slice(0, 2))
+    combined = combine_isolating_failures(
+        Table(function), FOREIGN.slice(0, 2), PRIMARY.slice(0, 2), NO_COLUMNS
+    )
     assert sorted(combined.failures) == [0, 1]
     assert reason in combined.failures[0]
 
 
+def test_columns_that_differ_only_in_case_get_different_names() -> None:
+    two_cases = Table(lambda f, p: f.rename_columns(["a", "A"]))
+    combined = combine_isolating_failures(two_cases, FOREIGN, PRIMARY, NO_COLUMNS)
+    assert (combined.table.column_names, combined.failures) == (["a", "A_"], {})
+
+
 def test_a_value_of_another_type_than_its_column_fails_alone() -> None:
     mixed = per_event(lambda f, p: {"v": "text" if f["n"] == 4 else f["n"]})
-    combined = combine_isolating_failures(mixed, FOREIGN, PRIMARY)
+    combined = combine_isolating_failures(mixed, FOREIGN, PRIMARY, NO_COLUMNS)
     assert combined.kept == [0, 1, 2, 3]
     assert list(combined.failures) == [4]
 
@@ -196,19 +204,19 @@ def test_an_adapter_that_fails_once_is_asked_about_few_pairs_again() -> None:
         return foreign
 
     foreign = pa.table({"n": range(1024)})
-    assert list(combine_isolating_failures(Table(combine), foreign, foreign).failures) == [700]
+    assert list(combine_isolating_failures(Table(combine), foreign, foreign, NO_COLUMNS).failures) == [700]
     assert len(calls) <= 21  # 1,024 pairs are halved ten times
 
 
 def test_no_pairs_are_no_call() -> None:
     empty = FOREIGN.slice(0, 0)
-    combined = combine_isolating_failures(Table(None), empty, empty)
+    combined = combine_isolating_failures(Table(None), empty, empty, NO_COLUMNS)
     assert (combined.table.num_rows, combined.kept, combined.failures) == (0, [], {})
 
 
 def test_tables_that_are_not_aligned_are_refused() -> None:
     with pytest.raises(ValueError, match="5 foreign and 1 primary rows"):
-        combine_isolating_failures(merge_columns, FOREIGN, PRIMARY.slice(0, 1))
+        combine_isolating_failures(merge_columns, FOREIGN, PRIMARY.slice(0, 1), NO_COLUMNS)
 
 
 def test_an_adapter_may_pass_over_events_before_any_lookup() -> None:
