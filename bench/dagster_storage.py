@@ -4,7 +4,7 @@
 
 The target is 50 MB a day. It stores some runs, ticks and events through Dagster's own API, with the storage
 of infra/dagster.yaml. Then it measures the files below DAGSTER_HOME, compute logs included. `DAY` says how
-many of each a day has. Dagster keeps ticks that start nothing for some hours only: these count once, not daily.
+many of each a day has. Dagster keeps ticks that start nothing for some hours only: these count once.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.

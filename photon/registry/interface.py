@@ -44,7 +44,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """The id is below the boundary of garbage collection: it may have been joined and forgotten."""
+    """The id is below the boundary of gc: it may have been joined and forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

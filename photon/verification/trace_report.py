@@ -107,7 +107,7 @@ def _copies(name: str, one: DatacenterTrace) -> str:
         return f" Datacenter {name} has {count} records of it: all but one are duplicates."
     return (
         f" Datacenter {name} has {count} records of it: one that was joined, {too_old} too old, because they"
-        f" came after garbage collection, {count - 1 - too_old} duplicates."
+        f" came after gc, {count - 1 - too_old} duplicates."
     )
 
 
@@ -132,7 +132,7 @@ def _fate(one: DatacenterTrace) -> str:
     if one.dead_letters:
         return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
     if one.too_old:
-        return "too old: it may have been joined; ids of its age are forgotten by garbage collection."
+        return "too old: it may have been joined; ids of its age are deleted by gc."
     if one.unjoined or one.waiting:
         return f"given up as unjoinable.{_primaries(one)}"
     if not one.records:
