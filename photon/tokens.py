@@ -1,4 +1,4 @@
-"""Tokens and occurrences: which record of which plan registers an event (protocol A1)."""
+"""Tokens name the plan and the record that register an event; occurrences name the record (protocol A1)."""
 
 from __future__ import annotations
 

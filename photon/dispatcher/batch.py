@@ -70,7 +70,7 @@ class BatchReport:
     batch: int
     counts: Counter[str]
     seconds: float
-    # Of the rows it made readable: seconds since the later of both events' own times.
+    # Seconds from the later of both events' own times until their row was readable.
     latencies_seconds: Sample = field(default_factory=Sample)
 
 

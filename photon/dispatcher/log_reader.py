@@ -1,4 +1,4 @@
-"""Reading both logs of a datacenter: what has grown, and the ranges of the next plan."""
+"""Read both logs of a datacenter: what has grown, and the ranges of the next plan."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class LogReader:
 
     @property
     def signature(self) -> str:
-        """Of the log files as the last look saw them."""
+        """A hash of the log files as the last look saw them."""
         return signature_of(self._tails[side].seen for side in ("primary", "foreign"))
 
     def cut(self, side: Side, budget_bytes: int, most_lines: int, final: bool) -> NewRanges:
@@ -128,7 +128,7 @@ class LogReader:
         return NewRanges(tuple(ranges), tuple(advances))
 
     def advance(self, advances: tuple[Advance, ...], max_time_us: Mapping[int, int]) -> None:
-        """Note what a completed plan has read: the same that the state has stored."""
+        """Note how far a completed plan has read, as the state has stored it."""
         for step in advances:
             self.files[step.file_number] = replace(
                 self.files[step.file_number],
@@ -150,7 +150,7 @@ def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFil
 
 
 def _is_worth_storing(before: TrackedFile | None, after: TrackedFile) -> bool:
-    """Whether more than size and time of growth changed: those are seen anew at the next start."""
+    """Whether more changed than size and time of growth, which the next start sees anew."""
     if before is None:
         return True
     return before != replace(after, size_bytes=before.size_bytes, grown_us=before.grown_us)

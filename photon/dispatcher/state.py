@@ -341,7 +341,7 @@ def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
 
 
 def _recount_pending(db: sqlite3.Connection) -> None:
-    """Pending is what waits: counted, never added up, so that it cannot drift."""
+    """Count the records that wait anew, so that `pending` cannot drift."""
     db.execute(
         "INSERT OR REPLACE INTO counts SELECT 'pending', count(*) FROM waiting WHERE status != 'unjoinable'"
     )

@@ -115,7 +115,7 @@ class ProcessMemory:
     seen_change: int = 0
 
 
-# Of the map used last: tasks of one process serve one datacenter, and a new epoch's map replaces the old one.
+# One map is enough: a process's tasks serve one datacenter, and a new epoch's map replaces the old one.
 _process_memory: ProcessMemory | None = None
 _process_lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Finding log files below a datacenter's logs folder, and knowing them again (protocol D1, D2, D3).
+"""Find log files below a datacenter's logs folder, and recognise known ones (protocol D1, D2, D3).
 
 `files` of the pipeline file is a glob: `*`, `?` and `[..]` stay within one name, `**` is any number of
 folders. Every pattern also matches its names with `.gz` behind them; names that begin with a dot only if it
@@ -75,7 +75,7 @@ def _found_file(path: str, status: os.stat_result) -> FoundFile:
 
 
 def signature_of(scans: Iterable[Scan]) -> str:
-    """A hash (hex) of the log files as they were seen: as long as it is the same, nothing was logged."""
+    """A hash (hex) of the log files of these scans. While it stays the same, nothing was logged."""
     digest = blake2b(digest_size=16)
     for found in scans:
         for file in found.files:
@@ -226,7 +226,7 @@ def match(
 def _numbers_by(
     tracked: Mapping[int, TrackedFile], key: Callable[[TrackedFile], int | str]
 ) -> dict[int | str, list[int]]:
-    """File numbers by a property, the latest first: a path that was used again is the younger file's."""
+    """File numbers by a property, latest first: a path that is used again belongs to the younger file."""
     numbers: dict[int | str, list[int]] = {}
     for number in sorted(tracked, reverse=True):
         numbers.setdefault(key(tracked[number]), []).append(number)

@@ -62,8 +62,8 @@ def read_events(
 ) -> ParsedRange:
     """The events of a range in the order of the file. Never raises for what a line holds.
 
-    Blank lines, and header lines that come again, are nothing. Of a line longer than the limit only
-    the range where it begins makes a dead letter, for it may be cut into several.
+    Blank lines and repeated header lines are neither events nor dead letters. A line longer than the limit
+    may be cut into several ranges: only the one where it begins makes a dead letter of it.
     """
     lines = split_lines(data)
     rows = np.arange(len(lines.starts))
@@ -161,7 +161,7 @@ def combine(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
-    """Why a line without an id or time is none, in the words of the line itself."""
+    """Why a line is no event: the id or time that it lacks, quoted from the line."""
     for name, text in zip(log.id, texts, strict=False):
         if not text:
             return f"no value for id column {name!r}"

@@ -79,7 +79,7 @@ def _from(numbers: Mapping[int, int], first: int) -> list[int]:
 def cut_lines(data: bytes, inside_oversized: bool, at_end: bool, line_limit_bytes: int) -> LinesCut | None:
     """Where the range that begins with `data` ends: behind the last newline, where there is one.
 
-    A line longer than the limit is passed over in pieces, so that it needs no more memory than
+    Pass over a line longer than the limit in pieces, so that it needs no more memory than
     others. `at_end`: nothing follows `data`, and an unterminated last line counts (protocol D4).
     None: wait for more.
     """
@@ -229,7 +229,7 @@ def read_pieces(
 ) -> Iterator[tuple[ByteRange, bytes]]:
     """The whole lines of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
 
-    Of a line longer than the limit only its beginning is read. Raises RangeGone, perhaps after some
+    Reads only the beginning of a line longer than the limit. Raises RangeGone, perhaps after some
     pieces, if the bytes that were read are not there any more.
     """
     file = stretch.tracked.file

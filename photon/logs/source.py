@@ -1,4 +1,4 @@
-"""The bytes of one log file, plain or compressed, and those by which it is known again.
+"""Read one log file, plain or compressed, and the bytes by which it is recognised.
 
 Offsets are of decompressed bytes throughout (protocol D3). A gzip file is a log file once it is whole:
 `WholeGzips` finds out which are.
@@ -50,7 +50,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How a log file begins: what tells it from others (protocol D1)."""
+    """The beginning of a log file, which tells it from others (protocol D1)."""
 
     header: bytes
     header_bytes: int
@@ -210,7 +210,7 @@ class WholeGzips:
         return verdict
 
     def _check(self, file: FoundFile) -> bool:
-        """Decompress on, as far as the budget goes; whether there is a verdict now."""
+        """Decompress on within the budget; whether the check has ended."""
         if self._budget_bytes <= 0:
             return False
         verdict: _Verdict = None
@@ -243,7 +243,7 @@ class WholeGzips:
 
 
 def problem_of(path: str, error: Exception) -> FileProblem:
-    """What is wrong with a file whose reading failed so."""
+    """The problem with a file whose reading raised this error."""
     if isinstance(error, OSError):
         return FileProblem(path, reason_of(error))
     return FileProblem(path, f"not a sound gzip file: {error or 'it ends early'}")

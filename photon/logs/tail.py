@@ -150,7 +150,7 @@ class LogTail:
         return [now for path in paths if (now := stat_file(self._logs_folder, path)) is not None]
 
     def _match(self, look: _Look, found: Scan, unknown: list[FoundFile], renamed: list[FoundFile]) -> None:
-        """Match by content what was not recognised at a glance; the rest is new or missing."""
+        """Match the other files by content; those that match nothing are new or missing."""
         matches = match(
             look.files,
             [file for file in unknown + renamed if self._is_whole(look, file)],
@@ -184,7 +184,7 @@ class LogTail:
         return False
 
     def _same_content(self, look: _Look, found: FoundFile, file: TrackedFile) -> bool:
-        """Does it begin as the file did, and end in what was read last (protocol D1, D2)?"""
+        """Whether it begins as the file did, and holds what was read last (protocol D1, D2)."""
         if found in look.withheld or look.sizes[found.path] < file.offset_bytes:
             return False
         unchanged_gzip = file.file.compressed and found.inode == file.file.inode
@@ -285,7 +285,7 @@ class LogTail:
 
 
 def _traces(found: Iterable[FoundFile]) -> set[int | str]:
-    """By what files may be known again: inodes and paths."""
+    """The inodes and paths by which files may be recognised."""
     return {trace for file in found for trace in (file.inode, strip_gz(file.path))}
 
 
@@ -294,7 +294,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProblem]:
-    """Folders that took unread bytes with them when they went: named as long as their files are tracked."""
+    """Vanished folders whose files had unread bytes: problems as long as these files are tracked."""
     unread: dict[str, int] = {}
     for file in files:
         folder, _, _ = file.file.path.rpartition("/")

@@ -55,7 +55,7 @@ def time_us(text: str, unit: TimeUnit) -> int | None:
 
 
 def time_problem(text: str, unit: TimeUnit) -> str:
-    """What is wrong with a text that `time_us` takes for no time."""
+    """Why `time_us` does not take a text for a time."""
     shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
     if (_iso_us(text) if unit == "iso8601" else _number_us(text, unit)) is not None:
         return f"time {shown} is not between the years 1 and 9999"

@@ -27,7 +27,7 @@ from photon.errors import UserError
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.tokens import Occurrence, Token
 
-# Of a token. "no row": and there never will be one; "undecided": its batch is not yet committed.
+# What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
 RowStatus = Literal["row", "no row", "undecided"]
 
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.

@@ -1,4 +1,4 @@
-"""What the generated logs tell: plain searches and clicks, and the ills with what becomes of each.
+"""The events of generated logs: plain searches and clicks, and the ills with the outcome of each.
 
 An ill is a small story of lines of its own, with events that no other line mentions, so that what is expected
 simply adds up. Everything is a pure function of seed and index.

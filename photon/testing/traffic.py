@@ -1,7 +1,7 @@
 """Generated traffic: queries (primary) and clicks (foreign) of several datacenters, and what comes of them.
 
 `write_all` writes a traffic at once, the same bytes each time; `live_traffic` writes the same events as time
-goes by. No engine code is used here: what is expected must not follow its mistakes.
+goes by. It uses no engine code, whose mistakes must not shape what is expected.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExpectedOutcomes:
         return self.joined_total + self.duplicates + self.unjoinable + self.dead_letters + self.skipped
 
     def disagreements(self, counts: Counts) -> list[str]:
-        """What counts of all datacenters say otherwise, in words; empty if they agree."""
+        """Where the counts of all datacenters differ from this, in words; empty if they agree."""
         wrong = [f"no counts of datacenter {name}" for name in self.datacenters if name not in counts]
 
         def check(what: str, found: int, expected: int) -> None:
