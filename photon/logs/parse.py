@@ -161,7 +161,7 @@ def combine(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
-    """Why a line is no event: the id or time that it lacks, quoted from the line."""
+    """Why a line is no event: the id or time that it lacks, or what is wrong with its time."""
     for name, text in zip(log.id, texts, strict=False):
         if not text:
             return f"no value for id column {name!r}"
