@@ -10,11 +10,12 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites dynoxide check test test-fast test-long soak demo dev example bench figures lock clean
+.PHONY: help setup prerequisites dynoxide dynamodb-local check test test-fast test-long soak demo dev example bench figures lock clean
 
 help:
-	@echo "make setup      .venv with photon and all it needs, Delta's JARs and DynamoDB Local"
-	@echo "make dynoxide   build dynoxide, a second store for the registry; needs Rust's cargo"
+	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
+	@echo "make dynoxide   build a newer dynoxide, for the tests; needs Rust's cargo"
+	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       the tests: every rule, about a quarter of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
@@ -46,7 +47,7 @@ $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(BIN)/.fetched: $(BIN)/.installed photon/toolchain/fetch.py | prerequisites
+$(BIN)/.fetched: $(BIN)/.installed $(wildcard photon/toolchain/*.py) | prerequisites
 	@$(BIN)/python -m photon.toolchain.fetch
 	@touch $@
 
@@ -58,6 +59,10 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 dynoxide: setup
 	$(BIN)/python -m photon.toolchain.dynoxide
 
+# The tests run on it too. For the local registry it is needed only where there is no dynoxide to fetch.
+dynamodb-local: setup
+	@$(BIN)/python -m photon.toolchain.fetch --dynamodb-local
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,12 +71,12 @@ check: setup
 
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time.
-test: test-fast
+test: test-fast dynamodb-local
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not long" \
 	  tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/unit
 
 # Whole demos and real logs under Spark take both cores.
-test-long: setup
+test-long: setup dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
 

@@ -19,7 +19,7 @@ import psutil
 
 from bench.registry_load import Load, Rates, mean_rates, measure_rates
 from bench.registry_outage import measure_outage
-from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
+from bench.store_servers import StoreServer, fastest_kind, is_available, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
@@ -33,7 +33,6 @@ from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
-from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
 
 # What is measured is how fast answers are, not when a busy machine gives them up.
 PATIENT = Registry(request_timeout=timedelta(seconds=20), total_timeout=timedelta(seconds=60))
@@ -69,11 +68,7 @@ ALL_STORES = (
 
 def available() -> tuple[Stores, ...]:
     """The kinds that have a server on this machine."""
-    try:
-        dynoxide_command()
-    except DynoxideMissing:
-        return tuple(stores for stores in ALL_STORES if stores.kind != "dynoxide")
-    return ALL_STORES
+    return tuple(stores for stores in ALL_STORES if is_available(stores.kind))
 
 
 @contextmanager

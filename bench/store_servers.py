@@ -20,6 +20,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from photon.errors import UserError
 from photon.pipeline.file import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry.dynamodb.acceptor import LOCAL_REGION
 from photon.registry.dynamodb.local_server import (
@@ -29,7 +30,6 @@ from photon.registry.dynamodb.local_server import (
     server_command,
     use_write_ahead_log,
 )
-from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
 
 START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes milliseconds
 START_POLL_SECONDS = 0.02
@@ -131,13 +131,18 @@ def store_servers(kind: ServerKind, folder: Path, count: int) -> Iterator[list[S
             server.kill()
 
 
+def is_available(kind: ServerKind) -> bool:
+    """Whether this machine has such a server."""
+    try:
+        server_command(kind, Path(), 0)
+    except UserError:
+        return False
+    return True
+
+
 def fastest_kind() -> ServerKind:
     """dynoxide where it is installed, else DynamoDB Local."""
-    try:
-        dynoxide_command()
-    except DynoxideMissing:
-        return "dynamodb-local"
-    return "dynoxide"
+    return "dynoxide" if is_available("dynoxide") else "dynamodb-local"
 
 
 def registry_pipeline(name: str, urls: Sequence[str], settings: Registry) -> Pipeline:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from photon.toolchain.fetch import spark_jars_dir
+from photon.toolchain.maven import spark_jars_dir
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 LOCAL_MASTER = "local[2,4]"  # two tasks at once; a task whose worker died is tried four times in all

@@ -119,6 +119,8 @@ class Endpoint(Strict):
     transactions: bool = False  # register many ids at a time; on AWS each then costs double
 
 
+LocalServerName = Literal["dynoxide", "dynamodb-local"]
+
 Endpoints = Annotated[
     Annotated[Literal["local"], Tag("local")] | Annotated[tuple[Endpoint, ...], Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "local"),
@@ -157,6 +159,8 @@ class Registry(Strict):
     """The IdRegistry: where it is and how it is laid out."""
 
     endpoints: Endpoints = "local"
+    # Serves `endpoints: local`. None: dynoxide, or DynamoDB Local on a machine that dynoxide is not made for.
+    local_server: LocalServerName | None = None
     shards: Whole = Field(default=16, ge=1, le=MOST_SHARDS)  # a new registry's; then: photon reshard
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.pipeline.file import Registry
+from photon.pipeline.file import LocalServerName, Registry
 from photon.registry.consensus.register import Members
 
 
@@ -16,6 +16,7 @@ class EndpointAddress:
     where: str | Path
     region: str = "local"
     transactions: bool = False  # whether it is faster to insert by transactions
+    local_server: LocalServerName | None = None  # the server of the folder; None: this machine's default
 
     def __str__(self) -> str:
         return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
 from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
-from photon.registry.dynamodb.local_server import LocalServer
+from photon.registry.dynamodb.local_server import LocalServer, default_kind
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.quorum.proposer import QuorumRegistry
 
@@ -64,7 +64,8 @@ def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) 
     def connect() -> WireClient:
         url = endpoint.where
         if isinstance(url, Path):
-            url = _servers.setdefault((os.getpid(), url), LocalServer(url)).ensure()
+            server = LocalServer(url, endpoint.local_server or default_kind())
+            url = _servers.setdefault((os.getpid(), url), server).ensure()
         return wire_client(url, endpoint.region, timeout, connections)
 
     return connect

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.store_servers import store_servers
-from photon.registry.dynamodb.local_server import local_server
-from photon.toolchain.dynoxide import DynoxideMissing, dynoxide_command
+from bench.store_servers import is_available, store_servers
+from photon.registry.dynamodb.local_server import ServerKind, local_server
 from tests.contract.registry_backends import BACKENDS, backend_fixture
 
 # Registries of ids without a time, and of ids that carry theirs.
@@ -19,16 +18,24 @@ timed = backend_fixture(BACKENDS, timed=True)
 @pytest.fixture(scope="module")
 def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a DynamoDB Local on disk."""
-    with local_server(tmp_path_factory.mktemp("dynamodb")) as url:
+    with local_server(tmp_path_factory.mktemp("dynamodb"), "dynamodb-local") as url:
         yield url
+
+
+def _servers(kind: ServerKind, count: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    if not is_available(kind):
+        pytest.skip(f"there is no {kind} on this machine")
+    with store_servers(kind, tmp_path_factory.mktemp(kind), count) as servers:
+        yield [server.url for server in servers]
 
 
 @pytest.fixture(scope="module")
 def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The URLs of three dynoxide on disk; skipped where there is none."""
-    try:
-        dynoxide_command()
-    except DynoxideMissing as missing:
-        pytest.skip(str(missing))
-    with store_servers("dynoxide", tmp_path_factory.mktemp("dynoxide"), 3) as servers:
-        yield [server.url for server in servers]
+    """The URLs of three dynoxide on disk, as set-up fetches it."""
+    yield from _servers("dynoxide", 3, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def dynoxide_crate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The URL of a dynoxide on disk, as `make dynoxide` builds it."""
+    yield from _servers("dynoxide-crate", 1, tmp_path_factory)

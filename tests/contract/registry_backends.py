@@ -27,6 +27,12 @@ from tests.simulation.faulty_acceptor import FaultyAcceptor
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
 SERVER_TIMEOUT = timedelta(seconds=20)
+# Crash tests and histories run on what set-up fetches, and on the other two in `make test-long`.
+SERVER_KINDS = [
+    "dynoxide",
+    pytest.param("dynoxide-crate", marks=pytest.mark.long),
+    pytest.param("dynamodb-local", marks=pytest.mark.long),
+]
 MEMORY = {  # how many endpoints, and how many of them are down
     "memory": (1, 0),
     "memory-3": (3, 0),
@@ -45,10 +51,12 @@ BACKENDS = [
     *ALL_UP,
     "memory-3-one-down",
     "memory-5-two-down",
-    # Each store and each way to write once; the other two combinations are in `make test-long`.
-    pytest.param("dynoxide-batches", marks=pytest.mark.server),
+    # Each server, and each way to write; the other combinations are in `make test-long`.
+    pytest.param("dynoxide", marks=pytest.mark.server),
+    pytest.param("dynoxide-crate-batches", marks=pytest.mark.server),
+    pytest.param("dynoxide-batches", marks=[pytest.mark.server, pytest.mark.long]),
+    pytest.param("dynoxide-crate", marks=[pytest.mark.server, pytest.mark.long]),
     pytest.param("dynamodb-local-batches", marks=[pytest.mark.server, pytest.mark.long]),
-    pytest.param("dynoxide", marks=[pytest.mark.server, pytest.mark.long]),
 ]
 
 
@@ -171,7 +179,9 @@ def backend_fixture(kinds: Sequence[Any], timed: bool) -> Any:
 def _make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind.startswith("memory"):
         return memory_backend(timed, *MEMORY[kind])
-    if kind.startswith("dynoxide"):
+    if kind.startswith("dynoxide-crate"):
+        servers = request.getfixturevalue("dynoxide_crate")
+    elif kind.startswith("dynoxide"):
         servers = request.getfixturevalue("dynoxide")[: 3 if kind == "dynoxide-3" else 1]
     else:
         servers = [request.getfixturevalue("dynamodb")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.store_servers import StoreServer, fastest_kind, registry_pipeline, store_servers
+from bench.store_servers import StoreServer, is_available, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
@@ -32,6 +32,7 @@ from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY, Directory
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
 from photon.registry.operations.repair import RepairSuperseded, repair_endpoint
+from tests.contract.registry_backends import SERVER_KINDS
 from tests.contract.registry_checks import token
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
@@ -41,9 +42,13 @@ EAST, WEST, LATER = token("east", 1), token("west", 2), token("east", 3, batch=2
 IDS_PER_BATCH = 20
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoreServer]]:
-    with store_servers(fastest_kind(), tmp_path_factory.mktemp("stores"), 5) as servers:
+@pytest.fixture(scope="module", params=SERVER_KINDS)
+def machines(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[StoreServer]]:
+    if not is_available(request.param):
+        pytest.skip(f"there is no {request.param} on this machine")
+    with store_servers(request.param, tmp_path_factory.mktemp("stores"), 5) as servers:
         yield servers
 
 

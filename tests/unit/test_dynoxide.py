@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from pathlib import Path
 
 import pytest
 
 from photon.toolchain import dynoxide
-from photon.toolchain.dynoxide import VERSION, DynoxideMissing, dynoxide_command
+from photon.toolchain.dynoxide import CRATE_VERSION, DynoxideMissing, crate_command, dynoxide_command
+from photon.toolchain.fetched import STAMP
 
 BUILDS = '#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\nexit {status}\n'
 
@@ -20,6 +23,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
     return folder
 
 
@@ -30,16 +34,43 @@ def executable(path: Path, text: str = "") -> Path:
     return path
 
 
-def test_without_dynoxide_the_error_says_what_to_do(path: Path) -> None:
+def built_in(home: Path) -> Path:
+    return home / ".cache" / "photon" / f"dynoxide-{CRATE_VERSION}" / "bin" / "dynoxide"
+
+
+def test_without_dynoxide_the_error_says_what_to_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    with pytest.raises(DynoxideMissing, match="make setup"):
+        dynoxide_command()
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(DynoxideMissing, match="make dynoxide"):
         dynoxide_command()
 
 
-def test_one_on_path_is_found_and_one_that_was_built_goes_before_it(path: Path, tmp_path: Path) -> None:
+def test_one_that_was_fetched_goes_before_one_that_was_built_and_that_before_one_on_path(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     on_path = executable(path / "dynoxide")
     assert dynoxide_command() == str(on_path)
-    built = executable(tmp_path / ".cache" / "photon" / f"dynoxide-{VERSION}" / "bin" / "dynoxide")
+    built = executable(built_in(tmp_path))
     assert dynoxide_command() == str(built)
+    ready = dynoxide.prebuilt()
+    assert ready is not None
+    fetched = executable(ready.folder / "dynoxide")
+    assert dynoxide_command() == str(built), "half a fetch does not count"
+    (ready.folder / STAMP).write_text(ready.stamp())
+    assert dynoxide_command() == str(fetched)
+
+
+def test_the_crates_version_is_the_one_that_was_built_here(path: Path, tmp_path: Path) -> None:
+    executable(path / "dynoxide")
+    with pytest.raises(DynoxideMissing, match=f"{CRATE_VERSION} is not built.*make dynoxide"):
+        crate_command()
+    built = executable(built_in(tmp_path))
+    assert crate_command() == str(built)
 
 
 def test_without_cargo_nothing_is_built_and_nothing_fails(
@@ -59,7 +90,10 @@ def test_cargo_builds_the_pinned_version_into_the_users_cache(path: Path, tmp_pa
     executable(path / "cargo", BUILDS.format(status=0))
     assert dynoxide.main([]) == 0
     asked = (path / "asked").read_text()
-    assert f"--locked --quiet --version {VERSION} --root {tmp_path}/.cache/photon/dynoxide-{VERSION}" in asked
+    assert (
+        f"--locked --quiet --version {CRATE_VERSION} --root {tmp_path}/.cache/photon/dynoxide-{CRATE_VERSION}"
+        in asked
+    )
 
 
 def test_a_build_that_fails_is_a_failure(path: Path) -> None:
@@ -67,8 +101,8 @@ def test_a_build_that_fails_is_a_failure(path: Path) -> None:
     assert dynoxide.main([]) == 1
 
 
-def test_one_that_is_there_is_not_built_again(path: Path) -> None:
-    executable(path / "dynoxide")
+def test_one_that_was_built_is_not_built_again(path: Path, tmp_path: Path) -> None:
+    executable(built_in(tmp_path))
     executable(path / "cargo", BUILDS.format(status=0))
     assert dynoxide.main([]) == 0
     assert not (path / "asked").exists()

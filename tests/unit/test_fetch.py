@@ -1,6 +1,7 @@
-"""Fetching of Delta's JARs and DynamoDB Local, with a stand-in for `java`: no network, no Java."""
+"""What set-up fetches, with a stand-in for `java` and an npm registry in a folder: no network, no Java."""
 
 import os
+import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from photon.toolchain import fetch
+from photon.toolchain import dynoxide, fetch, fetched, maven
+from photon.toolchain.java import JavaMissing, java_command, java_version
+from tests.unit.npm_folder import NpmFolder
 
 # Answers `-version`, and as Ivy puts one file where it is told to and counts the call.
 WORKING_JAVA = """\
@@ -44,7 +47,7 @@ class Java:
         command = self.home / "bin" / "java"
         command.write_text(script)
         command.chmod(0o755)
-        fetch.java_command.cache_clear()
+        java_command.cache_clear()
 
     def says(self, version_line: str, status: int = 0) -> None:
         self.is_(f"#!/bin/sh\necho '{version_line}' >&2\nexit {status}\n")
@@ -58,10 +61,20 @@ def java(tmp_path, monkeypatch):
     stand_in = Java(tmp_path / "jdk")
     monkeypatch.setenv("JAVA_HOME", str(stand_in.home))
     monkeypatch.setenv("CALLS", str(stand_in.calls))
-    monkeypatch.setattr(fetch, "RETRY_PAUSE_SECONDS", 0)
-    fetch.java_command.cache_clear()
+    monkeypatch.setattr(fetched, "RETRY_PAUSE_SECONDS", 0)
+    java_command.cache_clear()
     yield stand_in
-    fetch.java_command.cache_clear()
+    java_command.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def npm(tmp_path, monkeypatch):
+    """An npm registry with a dynoxide for this machine, whatever machine it is."""
+    folder = NpmFolder(tmp_path / "npm", monkeypatch)
+    package = folder.publish("@dynoxide/this-machine", "1.0.0", {"package/dynoxide": "#!/bin/sh\n"})
+    here = (platform.system(), platform.machine())
+    monkeypatch.setattr(dynoxide, "_PREBUILT", {here: package})
+    return folder
 
 
 @pytest.fixture
@@ -74,34 +87,34 @@ def share(tmp_path, monkeypatch):
 def test_java_missing_from_path_is_one_line_with_the_remedy(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    fetch.java_command.cache_clear()
-    with pytest.raises(fetch.JavaMissing) as raised:
-        fetch.java_command()
+    java_command.cache_clear()
+    with pytest.raises(JavaMissing) as raised:
+        java_command()
     assert str(raised.value).startswith("There is no java on PATH. Install Java 17 ")
     assert "\n" not in str(raised.value)
 
 
 def test_java_missing_from_java_home_names_that_folder(java):
-    with pytest.raises(fetch.JavaMissing) as raised:
-        fetch.java_command()
+    with pytest.raises(JavaMissing) as raised:
+        java_command()
     assert f"no java in JAVA_HOME ({java.home})" in str(raised.value)
 
 
 def test_java_that_is_too_old_is_refused_with_its_version(java):
     java.says('java version "1.8.0_402"')
-    with pytest.raises(fetch.JavaMissing, match="is Java 8, too old"):
-        fetch.java_command()
+    with pytest.raises(JavaMissing, match="is Java 8, too old"):
+        java_command()
 
 
 def test_java_that_does_not_run_is_refused(java):
     java.says("No Java runtime present", status=1)
-    with pytest.raises(fetch.JavaMissing, match="does not run"):
-        fetch.java_command()
+    with pytest.raises(JavaMissing, match="does not run"):
+        java_command()
 
 
 def test_java_home_goes_before_path(java):
     java.says('openjdk version "21" 2023-09-19')
-    assert fetch.java_command() == str(java.home / "bin" / "java")
+    assert java_command() == str(java.home / "bin" / "java")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +127,7 @@ def test_java_home_goes_before_path(java):
     ],
 )
 def test_the_version_is_read_from_every_form_of_answer(answer, version):
-    assert fetch.java_version(answer) == version
+    assert java_version(answer) == version
 
 
 def test_artifact_names_leave_out_version_and_ending():
@@ -124,11 +137,11 @@ def test_artifact_names_leave_out_version_and_ending():
         "jackson-core-2.0.jar",
         "arpack_combined_all-0.1.jar",
     ]
-    assert fetch.artifact_names(files) == ("arpack_combined_all", "jackson-core", "json4s-core_2.13")
+    assert maven.artifact_names(files) == ("arpack_combined_all", "jackson-core", "json4s-core_2.13")
 
 
 def test_what_is_asked_of_ivy_leaves_out_what_spark_brings(share):
-    delta, _ = fetch.bundles()
+    delta = maven.delta()
     tree = ElementTree.fromstring(delta.ivy_file())
     assert [element.get("name") for element in tree.iter("dependency")] == ["delta-spark_4.2_2.13"]
     excluded = {element.get("module") for element in tree.iter("exclude")}
@@ -139,41 +152,59 @@ def test_what_is_asked_of_ivy_leaves_out_what_spark_brings(share):
 def test_the_versions_fit_the_installed_packages():
     from importlib.metadata import version
 
-    assert version("delta-spark") == fetch.DELTA_VERSION
-    assert version("pyspark").startswith(fetch.SPARK_SERIES + ".")
+    assert version("delta-spark") == maven.DELTA_VERSION
+    assert version("pyspark").startswith(maven.SPARK_SERIES + ".")
 
 
-def test_fetching_fills_both_folders_and_a_second_run_does_nothing(java, share, capsys):
+def test_set_up_fetches_delta_and_dynoxide_and_a_second_run_does_nothing(java, share, npm, capsys):
     java.is_(WORKING_JAVA)
-    assert len(fetch.missing()) == 2
     assert fetch.main([]) == 0
-    assert fetch.missing() == []
-    assert (fetch.spark_jars_dir() / "some-1.0.jar").exists()
-    assert (fetch.dynamodb_local_dir() / "some-1.0.jar").exists()
-    assert java.count_of_calls() == 2
+    assert fetch.missing(fetch.needed()) == []
+    assert (maven.spark_jars_dir() / "some-1.0.jar").exists()
+    assert dynoxide.dynoxide_command() == str(share / "dynoxide" / "dynoxide")
+    assert not maven.dynamodb_local().folder.exists()
+    assert java.count_of_calls() == 1
 
     capsys.readouterr()
     assert fetch.main([]) == 0
-    assert java.count_of_calls() == 2
+    assert java.count_of_calls() == 1
     assert capsys.readouterr().out == ""
+
+
+def test_where_there_is_no_dynoxide_to_fetch_set_up_fetches_dynamodb_local(java, share, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    java.is_(WORKING_JAVA)
+    assert fetch.main([]) == 0
+    assert fetch.missing(fetch.needed()) == []
+    assert (maven.dynamodb_local_jars() / "some-1.0.jar").exists()
+    assert not (share / "dynoxide").exists()
+
+
+def test_dynamodb_local_can_be_fetched_alone(java, share):
+    with pytest.raises(maven.DynamoDBLocalMissing, match="make dynamodb-local"):
+        maven.dynamodb_local_jars()
+    java.is_(WORKING_JAVA)
+    assert fetch.main(["--dynamodb-local"]) == 0
+    assert (maven.dynamodb_local_jars() / "some-1.0.jar").exists()
+    assert sorted(os.listdir(share)) == [".lock", "dynamodb-local"]
 
 
 def test_another_version_replaces_what_was_fetched_before(java, share):
     java.is_(WORKING_JAVA)
     assert fetch.main([]) == 0
-    (fetch.spark_jars_dir() / "of-the-old-version.jar").touch()
-    delta, _ = fetch.bundles()
+    (maven.spark_jars_dir() / "of-the-old-version.jar").touch()
+    delta = maven.delta()
     newer = replace(delta, artifacts=(replace(delta.artifacts[0], version="9.9.9"),))
-    assert not newer.is_fetched()
-    fetch.fetch(newer)
-    assert newer.is_fetched()
-    assert not (fetch.spark_jars_dir() / "of-the-old-version.jar").exists()
+    assert not newer.is_there()
+    newer.fetch()
+    assert newer.is_there()
+    assert not (maven.spark_jars_dir() / "of-the-old-version.jar").exists()
 
 
 def test_a_failed_fetch_is_tried_again_and_then_said_in_one_line(java, share, capsys):
     java.is_(OFFLINE_JAVA)
     assert fetch.main([]) == 1
-    assert java.count_of_calls() == fetch.FETCH_ATTEMPTS
+    assert java.count_of_calls() == fetched.FETCH_ATTEMPTS
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "io.delta:delta-spark_4.2_2.13" in message
@@ -183,14 +214,14 @@ def test_a_failed_fetch_is_tried_again_and_then_said_in_one_line(java, share, ca
 
 def test_a_failed_fetch_leaves_the_folder_as_it_was(java, share):
     java.is_(WORKING_JAVA)
-    delta, _ = fetch.bundles()
-    fetch.fetch(delta)
+    delta = maven.delta()
+    delta.fetch()
     before = sorted(os.listdir(delta.folder))
     java.is_(OFFLINE_JAVA)
-    with pytest.raises(fetch.FetchFailed):
-        fetch.fetch(replace(delta, excluded=()))
+    with pytest.raises(fetched.FetchFailed):
+        replace(delta, excluded=()).fetch()
     assert sorted(os.listdir(delta.folder)) == before
-    assert delta.is_fetched()
+    assert delta.is_there()
     assert os.listdir(share) == [delta.folder.name]
 
 

@@ -1,9 +1,13 @@
-"""DynamoDB Local on demand: started once, shared, restarted when it died, never left behind."""
+"""The local registry's server on demand: started once, shared, restarted when it died, never left behind.
+
+On dynoxide, as it is by default; what depends on the server is tried on DynamoDB Local too.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,31 +17,35 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Datacenter, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.pipeline.file import Datacenter, ForeignLog, LocalServerName, Pipeline, PrimaryLog, Registry
 from photon.registry.dynamodb import local_server as module
 from photon.registry.dynamodb.local_server import (
     DATABASES,
     LocalServer,
     Running,
+    ServerKind,
     answers,
+    default_kind,
     free_port,
     local_server,
     running_server,
 )
-from photon.registry.interface import Claim, Lost, RegistryUnavailable, Won
+from photon.registry.interface import Claim, Joined, Lost, RegistryMismatch, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
-from photon.registry.operations.init import init_registry
-from photon.toolchain.fetch import JavaMissing
+from photon.registry.operations.init import endpoints_of, find_registry, init_registry
+from photon.toolchain.java import JavaMissing
 
+KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """
 import sys, time
 from pathlib import Path
 from photon.registry.dynamodb.local_server import LocalServer
-server = LocalServer(Path(sys.argv[1]))
+server = LocalServer(Path(sys.argv[1]), "dynoxide")
 print(server.ensure(), flush=True)
 time.sleep(600)
 """
@@ -79,7 +87,7 @@ def user(folder: Path) -> subprocess.Popen[str]:
 @pytest.mark.server
 def test_a_server_stops_when_its_last_user_leaves(tmp_path: Path) -> None:
     with local_server(tmp_path) as url:
-        pid = running(tmp_path).java_pid
+        pid = running(tmp_path).server_pid
         assert answers(url)
     assert soon(lambda: not is_alive(pid))
     assert soon(lambda: not (tmp_path / "server.json").exists())
@@ -91,7 +99,7 @@ def test_a_server_stops_when_its_users_were_killed(tmp_path: Path) -> None:
     found = running(tmp_path)
     process.kill()
     process.wait()
-    assert soon(lambda: not is_alive(found.java_pid) and not is_alive(found.supervisor_pid))
+    assert soon(lambda: not is_alive(found.server_pid) and not is_alive(found.supervisor_pid))
 
 
 @pytest.mark.server
@@ -107,7 +115,7 @@ def test_a_server_stays_for_the_users_that_are_left(tmp_path: Path) -> None:
 
 @pytest.mark.server
 def test_many_users_at_once_share_one_server(tmp_path: Path) -> None:
-    servers = [LocalServer(tmp_path) for _ in range(6)]
+    servers = [LocalServer(tmp_path, "dynoxide") for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         urls = set(pool.map(LocalServer.ensure, servers))
     assert len(urls) == 1
@@ -116,21 +124,21 @@ def test_many_users_at_once_share_one_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("victim", ["java_pid", "supervisor_pid"])
+@pytest.mark.parametrize("victim", ["server_pid", "supervisor_pid"])
 def test_a_server_that_was_killed_is_started_again(tmp_path: Path, victim: str) -> None:
-    server = LocalServer(tmp_path)
+    server = LocalServer(tmp_path, "dynoxide")
     server.ensure()
     before = running(tmp_path)
     os.kill(getattr(before, victim), signal.SIGKILL)
-    assert soon(lambda: not is_alive(before.java_pid))
+    assert soon(lambda: not is_alive(before.server_pid))
     assert answers(server.ensure())
-    assert running(tmp_path).java_pid != before.java_pid
+    assert running(tmp_path).server_pid != before.server_pid
     server.leave()
 
 
 @pytest.mark.server
 def test_a_stale_note_of_a_dead_server_is_not_believed(tmp_path: Path) -> None:
-    note = {"url": "http://127.0.0.1:1", "java_pid": 1, "supervisor_pid": 1}
+    note = {"url": "http://127.0.0.1:1", "server_pid": 1, "supervisor_pid": 1}
     (tmp_path / "server.json").write_text(json.dumps(note))
     with local_server(tmp_path) as url:
         assert url != note["url"]
@@ -151,19 +159,88 @@ def test_a_port_that_was_taken_since_is_not_used(tmp_path: Path, monkeypatch: py
         ports = iter([taken, free_port()])
         monkeypatch.setattr(module, "free_port", lambda: next(ports))
         (tmp_path / "two").mkdir()
-        java = module._start_java(tmp_path / "two")
-        assert java is not None
+        server = module._start_server(tmp_path / "two", "dynoxide")
+        assert server is not None
         try:
             assert json.loads((tmp_path / "two" / "server.json").read_text())["url"] != url
         finally:
-            module._stop(java)
+            module._stop(server)
 
 
 @pytest.mark.server
-def test_a_damaged_database_is_said_to_be_one(tmp_path: Path) -> None:
-    (tmp_path / DATABASES[module.SERVER]).write_bytes(b"no database" * 1_000)
-    with pytest.raises(RegistryUnavailable, match="not a database"), local_server(tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_database_is_said_to_be_one(tmp_path: Path, kind: ServerKind) -> None:
+    (tmp_path / DATABASES[kind]).write_bytes(b"no database" * 1_000)
+    said = pytest.raises(RegistryUnavailable, match="not a (valid SQLite )?database")
+    with said, local_server(tmp_path, kind):
         pass
+
+
+@pytest.mark.server
+def test_dynoxide_is_reached_over_the_loopback_address_only(tmp_path: Path) -> None:
+    with local_server(tmp_path, "dynoxide") as url:
+        port = int(url.rsplit(":", 1)[1])
+        sockets = psutil.Process(running(tmp_path).server_pid).net_connections(kind="tcp")
+        assert {s.laddr for s in sockets if s.status == psutil.CONN_LISTEN} == {("127.0.0.1", port)}
+
+
+@pytest.mark.parametrize(("before", "now"), [("dynamodb-local", "dynoxide"), ("dynoxide", "dynamodb-local")])
+def test_the_registry_of_another_server_is_refused_with_both_remedies(
+    tmp_path: Path, before: ServerKind, now: ServerKind
+) -> None:
+    (tmp_path / DATABASES[before]).touch()
+    with pytest.raises(RegistryMismatch) as refused, local_server(tmp_path, now):
+        pass
+    assert str(tmp_path) in str(refused.value)
+    assert f"`local_server: {before}` below `registry` in the pipeline file" in str(refused.value)
+    assert "To begin anew" in str(refused.value)
+    assert not (tmp_path / DATABASES[now]).exists()
+
+
+def test_a_pipeline_whose_registry_the_old_default_made_is_refused_before_anything_is_joined(
+    tmp_path: Path,
+) -> None:
+    old = pipeline(tmp_path)
+    old.registry_folder.mkdir(parents=True)
+    (old.registry_folder / DATABASES["dynamodb-local"]).touch()
+    for step in (find_registry, lambda asked: init_registry(asked, SystemClock())):
+        with pytest.raises(RegistryMismatch, match="local_server: dynamodb-local"):
+            step(old)
+    close_registries()
+
+
+@pytest.mark.server
+def test_a_registry_of_the_old_default_goes_on_with_the_setting_that_its_refusal_names(
+    tmp_path: Path,
+) -> None:
+    old = pipeline(tmp_path, local_server="dynamodb-local")
+    claims = [Claim(EventKey("id"), "east:e:1#p:1:0")]
+    try:
+        assert open_registry(init_registry(old, SystemClock())).commit(claims) == [Won()]
+        close_registries()  # as the old version ended
+        with pytest.raises(RegistryMismatch):
+            find_registry(pipeline(tmp_path, local_server="dynoxide"))
+        close_registries()
+        (outcome,) = open_registry(find_registry(old)).lookup([claims[0].key])
+        assert isinstance(outcome, Joined)
+    finally:
+        close_registries()
+
+
+def test_a_machine_that_dynoxide_is_not_made_for_uses_dynamodb_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert default_kind() == "dynoxide"
+    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    assert default_kind() == "dynamodb-local"
+
+
+@pytest.mark.parametrize("server", ["dynoxide", "dynamodb-local", None])
+def test_the_pipeline_file_names_the_server_of_the_local_registry(
+    tmp_path: Path, server: LocalServerName | None
+) -> None:
+    (address,) = endpoints_of(pipeline(tmp_path, local_server=server))
+    assert address.local_server == server
 
 
 def test_the_supervisor_finds_the_package_of_its_user_wherever_that_was_started() -> None:
@@ -178,14 +255,30 @@ def test_without_java_the_reason_and_the_remedy_are_said(
         raise JavaMissing("There is no java on PATH. Install Java 17.")
 
     monkeypatch.setattr(module, "java_command", no_java)
-    monkeypatch.setattr(module, "dynamodb_local_dir", lambda: tmp_path)
-    with pytest.raises(RegistryUnavailable, match="Install Java 17"), local_server(tmp_path):
+    monkeypatch.setattr(module, "dynamodb_local_jars", lambda: tmp_path)
+    refused = pytest.raises(RegistryUnavailable, match="Install Java 17")
+    with refused, local_server(tmp_path, "dynamodb-local"):
         pass
 
 
-def test_without_dynamodb_local_set_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "dynamodb_local_dir", lambda: tmp_path / "nothing")
-    with pytest.raises(RegistryUnavailable, match="make setup"), local_server(tmp_path):
+@pytest.mark.server
+def test_dynoxide_needs_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with local_server(tmp_path / "registry", "dynoxide") as url:
+        assert answers(url)
+
+
+@pytest.mark.parametrize(("kind", "target"), [("dynoxide", "setup"), ("dynamodb-local", "dynamodb-local")])
+def test_without_the_server_the_make_target_that_fetches_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: ServerKind, target: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RegistryUnavailable, match=f"make {target}\\b"), local_server(tmp_path / "r", kind):
         pass
 
 
@@ -203,26 +296,34 @@ def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")
     with (
         pytest.raises(RegistryUnavailable, match=r"server\.log.*NoSuchOption|server\.log.*does not run"),
-        local_server(tmp_path),
+        local_server(tmp_path, "dynamodb-local"),
     ):
         pass
 
 
-@pytest.mark.server
-def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(tmp_path: Path) -> None:
-    pipeline = Pipeline(
+def pipeline(folder: Path, local_server: LocalServerName | None = None) -> Pipeline:
+    return Pipeline(
         name="events",
-        file=tmp_path / "events.yaml",
+        file=folder / "events.yaml",
         datacenters={"east": Datacenter(logs=Path("l"), lake=Path("k"), state=Path("s"))},
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
-        registry=Registry(total_timeout=timedelta(seconds=60)),  # a busy machine starts a server slowly
+        # A busy machine starts a server slowly.
+        registry=Registry(total_timeout=timedelta(seconds=60), local_server=local_server),
     )
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_registry_whose_server_was_killed_keeps_what_it_had_and_serves_again(
+    tmp_path: Path, kind: LocalServerName
+) -> None:
+    events = pipeline(tmp_path, kind)
     claims = [Claim(EventKey(f"id-{i}"), "east:e:1#p:1:0") for i in range(60)]
     try:
-        registry = open_registry(init_registry(pipeline, SystemClock()))
+        registry = open_registry(init_registry(events, SystemClock()))
         assert registry.commit(claims) == [Won()] * 60
-        os.kill(running(pipeline.registry_folder).java_pid, signal.SIGKILL)
+        os.kill(running(events.registry_folder).server_pid, signal.SIGKILL)
         others = [Claim(claim.key, "west:e:1#p:1:0") for claim in claims]
         assert all(isinstance(outcome, Lost) for outcome in registry.commit(others))
     finally:

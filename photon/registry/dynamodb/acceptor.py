@@ -1,6 +1,6 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 3.2.0.
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 1.2.1 and 3.2.0.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class DynamoAcceptor:
     def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
         # What is cleared stays cleared: a proposer who prepared before that would bring the token back (B6).
         statement = (
-            f'UPDATE "{self.table}" SET b = ? SET a = ? SET t = ?'
+            # One SET with commas: dynoxide 1.2.1 takes no second SET.
+            f'UPDATE "{self.table}" SET b = ?, a = ?, t = ?'
             " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?) AND (t IS MISSING OR t > ? OR t = ?)"
         )
         rows = [

@@ -1,6 +1,6 @@
 """Read what an endpoint's answers say of each item: done, there already, refused, or no reply. Pure.
 
-Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 3.2.0.
+Error codes are those of AWS, DynamoDB Local 2.6.1 and dynoxide 1.2.1 and 3.2.0.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The local registry (`endpoints: local`): one DynamoDB Local per folder, for all processes of a machine.
+"""The local registry (`endpoints: local`): one dynoxide per folder, for all processes of a machine.
 
 Each user holds a shared lock on `users.lock`. A supervisor process starts the server, writes `server.json`
 once it answers, and stops it when nobody holds that lock any more. The kernel drops the lock of a dead
 process, so a server never outlives its users, not even after `kill -9`.
 
-DynamoDB Local can't be told to listen on one address only: it answers on every interface of the machine.
+dynoxide listens on the loopback address only. DynamoDB Local, which takes its place where it has to, can't be
+told to: it answers on every interface of the machine.
 """
 
 from __future__ import annotations
@@ -25,21 +26,29 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
-from photon.registry.interface import RegistryUnavailable
-from photon.toolchain.dynoxide import dynoxide_command
-from photon.toolchain.fetch import JavaMissing, dynamodb_local_dir, java_command
+from photon.errors import UserError
+from photon.registry.interface import RegistryMismatch, RegistryUnavailable
+from photon.toolchain.dynoxide import crate_command, dynoxide_command, prebuilt
+from photon.toolchain.java import java_command
+from photon.toolchain.maven import dynamodb_local_jars
 
-ServerKind = Literal["dynamodb-local", "dynoxide"]
+ServerKind = Literal["dynoxide", "dynoxide-crate", "dynamodb-local"]  # `dynoxide-crate`: for tests
 
-SERVER: ServerKind = "dynamodb-local"
 DATABASES: dict[ServerKind, str] = {  # the file in its folder
-    "dynamodb-local": "shared-local-instance.db",  # as DynamoDB Local calls it with -sharedDb
     "dynoxide": "dynoxide.db",
+    "dynoxide-crate": "dynoxide.db",
+    "dynamodb-local": "shared-local-instance.db",  # as DynamoDB Local calls it with -sharedDb
 }
+NAMES: dict[ServerKind, str] = {
+    "dynoxide": "dynoxide",
+    "dynoxide-crate": "dynoxide",
+    "dynamodb-local": "DynamoDB Local",
+}
+LOOPBACK = "127.0.0.1"
 HEAP = "512m"
-START_SECONDS = 60.0  # two seconds alone; many more on a machine that is busy
+START_SECONDS = 60.0  # DynamoDB Local takes two alone, and many more on a machine that is busy
 STOP_SECONDS = 5.0
 HEALTH_SECONDS = 2.0
 USERS_POLL_SECONDS = 0.5
@@ -55,7 +64,7 @@ class Running:
     """A server that answers: `server.json`."""
 
     url: str
-    java_pid: int
+    server_pid: int
     supervisor_pid: int
 
 
@@ -65,8 +74,9 @@ class LocalServer:
     Thread-safe. A fork of this process is a user too, until it ends.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: ServerKind) -> None:
         self.folder = folder
+        self.kind = kind
         self._lock = threading.Lock()
         self._users: IO[bytes] | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -74,9 +84,11 @@ class LocalServer:
     def ensure(self) -> str:
         """The URL of a server that answers, started if need be, and held until `leave`.
 
-        RegistryUnavailable, with the reason and the remedy, if it does not start.
+        RegistryUnavailable, with the reason and the remedy, if it does not start. RegistryMismatch if the
+        folder has the data of a server of another kind.
         """
         with self._lock:
+            refuse_data_of_another_server(self.folder, self.kind)
             try:
                 self._hold()
                 return self._wait_until_running()
@@ -117,17 +129,14 @@ class LocalServer:
         if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
             self._supervisor = None
             raise self._not_started("it ended at once")
-        if not dynamodb_local_dir().is_dir():
-            raise RegistryUnavailable(
-                "the local registry needs DynamoDB Local, which is not there: make setup"
-            )
         try:
-            java_command()
-        except JavaMissing as error:
-            raise RegistryUnavailable(f"the local registry needs Java: {error}") from error
+            server_command(self.kind, self.folder, free_port())
+        except UserError as error:
+            raise RegistryUnavailable(f"the local registry can't be started: {error}") from error
+        arguments = [str(self.folder.resolve()), self.kind]
         with (self.folder / "server.log").open("ab") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "photon.registry.dynamodb.local_server", str(self.folder.resolve())],
+                [sys.executable, "-m", "photon.registry.dynamodb.local_server", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -144,10 +153,30 @@ class LocalServer:
         return RegistryUnavailable(f"the local registry did not start: {reason}. The end of {log}: {end!r}")
 
 
+def default_kind() -> ServerKind:
+    """dynoxide where there is one to fetch for this machine, else DynamoDB Local."""
+    return "dynamodb-local" if prebuilt() is None else "dynoxide"
+
+
+def refuse_data_of_another_server(folder: Path, kind: ServerKind) -> None:
+    """RegistryMismatch if a server of another kind keeps its data in the folder: this one would find none.
+
+    It would then join all again. DynamoDB Local was the default before dynoxide.
+    """
+    for other in ("dynoxide", "dynamodb-local"):
+        if DATABASES[other] != DATABASES[kind] and (folder / DATABASES[other]).exists():
+            raise RegistryMismatch(
+                f"{folder} has a registry in {NAMES[other]} ({DATABASES[other]}), and this pipeline's local"
+                f" registry is {NAMES[kind]}. To go on with what is joined, put `local_server: {other}` below"
+                " `registry` in the pipeline file. To begin anew, and join everything again, move all lakes,"
+                " all states and this folder away, together"
+            )
+
+
 @contextlib.contextmanager
-def local_server(folder: Path) -> Iterator[str]:
-    """The URL of the folder's server, held for the length of a `with`."""
-    server = LocalServer(folder)
+def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
+    """The URL of the folder's server, held for the length of a `with`; without `kind` of the default one."""
+    server = LocalServer(folder, kind or default_kind())
     try:
         yield server.ensure()
     finally:
@@ -189,22 +218,22 @@ def _python_path() -> str:
 # -- the supervisor's process
 
 
-def supervise(folder: Path) -> int:
-    """Run the server of `folder` until nobody uses it: the exit status of the supervisor."""
+def supervise(folder: Path, kind: ServerKind) -> int:
+    """Run a server in `folder` until nobody uses it: the exit status of the supervisor."""
     with (folder / "server.lock").open("ab") as lock:
         if not _take_lock(lock):
             return 0  # another supervisor is there
         with (folder / "users.lock").open("ab") as users:
             if _try_lock(users, fcntl.LOCK_EX):
                 return 0  # nobody wants a server any more
-            use_write_ahead_log(SERVER, folder)
-            java = _start_java(folder)
-            if java is None:
+            use_write_ahead_log(kind, folder)
+            server = _start_server(folder, kind)
+            if server is None:
                 return 1
             try:
-                _serve(java, users)
+                _serve(server, users)
             finally:
-                _stop(java)
+                _stop(server)
                 (folder / "server.json").unlink(missing_ok=True)
     return 0
 
@@ -218,43 +247,43 @@ def _take_lock(lock: IO[bytes]) -> bool:
     return False
 
 
-def _start_java(folder: Path) -> subprocess.Popen[bytes] | None:
+def _start_server(folder: Path, kind: ServerKind) -> subprocess.Popen[bytes] | None:
     """A server that answers, with its `server.json` written; None if none would start (see the log)."""
     for _ in range(PORT_ATTEMPTS):
         port = free_port()
-        url = f"http://127.0.0.1:{port}"
-        java = subprocess.Popen(
-            server_command(SERVER, folder, port),
+        url = f"http://{LOOPBACK}:{port}"
+        server = subprocess.Popen(
+            server_command(kind, folder, port),
             stdin=subprocess.DEVNULL,
             cwd=folder,
             preexec_fn=die_with_parent,
         )
         deadline = time.monotonic() + START_SECONDS
-        while java.poll() is None and time.monotonic() < deadline:
+        while server.poll() is None and time.monotonic() < deadline:
             # Another one that has taken the port may answer too.
-            if answers(url) and listens(java.pid, port):
+            if answers(url) and listens(server.pid, port):
                 unfinished = folder / "server.json.new"
-                unfinished.write_text(json.dumps(asdict(Running(url, java.pid, os.getpid()))))
+                unfinished.write_text(json.dumps(asdict(Running(url, server.pid, os.getpid()))))
                 unfinished.replace(folder / "server.json")
-                return java
+                return server
             time.sleep(WAIT_POLL_SECONDS)
-        _stop(java)
+        _stop(server)
     return None
 
 
-def _serve(java: subprocess.Popen[bytes], users: IO[bytes]) -> None:
+def _serve(server: subprocess.Popen[bytes], users: IO[bytes]) -> None:
     """Return when the server has died, or when nobody uses it; the users' lock is then held."""
-    while java.poll() is None and not _try_lock(users, fcntl.LOCK_EX):
+    while server.poll() is None and not _try_lock(users, fcntl.LOCK_EX):
         time.sleep(USERS_POLL_SECONDS)
 
 
-def _stop(java: subprocess.Popen[bytes]) -> None:
-    java.terminate()
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
     try:
-        java.wait(STOP_SECONDS)
+        server.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        java.kill()
-        java.wait()
+        server.kill()
+        server.wait()
 
 
 # -- the server's process
@@ -263,12 +292,13 @@ def _stop(java: subprocess.Popen[bytes]) -> None:
 def server_command(kind: ServerKind, folder: Path, port: int) -> list[str]:
     """The command of a server that keeps its data in `folder` and runs there.
 
-    JavaMissing or DynoxideMissing, with the remedy, if it is not on this machine.
+    JavaMissing, DynoxideMissing or DynamoDBLocalMissing, with the remedy, if it is not on this machine.
     """
-    if kind == "dynoxide":
-        database = str(folder / DATABASES[kind])
-        return [dynoxide_command(), "--port", str(port), "--db-path", database, "--log", "quiet"]
-    jars = dynamodb_local_dir()
+    if kind != "dynamodb-local":
+        program = dynoxide_command() if kind == "dynoxide" else crate_command()
+        # Its SQLite has a write-ahead log, synced before a transaction is answered (synchronous = FULL).
+        return [program, "--host", LOOPBACK, "--port", str(port), "--db-path", str(folder / DATABASES[kind])]
+    jars = dynamodb_local_jars()
     return [
         java_command(),
         f"-Xmx{HEAP}",
@@ -310,7 +340,7 @@ def answers(url: str) -> bool:
 def free_port() -> int:
     """A port that nobody uses at this moment."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
 
@@ -342,4 +372,4 @@ def _end_in_order(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_in_order)
-    sys.exit(supervise(Path(sys.argv[1])))
+    sys.exit(supervise(Path(sys.argv[1]), cast(ServerKind, sys.argv[2])))

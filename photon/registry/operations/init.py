@@ -72,9 +72,10 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
 
 def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
     """The stores that the pipeline file names, by slot."""
-    endpoints = pipeline.registry.endpoints
+    endpoints, server = pipeline.registry.endpoints, pipeline.registry.local_server
     if endpoints == "local":
-        return (EndpointAddress(pipeline.registry_folder, transactions=True),)
+        folder = pipeline.registry_folder
+        return (EndpointAddress(folder, transactions=True, local_server=server),)
     return tuple(EndpointAddress(e.url, e.region, e.transactions) for e in endpoints)
 
 
