@@ -1,4 +1,4 @@
-"""Making and finding registries, and what is refused; on DynamoDB Local, started on demand."""
+"""Making and finding registries, and what is refused; on a local server, started on demand."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_a_port_that_was_taken_since_is_not_used(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_database_is_said_to_be_one(tmp_path: Path, kind: ServerKind) -> None:
     (tmp_path / DATABASES[kind]).write_bytes(b"no database" * 1_000)
-    said = pytest.raises(RegistryUnavailable, match="not a (valid SQLite )?database")
+    said = pytest.raises(RegistryUnavailable, match=r"not a (valid SQLite )?database")
     with said, local_server(tmp_path, kind):
         pass
 
