@@ -7,19 +7,20 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from bench.manual_clock import ManualClock
-from bench.store_servers import dynamodb_client
+from bench.store_servers import dynamodb_client, fastest_kind
 from photon.clock import Clock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import LOCAL_REGION, DynamoAcceptor, wire_client
+from photon.registry.dynamodb.local_server import ServerKind
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -27,11 +28,10 @@ from tests.simulation.faulty_acceptor import FaultyAcceptor
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
 SERVER_TIMEOUT = timedelta(seconds=20)
-# Crash tests and histories run on what set-up fetches, and on the other two in `make test-long`.
+# Crash tests and histories run on what set-up fetches, and on the others in `make test-long`.
 SERVER_KINDS = [
-    "dynoxide",
-    pytest.param("dynoxide-crate", marks=pytest.mark.long),
-    pytest.param("dynamodb-local", marks=pytest.mark.long),
+    pytest.param(kind, marks=() if kind == fastest_kind() else pytest.mark.long)
+    for kind in get_args(ServerKind)
 ]
 MEMORY = {  # how many endpoints, and how many of them are down
     "memory": (1, 0),
