@@ -1,0 +1,73 @@
+"""What dynoxide syncs to disk: a store that forgets what it has acknowledged gives two winners (B10)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.store_servers import START_SECONDS, dynamodb_client, is_available
+from photon.registry.dynamodb.acceptor import LOCAL_REGION
+from photon.registry.dynamodb.local_server import ServerKind, answers, free_port, server_command
+from photon.registry.operations.directory import TABLE_DEFINITION
+
+TRANSACTIONS = 5
+PUTS = 100
+
+pytestmark = pytest.mark.server
+
+
+@contextmanager
+def traced(kind: ServerKind, folder: Path, trace: Path) -> Iterator[str]:
+    """The URL of a server whose syncs are written to `trace`."""
+    port = free_port()
+    tracer = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
+    process = subprocess.Popen([*tracer, *server_command(kind, folder, port)], cwd=folder)
+    try:
+        url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
+        while not answers(url):
+            if process.poll() is not None:
+                pytest.skip("processes can't be traced here")
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield url
+    finally:
+        for server in psutil.Process(process.pid).children() if process.poll() is None else []:
+            server.kill()  # the tracer ends with it; without the tracer it would live on
+        process.wait()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
+@pytest.mark.parametrize("kind", ["dynoxide", "dynoxide-crate"])
+def test_a_transaction_of_100_ids_is_synced_once_before_it_is_answered(
+    tmp_path: Path, kind: ServerKind
+) -> None:
+    if not is_available(kind):
+        pytest.skip(f"there is no {kind} on this machine")
+    trace = tmp_path / "trace"
+    with traced(kind, tmp_path, trace) as url:
+        client = dynamodb_client(url, LOCAL_REGION, timedelta(seconds=20), 1)
+        client.create_table(TableName="ids", **TABLE_DEFINITION)
+        synced = [syncs(trace)]
+        for transaction in range(TRANSACTIONS):
+            client.transact_write_items(TransactItems=[put(f"{transaction}-{i}") for i in range(PUTS)])
+            synced.append(syncs(trace))
+    assert [after - before for before, after in pairwise(synced)] == [1] * TRANSACTIONS
+
+
+def put(name: str) -> dict[str, object]:
+    item = {"p": {"S": "shard"}, "s": {"S": name}}
+    return {"Put": {"TableName": "ids", "Item": item, "ConditionExpression": "attribute_not_exists(p)"}}
+
+
+def syncs(trace: Path) -> int:
+    """How often the log of its database was synced. Only the line on which a call begins names the file."""
+    return trace.read_text().count("dynoxide.db-wal")
