@@ -25,6 +25,7 @@ from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import RegistryAddress
+from photon.registry.dynamodb.local_server import ServerKind
 from photon.registry.interface import Claim, Joined, Lost, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
@@ -44,6 +45,13 @@ SETTINGS = Registry(
     request_timeout=timedelta(milliseconds=500),
     total_timeout=timedelta(seconds=3),
 )
+# Three of DynamoDB Local on two cores take seconds for a request after a start.
+PATIENT = Registry(request_timeout=timedelta(seconds=3), total_timeout=timedelta(seconds=15))
+
+
+def settings_for(kind: ServerKind) -> Registry:
+    """How long clients wait for servers of a kind."""
+    return PATIENT if kind == "dynamodb-local" else SETTINGS
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Order:
     """
 
     pipeline: str
+    kind: ServerKind
     urls: tuple[str, ...]
     recording: str
     datacenter: str
@@ -173,7 +182,8 @@ def main(arguments: Sequence[str]) -> int:
     if order.prepare:
         module, _, name = order.prepare.partition(":")
         getattr(importlib.import_module(module), name)()
-    registry = open_registry(_found(registry_pipeline(order.pipeline, order.urls, SETTINGS)))
+    pipeline = registry_pipeline(order.pipeline, order.urls, settings_for(order.kind))
+    registry = open_registry(_found(pipeline))
     with Recorder(Path(order.recording)) as recorder:
         _Datacenter(order, registry, recorder).live()
     close_registries()

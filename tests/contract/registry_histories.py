@@ -18,7 +18,7 @@ from photon.registry.consensus.layout import datacenter_of
 from photon.registry.interface import Claim, IdRegistry
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
-from tests.contract.registry_client import SETTINGS, Order
+from tests.contract.registry_client import Order, settings_for
 from tests.simulation.history import Operation
 from tests.simulation.recording import Recorder, read_recordings
 
@@ -63,12 +63,14 @@ def make_history(
 
     `prepare`: see `Order`. All servers run afterwards.
     """
-    pipeline = registry_pipeline("histories", [server.url for server in servers], SETTINGS)
+    kind = servers[0].kind
+    pipeline = registry_pipeline("histories", [server.url for server in servers], settings_for(kind))
     init_registry(pipeline, SystemClock())
     folder.mkdir(parents=True, exist_ok=True)
     orders = [
         Order(
             pipeline=pipeline.name,
+            kind=kind,
             urls=tuple(server.url for server in servers),
             recording=str(folder / f"client-{number}-1"),
             datacenter=DATACENTERS[number % len(DATACENTERS)],
