@@ -143,7 +143,7 @@ def gc_metadata(done: "GcResult", seconds: float) -> Metadata:
         "boundary_before": as_dict["boundary_before"] or "none",
         "because": done.because,
         "items_deleted": sum(one.deleted.items for one in endpoints),
-        "bytes_deleted": sum(one.deleted.bytes for one in endpoints),
+        "bytes_deleted": sum(one.deleted.bytes or 0 for one in endpoints),
         "endpoints_left": sum(bool(one.problem) for one in endpoints),
         "seconds": round(seconds, 1),
         **({"endpoints": table(rows)} if rows else {}),
@@ -177,13 +177,18 @@ def advice_metadata(advice: "Advice | None") -> Metadata:
         "says": _says(advice),
         "shards": advice.shards,
         "ids": advice.load.ids,
-        "bytes": advice.load.bytes,
         "commits_per_second": round(advice.load.commits_per_second, 3),
         "ids_per_shard": round(advice.load.ids / advice.shards),
-        "bytes_per_shard": round(advice.load.bytes / advice.shards),
+        **_bytes_of(advice),
         **({} if advice.proposed is None else {"proposed": advice.proposed}),
         **({} if advice.applied is None else _resharded(advice.applied)),
     }
+
+
+def _bytes_of(advice: "Advice") -> Metadata:
+    if advice.load.bytes is None:
+        return {}
+    return {"bytes": advice.load.bytes, "bytes_per_shard": round(advice.load.bytes / advice.shards)}
 
 
 def _says(advice: "Advice") -> str:

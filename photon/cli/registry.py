@@ -14,6 +14,7 @@ from photon.errors import NOT_DONE
 from photon.pipeline.file import MOST_SHARDS
 
 if TYPE_CHECKING:
+    from photon.registry.consensus.acceptor import StoreSize
     from photon.registry.operations.report import RegistryState
     from photon.upkeep.pipeline_gc import GcResult
 
@@ -88,7 +89,8 @@ def _state_lines(found: RegistryState) -> list[str]:
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
         if not one.answers:
             continue
-        size = f"{one.items:,} items, {one.bytes:,} bytes, " if one.items is not None else ""
+        counted = ((one.items, "items"), (one.bytes, "bytes"))
+        size = "".join(f"{count:,} {what}, " for count, what in counted if count is not None)
         lines.append(
             f"  {one.endpoint}: {one.health}, a read takes {one.read_ms:.1f} ms, {size}behind at"
             f" {one.behind:,} ids ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
@@ -144,11 +146,13 @@ def _gc_text(done: GcResult) -> str:
     lines = [f"boundary: {boundary} (before: {before}); {done.because}"]
     for name, one in done.endpoints.items():
         left = f"; NOT ALL: {one.problem}" if one.problem else ""
-        there = "" if one.after is None else f", {one.after.items:,} items of {one.after.bytes:,} bytes left"
-        lines.append(
-            f"{name}: {one.deleted.items:,} items of {one.deleted.bytes:,} bytes deleted{there}{left}"
-        )
+        there = "" if one.after is None else f", {_size(one.after)} left"
+        lines.append(f"{name}: {_size(one.deleted)} deleted{there}{left}")
     return "\n".join(lines)
+
+
+def _size(size: StoreSize) -> str:
+    return f"{size.items:,} items" + ("" if size.bytes is None else f" of {size.bytes:,} bytes")
 
 
 @click.command()

@@ -21,6 +21,7 @@ from photon.registry.consensus.acceptor import (
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fast_value, item_key, sortable_time
 from photon.registry.consensus.register import decode_register, encode_register, with_boundary
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -147,7 +148,10 @@ def test_sizes_are_told_before_and_after(timed: Backend) -> None:
         assert one.after is not None
         assert one.before.items - one.after.items == one.deleted.items == 30
         # The register is longer now, by its boundary.
-        assert one.before.bytes - one.after.bytes == pytest.approx(one.deleted.bytes, abs=40)
+        if one.before.bytes is None or one.after.bytes is None:
+            assert isinstance(timed.acceptors[0], DynamoAcceptor), "dynoxide 1.2.1 counts items only"
+        else:
+            assert one.before.bytes - one.after.bytes == pytest.approx(one.deleted.bytes, abs=40)
 
 
 def test_the_boundary_never_goes_back(timed: Backend) -> None:

@@ -83,7 +83,7 @@ def test_a_killed_demo_leaves_nobody_not_even_who_ignores_sigterm_or_became_a_da
     )
     assert soon(lambda: len(marked(mark)) == 5), "demo, guard, child, stubborn one, daemon"
     demo.send_signal(number)
-    demo.wait(DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS)
+    demo.wait(2 * (DRAIN_SECONDS + TERMINATE_SECONDS + KILL_SECONDS))
     assert soon(lambda: marked(mark) == [], TERMINATE_SECONDS + KILL_SECONDS)
 
 

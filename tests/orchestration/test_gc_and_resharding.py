@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from assets.upkeep import advice_metadata, gc_metadata
+from photon.clock import SystemClock
+from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import load_pipeline
 from photon.registry.consensus.acceptor import StoreSize
-from photon.registry.open import close_registries
+from photon.registry.interface import Claim
+from photon.registry.open import close_registries, open_registry
 from photon.registry.operations import resharding
 from photon.registry.operations.gc import EndpointGc
+from photon.registry.operations.init import find_registry
 from photon.registry.operations.resharding import Advice, Load, Resharded
 from photon.shift.run import prepare
 from photon.upkeep import pipeline_gc
@@ -91,11 +95,14 @@ def test_a_run_with_a_number_puts_it_in_force(tmp_path: Path) -> None:
 def test_a_run_without_one_asks_the_policy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, policy: str, in_force: int
 ) -> None:
-    monkeypatch.setattr(resharding, "SHARD_LIMITS", Load(ids=1, bytes=10, commits_per_second=500))
+    monkeypatch.setattr(resharding, "SHARD_LIMITS", Load(ids=1, bytes=None, commits_per_second=500))
     location = with_times(tmp_path, policy)
     make_registry(location)
+    now_us = SystemClock().now_us()
+    claims = [Claim(EventKey(f"id-{number}", now_us), "east:e:1#p:1:0") for number in range(63)]
+    open_registry(find_registry(load_pipeline(location.file))).commit(claims)
     metadata = metadata_of(run(location, "resharding"))
-    assert (metadata["shards"], metadata["proposed"]) == (4, 64)  # the register alone has 64 times 10 bytes
+    assert (metadata["shards"], metadata["proposed"]) == (4, 64)  # for 63 ids and the register
     again = metadata_of(run(location, "resharding"))
     assert again["shards"] == in_force
     assert ("proposed" in again) == (policy == "propose")

@@ -31,6 +31,7 @@ from photon.registry.consensus.acceptor import (
     Replace,
     Scanned,
     Stored,
+    StoreSize,
     Unchanged,
 )
 from photon.registry.consensus.decisions import ballot
@@ -319,3 +320,14 @@ def test_a_lookup_asks_again_only_for_what_was_left_unprocessed() -> None:
     assert registry.tokens_anywhere(keys) == [frozenset({"east:e:1#p:1:0"})] * 2_000
     assert sum(asked) < 2 * 2_000 * 1.1
     registry.close()
+
+
+@pytest.mark.parametrize(
+    ("counted", "size"),
+    [((5, 275), StoreSize(5, 275)), ((0, 0), StoreSize(0, 0)), ((5, 0), StoreSize(5, None))],
+)
+def test_a_table_with_items_and_no_bytes_is_one_whose_bytes_nobody_counts(
+    server: Scripted, counted: tuple[int, int], size: StoreSize
+) -> None:
+    items, size_bytes = counted
+    assert server.says({"Table": {"ItemCount": items, "TableSizeBytes": size_bytes}}).size() == size

@@ -45,7 +45,7 @@ class StoreSize:
     """How much an endpoint has, as it counts itself: DynamoDB on AWS is up to six hours late."""
 
     items: int
-    bytes: int
+    bytes: int | None  # None: it counts its items only, as dynoxide 1.2.1 does
 
 
 # -- requests

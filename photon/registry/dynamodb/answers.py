@@ -148,9 +148,10 @@ def page_of(response: Mapping[str, Any]) -> Page:
 
 
 def size_of(response: Mapping[str, Any]) -> StoreSize:
-    """How much a table has, from its description."""
+    """How much a table has, from its description. Items without a byte: the endpoint does not count bytes."""
     table = response["Table"]
-    return StoreSize(int(table["ItemCount"]), int(table["TableSizeBytes"]))
+    items, size_bytes = int(table["ItemCount"]), int(table["TableSizeBytes"])
+    return StoreSize(items, size_bytes if size_bytes or not items else None)
 
 
 def key_of(item: Mapping[str, Any]) -> ItemKey:

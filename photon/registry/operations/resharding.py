@@ -32,7 +32,7 @@ class Load:
     """What shards hold, at one endpoint, and the ids a second that they take."""
 
     ids: int
-    bytes: int
+    bytes: int | None  # None: the endpoint does not count them, so that ids and commits decide
     commits_per_second: float
 
 
@@ -140,7 +140,7 @@ def proposed_shards(shards: int, load: Load, limits: Load) -> int | None:
 def _needed(load: Load, limits: Load, fill: float) -> int:
     """How many shards keep each within this part of its limits."""
     writes = load.commits_per_second / limits.commits_per_second
-    full_shards = max(load.ids / limits.ids, load.bytes / limits.bytes, writes)
+    full_shards = max(load.ids / limits.ids, (load.bytes or 0) / (limits.bytes or math.inf), writes)
     return max(1, math.ceil(full_shards / fill))
 
 
