@@ -10,12 +10,21 @@ class ManualClock:
 
     def __init__(self, now_us: int = 0) -> None:
         self._now_us = now_us
+        self._elapsed_us = 0
 
     def now_us(self) -> int:
         return self._now_us
+
+    def elapsed_us(self) -> int:
+        return self._elapsed_us
 
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
         self._now_us += round(seconds * MICROSECONDS)
+        self._elapsed_us += round(seconds * MICROSECONDS)
+
+    def set_back(self, seconds: float) -> None:
+        """Set the time of day back, as a person or a time server does; what has elapsed stays."""
+        self._now_us -= round(seconds * MICROSECONDS)

@@ -18,6 +18,10 @@ class Clock(Protocol):
 
     def now_us(self) -> int: ...
 
+    def elapsed_us(self) -> int:
+        """Microseconds since some moment. Setting the time of day does not move it: deadlines go by it."""
+        ...
+
     def sleep(self, seconds: float) -> None: ...
 
 
@@ -26,6 +30,9 @@ class SystemClock:
 
     def now_us(self) -> int:
         return time.time_ns() // 1_000
+
+    def elapsed_us(self) -> int:
+        return time.monotonic_ns() // 1_000
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -99,7 +99,7 @@ def test_empty_calls_return_nothing_and_ask_nobody(backend: Backend) -> None:
     )
 
 
-# -- the same id twice in one call (B7, A9)
+# -- the same id twice in one call (B7, B16, A9)
 
 
 def test_of_two_tokens_for_one_id_in_one_call_the_first_wins(backend: Backend) -> None:
@@ -109,6 +109,12 @@ def test_of_two_tokens_for_one_id_in_one_call_the_first_wins(backend: Backend) -
 
 def test_one_token_twice_in_one_call_wins_twice(backend: Backend) -> None:
     assert backend.client().commit(claims(["a", "a"], EAST)) == [Won(), Won()]
+
+
+def test_the_token_that_holds_an_id_wins_again_beside_another_one_in_the_same_call(backend: Backend) -> None:
+    backend.client().commit(claims(["a"], WEST))
+    both = [*claims(["a"], EAST), *claims(["a"], WEST)]
+    assert backend.client().commit(both) == [Lost(WEST_HOLDS), Won()]
 
 
 def test_an_id_twice_in_one_lookup_is_answered_twice(backend: Backend) -> None:

@@ -130,6 +130,10 @@ class Client:
         """Virtual time, as this client's clock has it."""
         return round((self.network.now_seconds + self.skew_seconds) * MICROSECONDS)
 
+    def elapsed_us(self) -> int:
+        """Virtual time since the simulation began."""
+        return round(self.network.now_seconds * MICROSECONDS)
+
     def sleep(self, seconds: float) -> None:
         """Let the others run for so long."""
         self.network.after(seconds, self._resume)

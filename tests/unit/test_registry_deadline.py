@@ -12,6 +12,7 @@ from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply
+from photon.registry.endpoints.deadline import MAX_BACKOFF_SECONDS, Deadline
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
@@ -38,6 +39,14 @@ class Throttling(FaultyAcceptor):
     def slow_down(self, items_per_request: int) -> None:
         self.items_per_request = items_per_request
         self.slow_seconds = REQUEST_SECONDS
+
+
+class SetBackAtEachSleep(ManualClock):
+    """A time server sets the time of day back, again and again, by ten minutes."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.set_back(600.0)
 
 
 @pytest.fixture
@@ -92,3 +101,30 @@ def test_a_lookup_that_does_not_get_on_ends_with_its_deadline(
     with pytest.raises(RegistryUnavailable, match="too many requests"):
         registry.lookup(KEYS)
     assert clock.now_us() < 3 * DEADLINE_SECONDS * 1_000_000
+
+
+def test_a_call_ends_with_its_deadline_though_the_time_of_day_is_set_back() -> None:
+    clock = SetBackAtEachSleep()
+    store = Throttling(clock)
+    registry = memory_registry(
+        store, clock=clock, settings=Registry(total_timeout=timedelta(seconds=DEADLINE_SECONDS))
+    )
+    registry.commit(CLAIMS)
+    store.slow_down(items_per_request=0)
+    began_us = clock.elapsed_us()
+    with pytest.raises(RegistryUnavailable, match="too many requests"):
+        registry.lookup(KEYS)
+    assert clock.elapsed_us() - began_us < 3 * DEADLINE_SECONDS * 1_000_000
+
+
+def test_a_deadline_of_days_has_pauses_of_a_second_at_most() -> None:
+    clock = ManualClock()
+    deadline = Deadline(clock, seconds=3_600.0)
+    longest_us = 0
+    while True:
+        before_us = clock.elapsed_us()
+        if not deadline.pause():
+            break
+        longest_us = max(longest_us, clock.elapsed_us() - before_us)
+    assert longest_us <= MAX_BACKOFF_SECONDS * 1_000_000
+    assert clock.elapsed_us() == 3_600 * 1_000_000

@@ -161,7 +161,11 @@ def test_a_slow_endpoint_is_waited_for_while_it_gets_on() -> None:
         (Won(), EAST, Won()),
         (Released(), WEST, None),
         (Released(), EAST, Released()),
-        (TooOld(), WEST, TooOld()),
+        (Won(), WEST, Lost(Holder("east", EAST))),
+        (Lost(Holder("west", "west:e:2#p:1:0")), WEST, Lost(Holder("west", "west:e:2#p:1:0"))),
+        (Lost(Holder("west", None)), WEST, Lost(Holder("west", None))),
+        (Lost(Holder("west", WEST)), WEST, None),  # its own: it asks, and wins again
+        (TooOld(), WEST, None),  # of the leader's record: another one may say another time
         (Unknown("why"), WEST, Unknown("why")),
     ],
 )

@@ -44,18 +44,18 @@ class Breaker:
                 self._probe_at_us[slot] = None
                 return "is_back" if was_silent else None
             if is_silence(replies) and not was_silent:
-                self._probe_at_us[slot] = self._clock.now_us() + self._pause_us
+                self._probe_at_us[slot] = self._clock.elapsed_us() + self._pause_us
                 return "fell_silent"
             return None
 
     def take_probe(self, slot: int) -> bool:
         """Whether to probe an endpoint that is left alone: at most once a pause."""
-        now_us = self._clock.now_us()
+        elapsed_us = self._clock.elapsed_us()
         with self._lock:
             probe_at_us = self._probe_at_us[slot]
-            if probe_at_us is None or now_us < probe_at_us:
+            if probe_at_us is None or elapsed_us < probe_at_us:
                 return False
-            self._probe_at_us[slot] = now_us + self._pause_us
+            self._probe_at_us[slot] = elapsed_us + self._pause_us
             return True
 
     def forget(self, slot: int) -> None:

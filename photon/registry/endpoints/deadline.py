@@ -18,7 +18,7 @@ MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 
 class Deadline:
-    """The time that a call may take without getting on, and the pauses between its attempts."""
+    """The time that a call may take without getting on, and the pauses between its attempts (protocol B15)."""
 
     def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
         self._clock = clock
@@ -28,18 +28,17 @@ class Deadline:
 
     def renew(self) -> None:
         """Begin anew: the call gets on, and a large one may take longer than the time for an answer."""
-        self._end_us = self._clock.now_us() + round(self._seconds * MICROSECONDS)
-        self._attempts = 0
+        self._end_us = self._clock.elapsed_us() + round(self._seconds * MICROSECONDS)
+        self._backoff_seconds = FIRST_BACKOFF_SECONDS
 
     def pause(self) -> bool:
         """Wait, longer each time and with jitter, for the next attempt; False if the time is up."""
-        left_seconds = (self._end_us - self._clock.now_us()) / MICROSECONDS
+        left_seconds = (self._end_us - self._clock.elapsed_us()) / MICROSECONDS
         if left_seconds <= 0:
             return False
-        longest = min(FIRST_BACKOFF_SECONDS * 2**self._attempts, MAX_BACKOFF_SECONDS)
-        self._attempts += 1
         # Jitter: proposers that collided once must not do so again and again.
-        self._clock.sleep(min(longest * self._chance.uniform(0.5, 1.0), left_seconds))
+        self._clock.sleep(min(self._backoff_seconds * self._chance.uniform(0.5, 1.0), left_seconds))
+        self._backoff_seconds = min(2 * self._backoff_seconds, MAX_BACKOFF_SECONDS)
         return True
 
 

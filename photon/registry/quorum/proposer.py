@@ -203,9 +203,6 @@ class QuorumRegistry:
             if not deadline.pause():
                 raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
 
-    def _deadline(self) -> Deadline:
-        return Deadline(self.clock, self.settings.total_timeout.total_seconds(), self.endpoints.chance)
-
     # -- where events lie
 
     def _register_for(self, keys: Sequence[EventKey]) -> Register:
@@ -287,9 +284,12 @@ def outcome_of_follower(leader: str, outcome: CommitOutcome, token: str) -> Comm
     match outcome:
         case Won():
             return Lost(holder_of(Held(leader)))
-        case Released():
-            return None
-    return outcome
+        case Lost(holder) if holder.token != token:
+            return outcome
+        case Unknown():
+            return outcome
+    # It may be the holder itself (protocol B16), or its record may say another time than the leader's.
+    return None
 
 
 def _same_token_only(leader: str, outcome: ReleaseOutcome, token: str) -> ReleaseOutcome | None:
