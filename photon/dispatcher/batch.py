@@ -14,7 +14,7 @@ import numpy as np
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
-from photon.dispatcher.completion import CannotEnd, Results, collect_results
+from photon.dispatcher.completion import CannotEnd, Results, Superseded, collect_results
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
 from photon.dispatcher.planning import split
@@ -53,10 +53,6 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
 }
 MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
-
-
-class Superseded(UserError):
-    """Another process commits for this datacenter: this one must not go on (protocol A3)."""
 
 
 class TooManyDeaths(UserError):

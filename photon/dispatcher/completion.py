@@ -6,13 +6,26 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from photon.join.messages import Failed, IndexResult, JoinResult, RegisteredHere, TaskOutcome, Unavailable
+from photon.errors import UserError
+from photon.join.messages import (
+    Failed,
+    Fenced,
+    IndexResult,
+    JoinResult,
+    RegisteredHere,
+    TaskOutcome,
+    Unavailable,
+)
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, RegistryUnavailable
 from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputFile, RowStatus
 from photon.tokens import Occurrence, Token
+
+
+class Superseded(UserError):
+    """Another process commits for this datacenter: this one must not go on (protocol A3)."""
 
 
 class CannotEnd(Exception):
@@ -42,8 +55,12 @@ class Results:
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    RegistryUnavailable or LakeUnavailable first: they may have caused what else raises CannotEnd.
+    Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
+    CannotEnd.
     """
+    for outcome in outcomes:
+        if isinstance(outcome, Fenced):
+            raise Superseded(outcome.reason)
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
             error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable

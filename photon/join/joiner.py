@@ -34,6 +34,7 @@ from photon.registry.interface import (
     BeyondHorizon,
     Claim,
     CommitOutcome,
+    Fenced,
     Free,
     Holder,
     IdRegistry,
@@ -49,6 +50,10 @@ from photon.tokens import PlanKey, Token
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
+
+
+class EpochFenced(Exception):
+    """The registry refuses the plan's tokens: their epoch is over (protocol B18)."""
 
 
 @dataclass
@@ -223,7 +228,10 @@ class Joiner:
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 
     def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:
-        """Register the events. RegistryUnavailable if it leaves one open: the plan stays open too (A5)."""
+        """Register the events.
+
+        RegistryUnavailable if it leaves one open: the plan stays open too (A5). EpochFenced.
+        """
         fault_point("task.before_register")
         tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
         claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
@@ -231,6 +239,12 @@ class Joiner:
         fault_point("task.after_register")
         # Released: a recovery has since released this plan's token, so this plan must not end as it is.
         unknown = [outcome for outcome in outcomes if isinstance(outcome, Unknown | Released)]
+        fenced = next((outcome for outcome in outcomes if isinstance(outcome, Fenced)), None)
+        if fenced is not None:
+            raise EpochFenced(
+                f"epoch {fenced.epoch} of datacenter {self.context.plan.datacenter} is over in the registry: "
+                "another process has begun a new one, or the datacenter was retired; this one ends"
+            )
         if unknown:
             released = "the token was released by somebody else"
             why = unknown[0].reason if isinstance(unknown[0], Unknown) else released
@@ -253,7 +267,7 @@ class Joiner:
                 return Final("too_old")
             case BeyondHorizon():
                 return self._beyond_horizon(event)
-            case Unknown() | Released():
+            case Unknown() | Released() | Fenced():
                 raise AssertionError(f"{outcome} is no outcome to decide on")
 
     def _held_by_another(self, holder: Holder) -> Verdict:

@@ -146,13 +146,20 @@ class Unavailable:
 
 
 @dataclass(frozen=True)
+class Fenced:
+    """The registry refuses the epoch's tokens: this process must end (protocol B18)."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Failed:
     """The task failed on something that another run will meet again."""
 
     reason: str
 
 
-TaskOutcome = IndexResult | JoinResult | Unavailable | Failed
+TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | Failed
 
 
 class WorkerDied(Exception):

@@ -21,10 +21,11 @@ from photon.event_store.log_file_map import map_path
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import load_adapter
-from photon.join.joiner import Joiner, own_tokens
+from photon.join.joiner import EpochFenced, Joiner, own_tokens
 from photon.join.messages import (
     BatchTasks,
     Failed,
+    Fenced,
     IndexResult,
     IndexTask,
     JoinResult,
@@ -82,6 +83,8 @@ def run_task(
         return Unavailable("lake", str(error))
     except (sqlite3.Error, OSError) as error:
         return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
+    except EpochFenced as error:
+        return Fenced(str(error))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"

@@ -53,6 +53,13 @@ class BeyondHorizon:
 
 
 @dataclass(frozen=True, slots=True)
+class Fenced:
+    """The token's epoch is revoked or retired (protocol B18): its process must stop."""
+
+    epoch: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """No answer within the deadline: the token may or may not hold the id (protocol A5, B2)."""
 
@@ -76,7 +83,7 @@ class Released:
     """The token does not hold the id and never will (protocol B5): only a zombie still commits it."""
 
 
-CommitOutcome = Won | Lost | Released | TooOld | BeyondHorizon | Unknown
+CommitOutcome = Won | Lost | Released | TooOld | BeyondHorizon | Fenced | Unknown
 LookupOutcome = Joined | Free | TooOld | BeyondHorizon
 ReleaseOutcome = Released | Lost | Unknown
 
@@ -104,6 +111,7 @@ class IdRegistry(Protocol):
         """Register each id for its token, if nobody holds it.
 
         Repeatable: a token that holds the id wins again. Once released, it never wins again: `Released`.
+        Tokens of an epoch that is revoked or retired are `Fenced`.
         A claim without an answer is `Unknown`: there is no RegistryUnavailable.
         """
         ...

@@ -17,6 +17,7 @@ from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
+    Fenced,
     Free,
     Joined,
     Lost,
@@ -26,6 +27,8 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
+from photon.registry.quorum.proposer import QuorumRegistry
+from photon.tokens import Token
 from tests.contract.broken_registries import ReadsThenWrites, TakesLostAnswersForLosses
 from tests.contract.registry_backends import (
     DAY_US,
@@ -97,6 +100,33 @@ def test_empty_calls_return_nothing_and_ask_nobody(backend: Backend) -> None:
         [],
         0,
     )
+
+
+# -- epochs that are over (B18)
+
+
+def with_epoch(backend: Backend, token: str) -> QuorumRegistry:
+    registry = backend.client()
+    plan = Token.parse(token).plan
+    registry.register.add_epoch(plan.epoch, plan.datacenter, "table", now_us=START_US)
+    return registry
+
+
+def test_a_token_of_a_revoked_epoch_is_fenced_and_holds_nothing(backend: Backend) -> None:
+    registry = with_epoch(backend, EAST)
+    registry.register.revoke_epoch(Token.parse(EAST).plan.epoch, now_us=START_US)
+    assert backend.client().commit(claims(["a"], EAST)) == [Fenced(Token.parse(EAST).plan.epoch)]
+    assert backend.client().lookup([EventKey("a")]) == [Free()]
+
+
+def test_a_commit_is_fenced_by_an_epoch_that_ends_while_it_is_under_way(backend: Backend) -> None:
+    registry = with_epoch(backend, EAST)
+    epoch = Token.parse(EAST).plan.epoch
+    arm("task.during_register", lambda: registry.register.revoke_epoch(epoch, now_us=START_US))
+    try:
+        assert backend.client().commit(claims(["a"], EAST)) == [Fenced(epoch)]
+    finally:
+        disarm()
 
 
 # -- the same id twice in one call (B7, B16, A9)

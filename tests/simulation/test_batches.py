@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import Callbacks
-from photon.faults import FAULT_POINTS
+from photon.dispatcher.completion import Superseded
+from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
@@ -21,7 +23,7 @@ from photon.storage.tables import CommitConflict, LakeUnavailable, OutputFile, O
 from photon.tokens import Occurrence, PlanKey, Token
 from tests.simulation.faulty_acceptor import Fault
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import NOON_US, World, counts_of
 
 MIXED = [("c1", "q1"), ("c2", "q2"), ("c1", "q1"), ("none", None), ("orphan", "never")]
 
@@ -281,6 +283,23 @@ def test_a_zombies_commit_of_a_batch_that_is_committed_fails(world: World) -> No
         table.commit([], app, batch, batch - 1)
     with pytest.raises(CommitConflict):
         table.commit([], app, batch + 2, batch + 1)
+
+
+def test_a_process_whose_epoch_is_over_ends_and_the_next_epoch_joins_the_event(world: World) -> None:
+    world.queries("q1")
+    world.join()
+    with closing(world.read_state()) as state:
+        epoch = state.epoch
+    world.clicks(("c1", "q1"))
+    arm("task.before_register", lambda: world.registry.register.revoke_epoch(epoch, NOON_US))
+    try:
+        with pytest.raises(Superseded, match=f"epoch {epoch} of datacenter east is over in the registry"):
+            world.join()
+    finally:
+        disarm()
+    assert world.joined_ids() == []
+    assert counts_of(world.join().counts, "joined", "missing") == {"joined": 1, "missing": 0}
+    assert world.joined_ids() == ["c1"]
 
 
 def test_of_two_commits_on_one_snapshot_the_second_fails_even_if_both_are_empty(tmp_path: Path) -> None:

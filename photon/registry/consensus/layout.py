@@ -211,6 +211,13 @@ def datacenter_of(token: str) -> str:
     return token.partition(":")[0]
 
 
+def fenced_epoch(token: str, register: Register) -> str | None:
+    """The token's epoch, if the register says that it is over (protocol B18)."""
+    epoch = token.partition(":")[2].partition(":")[0]
+    record = register.epochs.get(epoch)
+    return None if record is None or record.state == "live" else epoch
+
+
 def holder_of(value: Held | Cleared) -> Holder:
     """Who holds an id, from its value."""
     if isinstance(value, Cleared):

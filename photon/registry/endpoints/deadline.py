@@ -18,7 +18,7 @@ MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 
 class Deadline:
-    """The time that a call may take without getting on, and the pauses between its attempts (protocol B15)."""
+    """The time that a call may take without getting on, and the pauses between its tries (protocol B15)."""
 
     def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
         self._clock = clock

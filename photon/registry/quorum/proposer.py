@@ -12,7 +12,14 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.decisions import value_to_commit, value_to_release
-from photon.registry.consensus.layout import Held, ItemKey, holder_of, is_too_old, item_key
+from photon.registry.consensus.layout import (
+    Held,
+    ItemKey,
+    fenced_epoch,
+    holder_of,
+    is_too_old,
+    item_key,
+)
 from photon.registry.consensus.register import Members, Register
 from photon.registry.endpoints.breaker import Breaker
 from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
@@ -21,6 +28,7 @@ from photon.registry.interface import (
     BeyondHorizon,
     Claim,
     CommitOutcome,
+    Fenced,
     Free,
     Joined,
     LookupOutcome,
@@ -88,7 +96,7 @@ class QuorumRegistry:
 
     def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
         try:
-            places = self._places([claim.key for claim in claims])
+            places = self._places_to_commit(claims)
         except RegistryUnavailable as error:
             return [Unknown(str(error))] * len(claims)
         contenders = {
@@ -226,6 +234,16 @@ class QuorumRegistry:
         register = self._register_for(keys)
         return [_place(key, register) for key in keys]
 
+    def _places_to_commit(self, claims: Sequence[Claim]) -> list[ItemKey | TooOld | BeyondHorizon | Fenced]:
+        if not claims:
+            return []  # nobody is asked
+        register = self._register_for([claim.key for claim in claims])
+        epochs = (fenced_epoch(claim.token, register) for claim in claims)
+        return [
+            _place(claim.key, register) if epoch is None else Fenced(epoch)
+            for claim, epoch in zip(claims, epochs, strict=True)
+        ]
+
     def _items(self, keys: Sequence[EventKey]) -> list[ItemKey]:
         """The item of each event, wherever boundary and horizon are: it was registered once."""
         if not keys:
@@ -265,8 +283,12 @@ def _one_of_each(
 
 def _outcome_of_commit(contender: Contender) -> CommitOutcome:
     register = contender.confirmed_by
-    if register is not None and is_too_old(contender.claim.key, register):
-        return TooOld()  # the boundary is checked after the win (protocol C1)
+    if register is not None:  # boundary and epoch are checked after the win (protocol C1, B18)
+        epoch = fenced_epoch(contender.claim.token, register)
+        if epoch is not None:
+            return Fenced(epoch)
+        if is_too_old(contender.claim.key, register):
+            return TooOld()
     return Unknown(contender.reason) if contender.verdict is None else contender.verdict
 
 
