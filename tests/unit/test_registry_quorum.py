@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -299,3 +300,43 @@ def test_a_clearing_that_no_majority_could_take_part_in_has_to_be_repeated() -> 
     acceptors[1].on_request = lambda kind, batch: acceptors[1].fail("down") if kind == "prepare" else None
     with pytest.raises(RegistryUnavailable):
         registry.clear([Claim(KEY, EAST)])
+
+
+class Throttles(FaultyAcceptor):
+    """Does a part of the requests only, and says so; counts the writes that it was asked for."""
+
+    def __init__(self, share: float, chance: random.Random) -> None:
+        super().__init__(ManualClock())
+        self.writes = 0
+        self.share, self._chance = share, chance
+
+    def _serve(self, kind: str, batch: Sequence[Any], apply: Any) -> list[Any]:
+        if kind == "read":
+            return super()._serve(kind, batch, apply)
+        self.writes += len(batch)
+        if self._chance.random() < self.share:
+            return [NoReply("slow down", "throttled")] * len(batch)
+        return super()._serve(kind, batch, apply)
+
+
+def test_of_three_endpoints_that_throttle_30_percent_each_is_asked_for_1_6_writes_an_id_at_most() -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    acceptors = [Throttles(0.3, chance) for _ in range(3)]
+    registry = client(list(acceptors))
+    ids = 500
+    before = [acceptor.writes for acceptor in acceptors]
+    for number in range(ids):
+        assert registry.commit([Claim(EventKey(f"id-{number}"), EAST)]) == [Won()]
+    asked = [(a.writes - first) / ids for a, first in zip(acceptors, before, strict=True)]
+    assert max(asked) <= 1.6
+
+
+def test_an_endpoint_that_throttles_everything_leaves_the_decision_to_the_others() -> None:
+    throttles = Throttles(0.0, random.Random(0))
+    registry = client([FaultyAcceptor(ManualClock()), FaultyAcceptor(ManualClock()), throttles])
+    registry.lookup([KEY])
+    throttles.share = 1.0
+    assert registry.commit([Claim(KEY, EAST)]) == [Won()]
+    assert registry.lookup([KEY]) == [Joined(Holder("east", EAST))]

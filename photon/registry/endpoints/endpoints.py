@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -192,9 +192,14 @@ class Endpoints:
     # -- requests, as of `Acceptor`: for each the replies of the endpoints, in their order
 
     def insert(
-        self, inserts: Sequence[Insert], after_each: Callable[[], None] = lambda: None
+        self,
+        inserts: Sequence[Insert],
+        after_each: Callable[[], None] = lambda: None,
+        asked: Mapping[int, Sequence[int]] | None = None,
     ) -> list[list[WriteReply]]:
-        return self.ask(lambda acceptor, batch: acceptor.insert(batch), inserts, self._writes(), after_each)
+        return self.ask(
+            lambda acceptor, batch: acceptor.insert(batch), inserts, self._writes(), after_each, asked
+        )
 
     def read(self, items: Sequence[ItemKey]) -> list[list[ReadReply]]:
         per_request = min(acceptor.reads_per_request for acceptor in self.acceptors)
@@ -207,10 +212,10 @@ class Endpoints:
         self,
         accepts: Sequence[Accept],
         after_each: Callable[[], None] = lambda: None,
-        without: Collection[int] = (),
+        asked: Mapping[int, Sequence[int]] | None = None,
     ) -> list[list[AcceptReply]]:
         return self.ask(
-            lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes(), after_each, without
+            lambda acceptor, batch: acceptor.accept(batch), accepts, self._writes(), after_each, asked
         )
 
     def replace(self, replaces: Sequence[Replace]) -> list[list[WriteReply]]:
@@ -225,12 +230,12 @@ class Endpoints:
         requests: Sequence[Q],
         per_request: int,
         after_each: Callable[[], None] = lambda: None,
-        without: Collection[int] = (),
+        asked: Mapping[int, Sequence[int]] | None = None,
     ) -> list[list[R]]:
         """Send requests in batches of `per_request`, all under the same members.
 
-        Slots in `without` are not asked. `after_each` is called, in this thread, whenever a batch has been
-        answered.
+        `asked`: by slot the indices of the requests for it; None: all for each. `after_each` is called, in
+        this thread, whenever a batch has been answered.
         """
         if not requests:
             return []
@@ -249,21 +254,23 @@ class Endpoints:
                 silent.add(slot)
             return answers
 
-        parts: list[tuple[int, int]] = []
+        by_slot = dict.fromkeys(range(self.n), range(len(requests))) if asked is None else asked
+        parts: list[tuple[int, Sequence[int]]] = []
         sent: list[tuple[Acceptor, Sequence[Q]]] = []
         for start in range(0, len(requests), per_request):
-            for slot, acceptor in enumerate(active.acceptors):
-                if acceptor is not None and slot not in without:
-                    parts.append((start, slot))
-                    sent.append((acceptor, requests[start : start + per_request]))
+            for slot, indices in by_slot.items():
+                acceptor, part = active.acceptors[slot], indices[start : start + per_request]
+                if acceptor is not None and part:
+                    parts.append((slot, part))
+                    sent.append((acceptor, [requests[index] for index in part]))
         nobody: Any = _NOT_ASKED
         replies: list[list[R]] = [[nobody] * self.n for _ in requests]
-        for index, answers in self._channel.exchange(send_unless_silent, sent):
-            start, slot = parts[index]
-            if self._active.acceptors[slot] is sent[index][0]:
+        for number, answers in self._channel.exchange(send_unless_silent, sent):
+            slot, part = parts[number]
+            if self._active.acceptors[slot] is sent[number][0]:
                 self._take_note(slot, answers)
-            for offset, reply in enumerate(answers):
-                replies[start + offset][slot] = reply
+            for index, reply in zip(part, answers, strict=True):
+                replies[index][slot] = reply
             after_each()
         return replies
 

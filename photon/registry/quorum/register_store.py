@@ -161,7 +161,8 @@ class RegisterStore:
         accept = Accept(REGISTER_KEY, own, encode_register(register))
         # Do not send the change to a slot that it takes down. A client that finds it only there would switch
         # between old and new members for ever.
-        (accepted,) = self._endpoints.accept([accept], without=_out(register.members))
+        asked = {slot: [0] for slot in range(n) if slot not in _out(register.members)}
+        (accepted,) = self._endpoints.accept([accept], asked=asked)
         # Count only slots that count under the old members too.
         if votes_of(_counted(accepted, active.members)).accepted < majority(n):
             return _failure(accepted)

@@ -32,6 +32,7 @@ from photon.registry.consensus.decisions import (
     ballot,
     decide_fast,
     decide_lookup,
+    fast_quorum,
     majority,
     next_counter,
     reason_of,
@@ -60,6 +61,8 @@ from photon.registry.quorum.register_store import RegisterStore
 
 Propose = Callable[[str | None, str], Value]
 T = TypeVar("T")
+
+THROTTLED_SECONDS = 0.5  # then the other endpoints decide by a ballot, if they can
 
 _MEMBERS_MOVED = "the registry's endpoints have changed"
 
@@ -135,7 +138,7 @@ class Rounds:
         """Insert all tokens: a verdict where one is decided, `needs_ballot` elsewhere."""
         began_with = self.endpoints.active
         inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
-        inserted = self.endpoints.insert(inserts, _during_register)
+        inserted = self._insert(inserts)
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}
         too_few = False
@@ -153,6 +156,20 @@ class Rounds:
         if too_few and not verdicts:
             self._read_register()  # the members may have moved: afterwards we know whom to ask
         self._confirm(contenders, verdicts, began_with)
+
+    def _insert(self, inserts: Sequence[Insert]) -> list[list[WriteReply]]:
+        """Insert at all endpoints, again where one throttles: that had no effect there (protocol B14).
+
+        A ballot in its place costs an endpoint that is short of capacity two writes more.
+        """
+        replies = self.endpoints.insert(inserts, _during_register)
+        deadline = self.endpoints.deadline(THROTTLED_SECONDS)
+        while (throttled := throttled_inserts(replies, self.endpoints.n)) and deadline.pause():
+            again = self.endpoints.insert(inserts, asked=throttled)
+            for slot, indices in throttled.items():
+                for index in indices:
+                    replies[index][slot] = again[index][slot]
+        return replies
 
     def _read_where_exists(
         self, contenders: Sequence[Contender], inserted: Sequence[Sequence[WriteReply]]
@@ -337,6 +354,18 @@ class Rounds:
             return
         for index, verdict in verdicts.items():
             contenders[index].verdict, contenders[index].confirmed_by = verdict, register
+
+
+def throttled_inserts(inserted: Sequence[Sequence[WriteReply]], n: int) -> dict[int, list[int]]:
+    """By slot: the inserts that it throttled, where no other token is in the way and more are needed."""
+    throttled: dict[int, list[int]] = {}
+    for index, replies in enumerate(inserted):
+        done = sum(isinstance(reply, Done) for reply in replies)
+        if done < fast_quorum(n) and not any(isinstance(reply, Unchanged) for reply in replies):
+            for slot, reply in enumerate(replies):
+                if isinstance(reply, NoReply) and reply.kind == "throttled":
+                    throttled.setdefault(slot, []).append(index)
+    return throttled
 
 
 def fast_replies(inserted: Sequence[WriteReply], there: Sequence[ReadReply]) -> list[FastReply]:
