@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Registry
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
@@ -221,7 +222,7 @@ class _Exploration:
         acceptors: Any = [Scripted(answers) for answers in replies]
         chance = random.Random(f"{client} {local.lives}")
         endpoints = Endpoints(acceptors, Inline(), ManualClock(), chance, members=REGISTER.members)
-        store = RegisterStore(endpoints, timedelta(0), timedelta(days=1))
+        store = RegisterStore(endpoints, IMPATIENT)
         rounds = Rounds(endpoints, store)
         rounds.known = REGISTER
         contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
@@ -365,6 +366,8 @@ class Waits(Exception):
         self.request = request
 
 
+# Nobody waits here: each pause would be a step of its own.
+IMPATIENT = Registry(request_timeout=timedelta(microseconds=1), total_timeout=timedelta(0))
 REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
 _STORED = Stored(encode_register(REGISTER))
 

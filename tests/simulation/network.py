@@ -69,24 +69,51 @@ def _taken() -> threading.Lock:
 
 
 @dataclass(eq=False)
+class Strand:
+    """One thread of a client, which runs only while the network waits for it."""
+
+    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
+    mine: threading.Lock = field(default_factory=_taken)
+    networks: threading.Lock = field(default_factory=_taken)
+    error: BaseException | None = None
+
+    def resume(self) -> None:
+        """Let it run until it waits or ends."""
+        self.mine.release()
+        self.networks.acquire()
+        if self.error is not None:
+            raise self.error
+
+    def wait(self) -> None:
+        """Let the network go on until it resumes this strand."""
+        self.networks.release()
+        self.mine.acquire()
+
+
+@dataclass(eq=False)
 class Client:
-    """One process: a thread that runs only while the network waits for it, its clock and its channel."""
+    """One process: its threads, its clock and its channel. One thread works, others are in the background."""
 
     network: Network
     skew_seconds: float = 0.0
     _exchanges: int = 0
     _interruption: tuple[int, Callable[[], None]] | None = None
-    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
-    _mine: threading.Lock = field(default_factory=_taken)
-    _networks: threading.Lock = field(default_factory=_taken)
+    _worker: Strand = field(default_factory=Strand)
+    _own: threading.local = field(default_factory=threading.local)  # the strand of each thread
     _dead: bool = False
-    _error: BaseException | None = None
     _over: bool = False
 
     def start(self, work: Callable[[], None]) -> None:
         """Run `work` on this client, from now on."""
-        threading.Thread(target=self._work, args=(work,), daemon=True).start()
-        self.network.after(0.0, self._resume)
+
+        def work_to_the_end() -> None:
+            try:
+                work()
+            finally:
+                self._over = True
+
+        self._run(work_to_the_end, self._worker)
+        self.network.after(0.0, self._worker.resume)
 
     def kill(self) -> None:
         """End it where it waits; what it sent is on its way."""
@@ -101,26 +128,26 @@ class Client:
         """Whether its work ended, or was ended."""
         return self._over
 
-    def _work(self, work: Callable[[], None]) -> None:
-        self._mine.acquire()
-        try:
-            work()
-        except SimulatedCrash:
-            pass
-        except BaseException as error:
-            self._error = error
-        self._over = True
-        self._networks.release()
+    def _run(self, work: Callable[[], None], strand: Strand) -> None:
+        def run() -> None:
+            self._own.strand = strand
+            strand.mine.acquire()
+            try:
+                self._die_if_killed()
+                work()
+            except SimulatedCrash:
+                pass
+            except BaseException as error:
+                strand.error = error
+            strand.networks.release()
 
-    def _resume(self) -> None:
-        self._mine.release()
-        self._networks.acquire()
-        if self._error is not None:
-            raise self._error
+        threading.Thread(target=run, daemon=True).start()
 
     def _wait(self) -> None:
-        self._networks.release()
-        self._mine.acquire()
+        self._own.strand.wait()
+        self._die_if_killed()
+
+    def _die_if_killed(self) -> None:
         if self._dead:
             raise SimulatedCrash
 
@@ -136,7 +163,7 @@ class Client:
 
     def sleep(self, seconds: float) -> None:
         """Let the others run for so long."""
-        self.network.after(seconds, self._resume)
+        self.network.after(seconds, self._own.strand.resume)
         self._wait()
 
     # -- its channel
@@ -148,6 +175,9 @@ class Client:
         answers: dict[int, list[Any]] = {}
         for index, (endpoint, batch) in enumerate(requests):
             self._send(send, endpoint, batch, index, answers, len(requests))
+        if self._own.strand is not self._worker:
+            self._wait()
+            return iter(answers.items())
         self._exchanges += 1
         if self._interruption is not None and self._interruption[0] == self._exchanges:
             self.network.after(_moment(self.network.chance), self._interruption[1])
@@ -160,8 +190,10 @@ class Client:
         return iter(answers.items())
 
     def in_background(self, work: Callable[[], None]) -> None:
-        """Do it after a while, over a path that loses nothing."""
-        self.network.after(_moment(self.network.chance), work)
+        """Do it after a while, on a thread of its own."""
+        strand = Strand()
+        self._run(work, strand)
+        self.network.after(_moment(self.network.chance), strand.resume)
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -176,12 +208,13 @@ class Client:
         wanted: int,
     ) -> None:
         network, chance, weather = self.network, self.network.chance, self.network.weather
+        strand = self._own.strand
 
         def answered(replies: list[Any]) -> None:
             if index not in answers:
                 answers[index] = replies
                 if len(answers) == wanted:
-                    self._resume()
+                    strand.resume()
 
         def serve() -> list[Any]:
             if not endpoint.answers:

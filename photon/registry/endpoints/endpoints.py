@@ -165,6 +165,10 @@ class Endpoints:
         """One store by itself, in use or not, without a breaker; over the same channel or another one."""
         return Endpoints([acceptor], channel or self._channel, self._clock, self.chance)
 
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Have `work` done some time, without waiting for it; it may ask the endpoints."""
+        self._channel.in_background(work)
+
     def deadline(self, seconds: float) -> Deadline:
         """The end of a call that may be `seconds` without progress."""
         return Deadline(self._clock, seconds, self.chance)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TypeVar
 
-from photon.clock import Clock
+from photon.clock import Clock, microseconds
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
@@ -46,6 +47,8 @@ from photon.registry.quorum.rounds import Contender, Reading, Rounds, holders_of
 Outcome = TypeVar("Outcome")
 Found = TypeVar("Found")
 
+log = logging.getLogger(__name__)
+
 
 class QuorumRegistry:
     """An IdRegistry (see `photon.registry.interface`). Thread-safe."""
@@ -65,8 +68,11 @@ class QuorumRegistry:
         self.endpoints = Endpoints(acceptors, channel, clock, chance, breaker, members, reopen)
         self.settings = settings
         self.clock = clock
-        self.register = RegisterStore(self.endpoints, settings.total_timeout, settings.horizon_step)
+        self.register = RegisterStore(self.endpoints, settings)
         self._rounds = Rounds(self.endpoints, self.register)
+        self._horizon_lock = threading.Lock()
+        self._moves_horizon = False
+        self._horizon_lead_us = self._draw_lead()
 
     def close(self) -> None:
         """End the threads; the registry can't be used afterwards."""
@@ -221,11 +227,33 @@ class QuorumRegistry:
         if known.horizon_us is None:
             return known
         now_us = self.clock.now_us()
-        step_us = self.settings.horizon_step // timedelta(microseconds=1)
-        is_beyond = any(key.time_us is not None and key.time_us >= known.horizon_us for key in keys)
-        if is_beyond or now_us + step_us > known.horizon_us:
+        if any(key.time_us is not None and key.time_us >= known.horizon_us for key in keys):
             known = self._rounds.known = self.register.advance_horizon(now_us)
+        elif now_us + self._horizon_lead_us > known.horizon_us:
+            self._move_horizon_in_background()
         return known
+
+    def _move_horizon_in_background(self) -> None:
+        """Have the horizon moved on, without waiting for it (protocol B12)."""
+        with self._horizon_lock:
+            if self._moves_horizon:
+                return
+            self._moves_horizon = True
+
+        def move() -> None:
+            try:
+                self._rounds.known = self.register.advance_horizon(self.clock.now_us())
+            except RegistryUnavailable as error:
+                log.info("the horizon was not moved on: %s", error)
+            finally:
+                self._horizon_lead_us = self._draw_lead()
+                self._moves_horizon = False
+
+        self.endpoints.in_background(move)
+
+    def _draw_lead(self) -> int:
+        """How far ahead of its end to move the horizon: clients differ, or all would do it at once (B12)."""
+        return round(microseconds(self.settings.horizon_step) * self.endpoints.chance.uniform(0.5, 1.0))
 
     def _places(self, keys: Sequence[EventKey]) -> list[ItemKey | TooOld | BeyondHorizon]:
         """The item of each event, or why it has none. RegistryUnavailable if the register is not there."""

@@ -7,9 +7,11 @@ compare-and-set by ballots.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import TypeVar
 
+from photon.clock import microseconds
+from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY
@@ -35,6 +37,13 @@ _MEMBERS_MOVE = "the registry's endpoints are just being changed"
 _NOT_COUNTED = NoReply("the endpoint does not count yet: it is being repaired", "not_asked")
 
 
+@dataclass(frozen=True, slots=True)
+class _HalfWritten:
+    """Fewer than a majority have the newest register; a ballot with this counter is above all seen."""
+
+    counter: int
+
+
 class RegisterStore:
     """The register, at a majority of endpoints.
 
@@ -42,10 +51,11 @@ class RegisterStore:
     taken effect or not.
     """
 
-    def __init__(self, endpoints: Endpoints, deadline: timedelta, horizon_step: timedelta) -> None:
+    def __init__(self, endpoints: Endpoints, settings: Registry) -> None:
         self._endpoints = endpoints
-        self._deadline_seconds = deadline.total_seconds()
-        self._horizon_step_us = horizon_step // timedelta(microseconds=1)
+        self._deadline_seconds = settings.total_timeout.total_seconds()
+        self._takeover_seconds = settings.request_timeout.total_seconds()
+        self._horizon_step_us = microseconds(settings.horizon_step)
         self._proposer = endpoints.new_proposer()
 
     # -- reading
@@ -63,20 +73,30 @@ class RegisterStore:
     def read_once(self) -> Register | NoReply:
         """`read` in a single attempt: the *check* of protocol B.
 
-        A client that finds other members than it asked goes on and asks those (B11).
+        A client that finds other members than it asked goes on and asks those (B11). One that finds a change
+        half written gives the other client the time of a request to end it, then ends it itself (B12).
         """
-        for _ in range(MEMBERS_CHANGES):
+        takeover = self._endpoints.deadline(self._takeover_seconds)
+        followed = 0
+        while followed < MEMBERS_CHANGES:
             active = self._endpoints.active
             (replies,) = self._endpoints.read([REGISTER_KEY])
             register = self._read_from(replies, active)
+            if isinstance(register, _HalfWritten):
+                if takeover.pause():
+                    continue
+                register = self._end_change(register)
             if isinstance(register, NoReply):
                 return register
             if register.members == active.members and self._endpoints.active is active:
                 return register
             self._endpoints.follow(register.members)
+            followed += 1
         return NoReply(_MEMBERS_MOVE)
 
-    def _read_from(self, replies: Sequence[ReadReply], active: ActiveEndpoints) -> Register | NoReply:
+    def _read_from(
+        self, replies: Sequence[ReadReply], active: ActiveEndpoints
+    ) -> Register | _HalfWritten | NoReply:
         """The chosen register in these replies, or one with other members, which are to be asked."""
         n = self._endpoints.n
         stored = [reply for reply in _counted(replies, active.members) if isinstance(reply, Stored)]
@@ -91,9 +111,14 @@ class RegisterStore:
             return register
         if sum(s.accepted == newest.accepted for s in stored) >= majority(n):
             return register
-        # Somebody died while changing it, or an endpoint missed a change and another one is down. A value
-        # that is not chosen may go away again, and boundary and members never go back.
-        answer = self._round(lambda current: current, ballot(next_counter(stored), self._proposer))
+        return _HalfWritten(next_counter(stored))
+
+    def _end_change(self, half_written: _HalfWritten) -> Register | NoReply:
+        """Somebody died while changing it, or an endpoint missed a change and another one is down.
+
+        A value that is not chosen may go away again, and boundary and members never go back.
+        """
+        answer = self._round(lambda current: current, ballot(half_written.counter, self._proposer))
         return NoReply("others change the register") if isinstance(answer, int) else answer
 
     # -- changing
