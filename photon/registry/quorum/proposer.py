@@ -220,16 +220,16 @@ class QuorumRegistry:
     # -- where events lie
 
     def _register_for(self, keys: Sequence[EventKey]) -> Register:
-        """A register whose horizon, if it has one, is as far ahead as it may be (protocol C3)."""
+        """A register whose horizon, if it has one, is ahead of all keys, unless they are too far ahead (C3)."""
         known = self._rounds.known
         if known is None:
             known = self._rounds.known = self.register.read()
-        if known.horizon_us is None:
+        horizon_us, now_us = known.horizon_us, self.clock.now_us()
+        if horizon_us is None:
             return known
-        now_us = self.clock.now_us()
-        if any(key.time_us is not None and key.time_us >= known.horizon_us for key in keys):
+        if any(key.time_us is not None and key.time_us >= horizon_us for key in keys):
             known = self._rounds.known = self.register.advance_horizon(now_us)
-        elif now_us + self._horizon_lead_us > known.horizon_us:
+        elif now_us + self._horizon_lead_us > horizon_us:
             self._move_horizon_in_background()
         return known
 
