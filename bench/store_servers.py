@@ -22,7 +22,7 @@ from botocore.config import Config
 
 from photon.errors import UserError
 from photon.pipeline.file import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
-from photon.registry.dynamodb.acceptor import LOCAL_REGION
+from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import (
     ServerKind,
     answers,

@@ -105,6 +105,8 @@ _EXPECTED = {
     "key": "the column that holds the id of the primary event",
     "time": "a column's name",
     "endpoints": "`local` or a list of {url, region}",
+    "profile": "the name of a profile in AWS's configuration files",
+    "role": "the ARN of a role, such as arn:aws:iam::123456789012:role/photon",
     "columns": "a mapping of columns to types, such as {amount: int64}",
 }
 _IN_ANY_KEY = {

@@ -117,6 +117,8 @@ class Endpoint(Strict):
     url: Url
     region: str = "local"
     transactions: bool = False  # register many ids at a time; on AWS each then costs double
+    profile: str | None = Field(default=None, min_length=1)  # of AWS's configuration files
+    role: str | None = Field(default=None, pattern=r"^arn:[^:]+:iam::\d{12}:role/.+$")  # to assume by STS
 
 
 LocalServerName = Literal["dynoxide", "dynamodb-local"]

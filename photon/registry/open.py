@@ -11,7 +11,8 @@ from pathlib import Path
 
 from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
-from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
+from photon.registry.dynamodb.credentials import access
 from photon.registry.dynamodb.local_server import LocalServer, default_kind
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -60,12 +61,14 @@ def close_registries() -> None:
 
 def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) -> Callable[[], WireClient]:
     """How to get a client of an endpoint; a local one is started first."""
+    # Of the endpoint, not of a client: after a connection failed nobody looks for credentials again.
+    granted = access(endpoint.region, endpoint.profile, endpoint.role)
 
     def connect() -> WireClient:
         url = endpoint.where
         if isinstance(url, Path):
             server = LocalServer(url, endpoint.local_server or default_kind())
             url = _servers.setdefault((os.getpid(), url), server).ensure()
-        return wire_client(url, endpoint.region, timeout, connections)
+        return WireClient(url, granted, timeout.total_seconds(), connections)
 
     return connect

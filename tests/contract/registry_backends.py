@@ -19,8 +19,10 @@ from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig
-from photon.registry.dynamodb.acceptor import LOCAL_REGION, DynamoAcceptor, wire_client
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
+from photon.registry.dynamodb.credentials import LOCAL_REGION, access
 from photon.registry.dynamodb.local_server import ServerKind
+from photon.registry.dynamodb.wire import WireClient
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -151,7 +153,7 @@ def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bo
     table = f"contract-{uuid.uuid4().hex}"
 
     def ways_in(url: str) -> Callable[[], tuple[Acceptor, Faults]]:
-        client = wire_client(url, LOCAL_REGION, SERVER_TIMEOUT, 40)
+        client = WireClient(url, access(LOCAL_REGION), SERVER_TIMEOUT.total_seconds(), 40)
         tables = dynamodb_client(url, LOCAL_REGION, SERVER_TIMEOUT, 1)
         tables.create_table(TableName=table, **TABLE_DEFINITION)
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bench.store_servers import START_SECONDS, dynamodb_client, is_available
-from photon.registry.dynamodb.acceptor import LOCAL_REGION
+from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import ServerKind, answers, free_port, server_command
 from photon.registry.operations.directory import TABLE_DEFINITION
 

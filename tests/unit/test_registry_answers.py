@@ -36,7 +36,9 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey
-from photon.registry.dynamodb.acceptor import DynamoAcceptor, wire_client
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
+from photon.registry.dynamodb.credentials import access
+from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import Claim, Joined, Won
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
@@ -68,7 +70,7 @@ class Scripted:
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         url = f"http://127.0.0.1:{self.server.server_port}"
-        client = wire_client(url, "local", timedelta(seconds=10), 2)
+        client = WireClient(url, access("local"), 10, 2)
         self.acceptor = DynamoAcceptor(TABLE, lambda: client)
 
     def says(self, *answers: Any, status: int = 200) -> DynamoAcceptor:
@@ -115,7 +117,6 @@ def inserts(*keys: ItemKey) -> list[Insert]:
         "TransactionConflict",
         "InternalServerError",
         "ItemCollectionSizeLimitExceeded",
-        "AccessDenied",
         "ValidationError",
         "NobodyKnows",
     ],
@@ -123,6 +124,14 @@ def inserts(*keys: ItemKey) -> list[Insert]:
 def test_of_a_batch_only_the_inserts_that_failed_are_without_a_reply(endpoint: Scripted, code: str) -> None:
     replies = endpoint.says(batch(None, code, "DuplicateItem")).insert(inserts(A, B, C))
     assert replies == [Done(), NoReply(f"{code}: m"), Unchanged()]
+
+
+def test_a_right_that_is_missing_for_one_insert_is_no_reply_of_a_kind_of_its_own(endpoint: Scripted) -> None:
+    done, denied = endpoint.says(batch(None, "AccessDenied")).insert(inserts(A, B))
+    assert done == Done()
+    assert isinstance(denied, NoReply)
+    assert denied.kind == "denied"
+    assert denied.reason.startswith("AccessDenied: m; mend this endpoint's credentials or rights")
 
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"])
@@ -209,7 +218,9 @@ ERRORS = [
     (400, {"__type": "x#ProvisionedThroughputExceededException", "message": "m"}, "throttled"),
     (400, {"__type": "x#RequestLimitExceeded", "message": "m"}, "throttled"),
     (400, {"__type": "x#ResourceNotFoundException", "message": "m"}, "unreachable"),
-    (400, {"__type": "x#AccessDeniedException", "message": "m"}, "unclear"),
+    (400, {"__type": "x#AccessDeniedException", "message": "m"}, "denied"),
+    (400, {"__type": "com.amazon.coral.service#UnrecognizedClientException", "message": "m"}, "denied"),
+    (403, {"__type": "x#ExpiredTokenException", "message": "m"}, "denied"),
     (500, {"__type": "x#InternalServerError", "message": "m"}, "unclear"),
     (503, b"<html>Service Unavailable</html>", "unclear"),
     (502, b"", "unclear"),

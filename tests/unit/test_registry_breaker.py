@@ -25,6 +25,7 @@ EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 KEY = ItemKey("p", "s")
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
+DENIED = NoReply("not you", "denied")
 
 
 def claims(count: int, token: str = EAST, prefix: str = "id") -> list[Claim]:
@@ -47,6 +48,32 @@ def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
     breaker = Breaker(3, ManualClock())
     breaker.saw(1, [BUSY, GONE])
     assert breaker.lets_pass(1)
+
+
+def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -> None:
+    clock = ManualClock()
+    breaker = Breaker(3, clock)
+    heard = [breaker.saw(1, [DENIED])]
+    assert not breaker.lets_pass(1)
+    for _ in range(60):  # a probe may read, and a write is denied again
+        clock.advance(1)
+        assert breaker.take_probe(1)
+        heard += [breaker.saw(1, ["an answer"]), breaker.saw(1, [DENIED])]
+    assert [news for news in heard if news] == ["denies", "is_back"]
+    clock.advance(3600)
+    breaker.saw(1, ["an answer"])
+    assert [breaker.saw(1, [DENIED]), breaker.saw(1, ["an answer"])] == ["denies", "is_back"]
+
+
+def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
+    breaker = Breaker(3, ManualClock())
+    assert [breaker.saw(1, replies) for replies in ([GONE], [DENIED], [GONE], [DENIED], ["an answer"])] == [
+        "fell_silent",
+        "denies",
+        None,
+        None,
+        "is_back",
+    ]
 
 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:

@@ -225,6 +225,13 @@ def test_the_local_registry_inserts_by_transactions() -> None:
     assert endpoints_of(local) == (EndpointAddress(local.registry_folder, transactions=True),)
 
 
+def test_each_endpoint_keeps_the_profile_and_the_role_that_the_file_gives_it() -> None:
+    role = "arn:aws:iam::123456789012:role/photon"
+    named = Endpoint(url="https://a", region="eu-1", profile="near", role=role)
+    file = pipeline("http://unused").model_copy(update={"registry": Registry(endpoints=(named,))})
+    assert endpoints_of(file) == (EndpointAddress("https://a", "eu-1", profile="near", role=role),)
+
+
 @pytest.mark.server
 def test_a_key_that_the_endpoint_refuses_does_not_hold_up_the_others(url: str, client: Any) -> None:
     from photon.registry.consensus.acceptor import Done, Insert, NoReply

@@ -123,7 +123,7 @@ class Refused:
     now: Stored
 
 
-NoReplyKind = Literal["unclear", "throttled", "unreachable", "not_asked"]
+NoReplyKind = Literal["unclear", "throttled", "unreachable", "denied", "not_asked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,9 @@ class NoReply:
     """No answer about this item: the request may have taken effect, or may do so later (protocol B2).
 
     `unclear`: an error that we can't read. `throttled`: the endpoint had too little capacity. `unreachable`:
-    it did not answer at all, or has lost its table; do not ask again soon. `not_asked`: its slot is
-    out of use, or it has just been silent; this is no news of the endpoint.
+    it did not answer at all, or has lost its table; do not ask again soon. `denied`: we have no credentials
+    that it takes, or too few rights; do not ask again soon. `not_asked`: its slot is out of use, or it has
+    just been silent; this is no news of the endpoint.
     """
 
     reason: str

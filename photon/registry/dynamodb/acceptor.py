@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
-from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from photon.registry.consensus.acceptor import (
     ABSENT,
@@ -39,6 +37,7 @@ from photon.registry.dynamodb.answers import (
     UNREADABLE,
     Answer,
     batch_answers,
+    denied,
     error_code,
     is_done,
     items_of,
@@ -49,7 +48,7 @@ from photon.registry.dynamodb.answers import (
     transaction_answers,
     write_reply,
 )
-from photon.registry.dynamodb.wire import WireClient
+from photon.registry.dynamodb.wire import CredentialsMissing
 from photon.registry.interface import RegistryUnavailable
 
 # The limits of DynamoDB for one request.
@@ -65,15 +64,6 @@ TRANSACTION_TRIES = 3
 T = TypeVar("T")
 Row = tuple[str, ...]  # the parameters of one statement
 Write = tuple[str, Row]  # a statement and its parameters; the request is made of it as it goes out
-
-LOCAL_REGION = "local"
-_LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
-
-
-def wire_client(url: str, region: str, timeout: timedelta, connections: int) -> WireClient:
-    """A client of one endpoint. In the region `local` it needs no credentials."""
-    credentials = Credentials(_LOCAL_KEY, _LOCAL_KEY) if region == LOCAL_REGION else None
-    return WireClient(url, region, timeout.total_seconds(), connections, credentials)
 
 
 class DynamoAcceptor:
@@ -268,13 +258,18 @@ class DynamoAcceptor:
         """What the response says, or NoReply: in spite of any error the request may have been applied."""
         try:
             client = self._connected()
-        except RegistryUnavailable as error:
+        except (RegistryUnavailable, ValueError) as error:  # ValueError: a proxy's URL that is none
             return NoReply(str(error), "unreachable")
         try:
             return read(request(client))
         except ClientError as error:
             return no_reply(error.response)
-        except BotoCoreError as error:  # connection refused, closed, timed out
+        except CredentialsMissing as error:
+            return denied(str(error))
+        except (ReadTimeoutError, ConnectTimeoutError) as error:
+            # It is slow: other requests to it go on, over the connections that they have.
+            return NoReply(str(error), "unreachable")
+        except BotoCoreError as error:  # connection refused or closed: a local server may have moved
             self._disconnect(client)
             return NoReply(str(error), "unreachable")
         except UNREADABLE as error:

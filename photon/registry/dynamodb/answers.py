@@ -44,8 +44,30 @@ _THROTTLED = (
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
 )
+_DENIED = (
+    # Of a statement.
+    "AccessDenied",
+    # Of a whole request.
+    "AccessDeniedException",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "NotAuthorized",
+    "OptInRequired",
+    "RequestExpired",
+    "UnrecognizedClientException",
+)
 # In a batch of statements DynamoDB Local says it without `Exception`.
 _TABLE_MISSING = ("ResourceNotFoundException", "ResourceNotFound")
+
+_MEND_RIGHTS = (
+    "mend this endpoint's credentials or rights (docs/operations.md: an endpoint that does not let Photon in)"
+)
 
 
 def error_code(answer: Answer) -> str | None:
@@ -74,7 +96,15 @@ def no_reply(answer: Answer) -> NoReply:
     code = str(error.get("Code", "unnamed error"))
     if code in _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
-    return NoReply(f"{code}: {error.get('Message', '')}", "throttled" if code in _THROTTLED else "unclear")
+    reason = f"{code}: {error.get('Message', '')}"
+    if code in _DENIED:
+        return denied(reason)
+    return NoReply(reason, "throttled" if code in _THROTTLED else "unclear")
+
+
+def denied(reason: str) -> NoReply:
+    """No reply for want of credentials or rights, with what to do."""
+    return NoReply(f"{reason}; {_MEND_RIGHTS}", "denied")
 
 
 def promised_before(answer: Mapping[str, Any], key: ItemKey) -> Promised | NoReply:

@@ -1,4 +1,4 @@
-"""Send requests of the DynamoDB API as JSON, signed and sent by botocore, without boto3's models.
+"""Send requests of the DynamoDB API as JSON, without boto3's models and botocore's HTTP session.
 
 boto3 walks through every value of a request and an answer by its model, in Python. Here parameters are the
 JSON that is sent, and the answer is the JSON that comes (docs/adr/0018).
@@ -7,26 +7,20 @@ JSON that is sent, and the answer is the JSON that comes (docs/adr/0018).
 from __future__ import annotations
 
 import json
-import socket
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
-import boto3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-from botocore.exceptions import ClientError, NoCredentialsError
-from botocore.httpsession import URLLib3Session
+from botocore.exceptions import BotoCoreError, ClientError
+
+from photon.registry.dynamodb.credentials import Access, Signer
+from photon.registry.dynamodb.keep_alive import KeepAliveClient, host_of
 
 _API = "DynamoDB_20120810"
-_SERVICE = "dynamodb"
-_CONTENT_TYPE = "application/x-amz-json-1.0"
 _CHECKSUM = "x-amz-crc32"
-# Headers and body go one after the other. With Nagle's algorithm each request would wait 40 ms between them
-# for an acknowledgement. boto3's client sets this; a bare session does not.
-_SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
 
 _OPERATIONS = {
     name: "".join(word.title() for word in name.split("_"))
@@ -49,29 +43,38 @@ _OPERATIONS = {
 UNREADABLE = "UnreadableAnswer"  # our own code, for an answer that is not what the API promises
 
 
+# The endpoint does not know these credentials, or not any more: others may have taken their place.
+_OUTDATED = (
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "UnrecognizedClientException",
+)
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class CredentialsMissing(BotoCoreError):
+    """No credentials were found for an endpoint, or they could not be renewed: nothing was sent."""
+
+    fmt = "no credentials for {endpoint_url}: {error}"
+
+
 class WireClient:
     """A client of one endpoint; thread-safe. One attempt a request, none longer than `timeout_seconds`.
 
     Its methods are called as boto3's are, and return the answer's JSON. They raise ClientError where the
-    endpoint says so or its answer can't be read, and other BotoCoreErrors where it does not answer. Without
-    `credentials` those of boto3 are used.
+    endpoint says so or its answer can't be read, CredentialsMissing, and other BotoCoreErrors where it does
+    not answer. It keeps at most `connections`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        region: str,
-        timeout_seconds: float,
-        connections: int,
-        credentials: Credentials | None = None,
-    ) -> None:
+    def __init__(self, url: str, access: Access, timeout_seconds: float, connections: int) -> None:
         self._url = url
-        self._http = URLLib3Session(
-            timeout=timeout_seconds, max_pool_connections=connections, socket_options=_SOCKET_OPTIONS
-        )
-        self._region = region
-        # A session of its own: boto3's default one is not safe to share between threads while it is made.
-        self._credentials = credentials or boto3.session.Session().get_credentials()
+        self._timeout_seconds = timeout_seconds
+        self._credentials = access.credentials
+        self._http = KeepAliveClient(url, connections, access.authorities)
+        self._signer = Signer(host_of(url), urlsplit(url).path or "/", access.region)
 
     def __getattr__(self, name: str) -> Callable[..., Mapping[str, Any]]:
         """A method for each operation, named as boto3 names it."""
@@ -80,24 +83,29 @@ class WireClient:
         return partial(self._call, _OPERATIONS[name])
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections that nobody uses."""
         self._http.close()
 
     def _call(self, operation: str, **request: Any) -> Mapping[str, Any]:
-        headers = {"Content-Type": _CONTENT_TYPE, "X-Amz-Target": f"{_API}.{operation}"}
-        outgoing = AWSRequest("POST", self._url, headers, json.dumps(request))
-        self._sign(outgoing)
-        response = self._http.send(outgoing.prepare())
-        answer = _answer(response.content, response.headers.get(_CHECKSUM))
-        if response.status_code >= 300 or answer is None:
-            raise ClientError(_error(response.status_code, answer), operation)
+        deadline = time.monotonic() + self._timeout_seconds
+        body = _encode(request).encode()
+        headers = self._signed(operation, body, deadline)
+        response = self._http.post(headers, body, deadline)
+        answer = _answer(response.body, response.headers.get(_CHECKSUM))
+        if response.status >= 300 or answer is None:
+            error = _error(response.status, answer)
+            if error["Error"]["Code"] in _OUTDATED:
+                self._credentials.forget()
+            raise ClientError(error, operation)
         return answer
 
-    def _sign(self, outgoing: AWSRequest) -> None:
-        if self._credentials is None:
-            raise NoCredentialsError
-        # Frozen: a renewal in between would leave them half old and half new.
-        SigV4Auth(self._credentials.get_frozen_credentials(), _SERVICE, self._region).add_auth(outgoing)
+    def _signed(self, operation: str, body: bytes, deadline: float) -> str:
+        try:
+            credentials = self._credentials.current(deadline)
+        except Exception as error:  # of boto3's chain, of STS, of a program that gives them: all kinds
+            reason = str(error) or "none were found in time"
+            raise CredentialsMissing(endpoint_url=self._url, error=reason) from error
+        return self._signer.headers(f"{_API}.{operation}", body, credentials)
 
 
 def _answer(body: bytes, checksum: str | None) -> dict[str, Any] | None:

@@ -14,9 +14,13 @@ from photon.clock import MICROSECONDS, Clock
 from photon.registry.consensus.acceptor import NoReply, NoReplyKind
 from photon.registry.consensus.decisions import majority
 
-News = Literal["fell_silent", "is_back"]
+News = Literal["fell_silent", "denies", "is_back"]
 
 PAUSE_SECONDS = 1.0  # a probe a second costs nothing, and an endpoint that is back is soon asked again
+# Who may read but not write is let pass after each probe and denied again: that is no news every second.
+REMIND_SECONDS = 3600.0
+
+_SILENCE = ("unreachable", "denied")
 
 
 class Breaker:
@@ -27,6 +31,8 @@ class Breaker:
         self._pause_us = round(PAUSE_SECONDS * MICROSECONDS)
         self._lock = threading.Lock()
         self._probe_at_us: list[int | None] = [None] * n  # None: it answers
+        self._is_said = [False] * n  # that it is silent, since it last answered
+        self._denied_said_us: list[int | None] = [None] * n
 
     def lets_pass(self, slot: int) -> bool:
         """Whether to send a request to an endpoint. All are asked while no majority answers."""
@@ -35,18 +41,28 @@ class Breaker:
             return self._probe_at_us[slot] is None or answering < majority(len(self._probe_at_us))
 
     def saw(self, slot: int, replies: Sequence[object]) -> News | None:
-        """Take note of the replies to one request: whether the endpoint fell silent, or is back."""
+        """Take note of the replies to one request: what is new about the endpoint, if anything."""
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
             was_silent = self._probe_at_us[slot] is not None
-            if all(_kind(reply) != "unreachable" for reply in replies):
+            if all(_kind(reply) not in _SILENCE for reply in replies):
+                was_said, self._is_said[slot] = self._is_said[slot], False
                 self._probe_at_us[slot] = None
-                return "is_back" if was_silent else None
-            if is_silence(replies) and not was_silent:
-                self._probe_at_us[slot] = self._clock.elapsed_us() + self._pause_us
-                return "fell_silent"
-            return None
+                return "is_back" if was_said else None
+            if not is_silence(replies):
+                return None
+            elapsed_us = self._clock.elapsed_us()
+            if not was_silent:
+                self._probe_at_us[slot] = elapsed_us + self._pause_us
+            news: News | None = None if was_silent else "fell_silent"
+            if any(_kind(reply) == "denied" for reply in replies):
+                said_us = self._denied_said_us[slot]
+                is_news = said_us is None or elapsed_us - said_us >= REMIND_SECONDS * MICROSECONDS
+                news = "denies" if is_news else None
+                self._denied_said_us[slot] = elapsed_us if is_news else said_us
+            self._is_said[slot] |= news is not None
+            return news
 
     def take_probe(self, slot: int) -> bool:
         """Whether to probe an endpoint that is left alone: at most once a pause."""
@@ -61,12 +77,13 @@ class Breaker:
     def forget(self, slot: int) -> None:
         """Treat the endpoint as one that answers: another store has taken its place."""
         with self._lock:
-            self._probe_at_us[slot] = None
+            self._probe_at_us[slot] = self._denied_said_us[slot] = None
+            self._is_said[slot] = False
 
 
 def is_silence(replies: Sequence[object]) -> bool:
-    """Whether an endpoint answered no part of a request."""
-    return all(_kind(reply) == "unreachable" for reply in replies)
+    """Whether an endpoint answered no part of a request, or has no answers for us."""
+    return all(_kind(reply) in _SILENCE for reply in replies)
 
 
 def _kind(reply: object) -> NoReplyKind | None:

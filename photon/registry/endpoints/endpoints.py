@@ -293,5 +293,8 @@ class Endpoints:
         news = None if self._breaker is None else self._breaker.saw(slot, answers)
         if news == "fell_silent":
             log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
+        elif news == "denies":
+            reason = next(answer.reason for answer in answers if answer.kind == "denied")
+            log.warning("endpoint %d of the registry does not let us in: %s", slot + 1, reason)
         elif news == "is_back":
             log.warning("endpoint %d of the registry answers again", slot + 1)

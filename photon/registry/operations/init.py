@@ -76,7 +76,7 @@ def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
     if endpoints == "local":
         folder = pipeline.registry_folder
         return (EndpointAddress(folder, transactions=True, local_server=server),)
-    return tuple(EndpointAddress(e.url, e.region, e.transactions) for e in endpoints)
+    return tuple(EndpointAddress(e.url, e.region, e.transactions, e.profile, e.role) for e in endpoints)
 
 
 def _checked(
