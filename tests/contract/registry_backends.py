@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from photon.registry.dynamodb.wire import WireClient
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
+from tests.simulation.interpreter import Interpreter
 
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
@@ -46,6 +48,7 @@ ALL_UP = [  # each store, with none of its endpoints down
     "memory",
     "memory-3",
     "memory-5",
+    "interpreted-3",
     pytest.param("dynamodb-local", marks=pytest.mark.server),
     pytest.param("dynoxide-3", marks=pytest.mark.server),
 ]
@@ -53,13 +56,16 @@ BACKENDS = [
     *ALL_UP,
     "memory-3-one-down",
     "memory-5-two-down",
+    "interpreted-batches",
     # Each server, and each way to write; the other combinations are in `make test-long`.
     pytest.param("dynoxide", marks=pytest.mark.server),
     pytest.param("dynoxide-crate-batches", marks=pytest.mark.server),
     pytest.param("dynoxide-batches", marks=[pytest.mark.server, pytest.mark.long]),
     pytest.param("dynoxide-crate", marks=[pytest.mark.server, pytest.mark.long]),
     pytest.param("dynamodb-local-batches", marks=[pytest.mark.server, pytest.mark.long]),
+    pytest.param("aws", marks=[pytest.mark.server, pytest.mark.long]),  # see CONTRIBUTING.md
 ]
+AWS = "PHOTON_CONTRACT_AWS"  # names a region and how tables' names begin: eu-central-1/photon-contract
 
 
 class Faults(Protocol):
@@ -152,18 +158,48 @@ def dynamodb_backend(urls: Sequence[str], timed: bool, transactions: Iterator[bo
     """A new table at each server. `transactions`: whether the next acceptor inserts by them."""
     table = f"contract-{uuid.uuid4().hex}"
 
-    def ways_in(url: str) -> Callable[[], tuple[Acceptor, Faults]]:
-        client = WireClient(url, access(LOCAL_REGION), SERVER_TIMEOUT.total_seconds(), 40)
+    def client(url: str) -> Any:
         tables = dynamodb_client(url, LOCAL_REGION, SERVER_TIMEOUT, 1)
         tables.create_table(TableName=table, **TABLE_DEFINITION)
+        return wire_to(url, LOCAL_REGION)
 
+    return backend_over([client(url) for url in urls], table, timed, transactions)
+
+
+def wire_to(url: str, region: str) -> WireClient:
+    """A client of the product for one endpoint."""
+    return WireClient(url, access(region), SERVER_TIMEOUT.total_seconds(), 40)
+
+
+def aws_backend(timed: bool, request: pytest.FixtureRequest) -> Backend:
+    """A new table of DynamoDB on AWS, removed after the test."""
+    region, _, prefix = os.environ.get(AWS, "").partition("/")
+    if not prefix:
+        pytest.skip(f"{AWS} names no region and prefix of tables")
+    url, table = f"https://dynamodb.{region}.amazonaws.com", f"{prefix}-{uuid.uuid4().hex}"
+    tables = dynamodb_client(url, region, SERVER_TIMEOUT, 1)
+    tables.create_table(TableName=table, **TABLE_DEFINITION)
+    request.addfinalizer(lambda: tables.delete_table(TableName=table))
+    tables.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    return backend_over([wire_to(url, region)], table, timed, repeat(False))
+
+
+def interpreted_backend(timed: bool, endpoints: int, transactions: Iterator[bool]) -> Backend:
+    """Stores that interpret the product's requests, in this process."""
+    return backend_over([Interpreter("contract") for _ in range(endpoints)], "contract", timed, transactions)
+
+
+def backend_over(clients: Sequence[Any], table: str, timed: bool, transactions: Iterator[bool]) -> Backend:
+    """The product's acceptors over clients of the DynamoDB API, one for each endpoint."""
+
+    def ways_in(client: Any) -> Callable[[], tuple[Acceptor, Faults]]:
         def another() -> tuple[Acceptor, Faults]:
             faulty = FaultyClient(client)
             return DynamoAcceptor(table, lambda: faulty, next(transactions)), faulty
 
         return another
 
-    return Backend([ways_in(url) for url in urls], timed)
+    return Backend([ways_in(client) for client in clients], timed)
 
 
 def backend_fixture(kinds: Sequence[Any], timed: bool) -> Any:
@@ -181,6 +217,12 @@ def backend_fixture(kinds: Sequence[Any], timed: bool) -> Any:
 def _make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Backend:
     if kind.startswith("memory"):
         return memory_backend(timed, *MEMORY[kind])
+    if kind == "aws":
+        return aws_backend(timed, request)
+    if kind.startswith("interpreted"):
+        return interpreted_backend(
+            timed, 3 if kind.endswith("-3") else 1, repeat(not kind.endswith("-batches"))
+        )
     if kind.startswith("dynoxide-crate"):
         servers = request.getfixturevalue("dynoxide_crate")
     elif kind.startswith("dynoxide"):
@@ -233,6 +275,10 @@ class FaultyClient:
         if self._fault == "unprocessed" and self._next_fault():
             return self._leave_half(RequestItems)
         return self._serve(lambda: self._client.batch_get_item(RequestItems=RequestItems))
+
+    def scan(self, **request: Any) -> Any:
+        self.requests.append("scan")
+        return self._serve(lambda: self._client.scan(**request))
 
     def query(self, **request: Any) -> Any:
         self.requests.append("query")

@@ -104,6 +104,13 @@ def test_old_ids_go_at_every_endpoint_and_young_ones_stay(timed: Backend) -> Non
     check_that_old_ids_go_and_young_ones_stay(timed, timed_key)
 
 
+def test_a_shard_of_several_pages_is_deleted_to_its_end(timed: Backend) -> None:
+    commit(timed.client(), some(timed_key, -2, count=60))  # in 16 shards
+    registry = timed.client()
+    done = gc_pass(registry, raise_boundary(registry, START_US - DAY_US), page_items=2)
+    assert [(one.deleted.items, one.problem) for one in done] == [(60, "")] * len(timed.acceptors)
+
+
 def test_of_ids_without_a_time_the_stored_time_decides(untimed: Backend) -> None:
     check_that_old_ids_go_and_young_ones_stay(untimed, untimed_key)
 

@@ -9,7 +9,7 @@ import threading
 
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Promised, Refused
+from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Promised, Refused, Stored
 from photon.registry.consensus.decisions import ballot, majority
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value, item_key
 from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
@@ -55,6 +55,20 @@ def test_one_who_was_in_a_round_does_not_bring_a_cleared_token_back(backend: Bac
     assert backend.client().commit(claims(["a"], EAST)) == [Lost(Holder("east", None))]
     for acceptor in up:
         assert acceptor.accept([Accept(item, late, encode_value(Cleared("east")))]) == [Done()]
+
+
+def test_an_endpoint_that_promised_refuses_every_accept_below_that(backend: Backend) -> None:
+    item, value = item_key(EventKey("a"), ()), fast_value(EAST)
+    promised, lower = ballot(5, "f" * 16), ballot(5, "0" * 16)
+    up = [a for a in backend.acceptors if isinstance(a.prepare([Prepare(item, promised)])[0], Promised)]
+    assert len(up) >= majority(len(backend.acceptors))
+    for acceptor in up:
+        assert acceptor.accept([Accept(item, lower, value)]) == [Refused(Stored(promised=promised))]
+        assert acceptor.prepare([Prepare(item, lower)]) == [Refused(Stored(promised=promised))]
+        assert acceptor.accept([Accept(item, promised, value)]) == [Done()]
+        assert acceptor.accept([Accept(item, lower, fast_value(WEST))]) == [
+            Refused(Stored(value, promised, promised))
+        ]
 
 
 # -- release (B5)

@@ -32,14 +32,14 @@ def caught_by_exploration(case: str, because: str) -> None:
     assert because in explored.problem
 
 
-def caught_by_simulation(*upkeep: Upkeep, because: str) -> None:
-    """By the rules, in one of the first seeds."""
-    _search(upkeep, because, only_history=False)
+def caught_by_simulation(*upkeep: Upkeep, because: str, over_requests: bool = False) -> None:
+    """By the rules, in one of the first seeds. `over_requests`: the product's own requests are broken."""
+    _search(upkeep, because, only_history=False, over_requests=over_requests)
 
 
-def caught_by_the_checker_of_histories(*upkeep: Upkeep, because: str) -> None:
+def caught_by_the_checker_of_histories(*upkeep: Upkeep, because: str, over_requests: bool = False) -> None:
     """By what clients were told alone, as it is with real servers."""
-    _search(upkeep, f"history: {because}", only_history=True)
+    _search(upkeep, f"history: {because}", only_history=True, over_requests=over_requests)
 
 
 def caught_by_story(story: Callable[[], None], because: str) -> None:
@@ -49,11 +49,11 @@ def caught_by_story(story: Callable[[], None], because: str) -> None:
     print(f"caught by {story.__name__}: {caught.value}")
 
 
-def _search(upkeep: tuple[Upkeep, ...], because: str, only_history: bool) -> None:
+def _search(upkeep: tuple[Upkeep, ...], because: str, only_history: bool, over_requests: bool) -> None:
     others: Counter[str] = Counter()
     by = "the checker of histories" if only_history else "simulation"
     for seed in SEEDS:
-        problem = simulate(seed, only_history, upkeep)
+        problem = simulate(seed, only_history, upkeep, over_requests)
         if problem is not None and because in problem:
             print(f"caught by {by} (seed {seed}, the {seed + 1}th): {problem}; before it {dict(others)}")
             return

@@ -15,7 +15,7 @@ from photon.registry.consensus.layout import fast_value
 from tests.simulation.exploration import explore
 from tests.simulation.exploration_states import Explored, Limits, Step
 
-EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
+EAST, WEST, NORTH = "east:e:1#p:1:0", "west:e:1#p:1:0", "north:e:1#p:1:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Case:
 
 
 _EAST_AND_WEST: tuple[tuple[Step, ...], ...] = ((("commit", EAST),), (("commit", WEST),))
+_THREE: tuple[tuple[Step, ...], ...] = (*_EAST_AND_WEST, (("commit", NORTH),))
 _EAST_ENDS_AND_WEST: tuple[tuple[Step, ...], ...] = (
     (("commit", EAST), ("release", EAST)),
     (("commit", WEST),),
@@ -102,6 +103,14 @@ CASES: dict[str, Case] = {
     ),
     "the same token again, with endpoints down in turn": Case(
         _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    "three proposers, one endpoint": Case(_THREE, 1, Limits(timeouts=3, attempts=4)),
+    "three proposers, fast round": Case(_THREE, 3, Limits(timeouts=0, attempts=1)),
+    "two proposers at five endpoints": Case(
+        _EAST_AND_WEST, 5, Limits(timeouts=0, attempts=2), takes_minutes=True
+    ),
+    "three proposers at five endpoints, fast round": Case(
+        _THREE, 5, Limits(timeouts=0, attempts=1), takes_minutes=True
     ),
     "a crash and the same token again": Case(
         _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, crashes=1, attempts=2), takes_minutes=True

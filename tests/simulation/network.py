@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from photon.clock import MICROSECONDS
 from photon.registry.consensus.acceptor import NoReply
@@ -19,6 +19,8 @@ from tests.simulation.crash import SimulatedCrash
 from tests.simulation.faulty_acceptor import TIMED_OUT, UNPROCESSED
 
 REQUEST_TIMEOUT_SECONDS = 2.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Weather:
     in_part: float = 0.0  # for one item of a batch: it is left unprocessed
     throttled: float = 0.0  # nothing of a batch is done, and the endpoint says so
     unreadable: float = 0.0  # it is done, and what the endpoint says of it can't be read
+    short_page: float = 0.0  # before an item of a page: the page ends
 
 
 _THROTTLED = NoReply("too many requests", "throttled")
@@ -128,7 +131,7 @@ class Client:
         """Whether its work ended, or was ended."""
         return self._over
 
-    def _run(self, work: Callable[[], None], strand: Strand) -> None:
+    def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
         def run() -> None:
             self._own.strand = strand
             strand.mine.acquire()
@@ -139,6 +142,7 @@ class Client:
                 pass
             except BaseException as error:
                 strand.error = error
+            end()
             strand.networks.release()
 
         threading.Thread(target=run, daemon=True).start()
@@ -207,7 +211,7 @@ class Client:
         answers: dict[int, list[Any]],
         wanted: int,
     ) -> None:
-        network, chance, weather = self.network, self.network.chance, self.network.weather
+        chance, weather = self.network.chance, self.network.weather
         strand = self._own.strand
 
         def answered(replies: list[Any]) -> None:
@@ -227,6 +231,12 @@ class Client:
             answer = [next(replies) if is_done else UNPROCESSED for is_done in done]
             return [_UNREADABLE] * len(batch) if chance.random() < weather.unreadable else answer
 
+        self._deliver(serve, answered, [TIMED_OUT] * len(batch))
+
+    def _deliver(self, serve: Callable[[], T], answered: Callable[[T], None], timed_out: T) -> None:
+        """Have a message arrive, as the weather is, and its answer come; at the latest, that it timed out."""
+        network, chance, weather = self.network, self.network.chance, self.network.weather
+
         def arrive() -> None:
             answer = serve()
             if chance.random() >= weather.lost:
@@ -236,8 +246,47 @@ class Client:
             if chance.random() >= weather.lost:
                 is_late = chance.random() < weather.late
                 network.after(chance.uniform(1.0, 8.0) if is_late else _moment(chance), arrive)
-        timed_out: list[Any] = [TIMED_OUT] * len(batch)
         network.after(REQUEST_TIMEOUT_SECONDS, lambda: answered(timed_out))
+
+
+class ClientOfRequests(Client):
+    """One whose acceptors send requests of their own: each message is one of these."""
+
+    def _send(
+        self,
+        send: Callable[[Any, Sequence[Any]], list[Any]],
+        endpoint: Any,
+        batch: Sequence[Any],
+        index: int,
+        answers: dict[int, list[Any]],
+        wanted: int,
+    ) -> None:
+        """Have the acceptor work on a thread of its own: it may send one request after another."""
+        parent, strand = self._own.strand, Strand()
+
+        def work() -> None:
+            answers[index] = send(endpoint, batch)
+
+        def end() -> None:
+            answers.setdefault(index, [])  # it was killed, and so is who waits for it
+            if len(answers) == wanted:
+                self.network.after(0.0, parent.resume)
+
+        self._run(work, strand, end)
+        self.network.after(0.0, strand.resume)
+
+    def ask(self, serve: Callable[[], T], timed_out: T) -> T:
+        """Send a message, and wait for its answer or its time-out."""
+        strand, answers = self._own.strand, list[T]()
+
+        def answered(answer: T) -> None:
+            if not answers:
+                answers.append(answer)
+                strand.resume()
+
+        self._deliver(serve, answered, timed_out)
+        self._wait()
+        return answers[0]
 
 
 def _moment(chance: random.Random) -> float:

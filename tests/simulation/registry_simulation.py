@@ -33,7 +33,8 @@ from tests.simulation.network import REQUEST_TIMEOUT_SECONDS, Client, Network, W
 from tests.simulation.observer import NO_END, Observer, RuleBroken
 from tests.simulation.simulated_calls import Calls, Fate
 from tests.simulation.simulated_operators import Operators, Upkeep
-from tests.simulation.simulated_stores import Process, Stores
+from tests.simulation.simulated_process import Process
+from tests.simulation.simulated_stores import Stores
 
 SETTINGS = Registry(
     total_timeout=timedelta(seconds=6),
@@ -47,24 +48,35 @@ CALLS = 5  # of each client
 LAST_INTERRUPTION = 20  # most clients have as many exchanges
 WEATHERS = (
     Weather(),
-    Weather(repeated=0.1, in_part=0.05, throttled=0.05, unreadable=0.03),
-    Weather(lost=0.03, late=0.05, repeated=0.1, in_part=0.05, throttled=0.03, unreadable=0.02),
-    Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1, throttled=0.1, unreadable=0.05),
+    Weather(repeated=0.1, in_part=0.05, throttled=0.05, unreadable=0.03, short_page=0.3),
+    Weather(
+        lost=0.03, late=0.05, repeated=0.1, in_part=0.05, throttled=0.03, unreadable=0.02, short_page=0.1
+    ),
+    Weather(lost=0.15, late=0.1, repeated=0.2, in_part=0.1, throttled=0.1, unreadable=0.05, short_page=0.3),
 )
 BATCH_OF_SEEDS = 2_000  # of the command, between two lines of what it has done
 UPKEEP: dict[Upkeep, float] = {"gc": 0.35, "repair": 0.35, "resharding": 0.35}  # of the seeds
+OVER_REQUESTS = 0.25  # of the seeds: clients send the product's own requests, and stores interpret them
 
 
 class Simulation:
     """One seed: stores, clients, operators, faults, and what was seen.
 
     `only_history`: no rule of F is checked, only whether what clients were told can be true. `upkeep`: what
-    operators do; None: as the seed has it.
+    operators do. `over_requests`: whether clients send the product's own requests. None: as the seed has it.
     """
 
     def __init__(
-        self, seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None
+        self,
+        seed: int,
+        only_history: bool = False,
+        upkeep: Collection[Upkeep] | None = None,
+        over_requests: bool | None = None,
     ) -> None:
+        way_to_ask = random.Random(f"{seed}, how to ask")  # of its own: all else is as with the other way
+        drawn_requests = way_to_ask.random() < OVER_REQUESTS
+        self.over_requests = drawn_requests if over_requests is None else over_requests
+        self._transactions = way_to_ask.random() < 0.5 if self.over_requests else None
         self.chance = random.Random(seed)
         drawn = [name for name, share in UPKEEP.items() if self.chance.random() < share]
         self.upkeep = drawn if upkeep is None else upkeep
@@ -76,7 +88,7 @@ class Simulation:
         self.keys = [self._key(number) for number in range(IDS)]
         event_us = {item_key(k, (ShardConfig(1),)).s: number * APART_US for number, k in enumerate(self.keys)}
         self.observer = Observer(self.n, lambda: self.network.now_seconds, event_us, only_history)
-        self.stores = Stores(self.observer, self._first_register())
+        self.stores = Stores(self.network, self.observer, self._first_register())
         self._only_history = only_history
         is_whole = "repair" not in self.upkeep
         self.calls = Calls(self.network, self.observer, self.stores, self.keys, only_history, is_whole)
@@ -120,7 +132,7 @@ class Simulation:
     # -- clients
 
     def _process(self) -> Process:
-        return Process(self.network, self.stores, SETTINGS, self.chance)
+        return Process(self.network, self.stores, SETTINGS, self.chance, self._transactions)
 
     def _start(self, datacenter: str) -> None:
         process = self._process()
@@ -225,10 +237,15 @@ class Simulation:
             raise RuleBroken(rule)
 
 
-def simulate(seed: int, only_history: bool = False, upkeep: Collection[Upkeep] | None = None) -> str | None:
+def simulate(
+    seed: int,
+    only_history: bool = False,
+    upkeep: Collection[Upkeep] | None = None,
+    over_requests: bool | None = None,
+) -> str | None:
     """Run one seed: what is wrong, or None."""
     try:
-        Simulation(seed, only_history, upkeep).run()
+        Simulation(seed, only_history, upkeep, over_requests).run()
     except AssertionError as broken:  # a broken rule, or an assertion of the product's own
         return str(broken)
     return None

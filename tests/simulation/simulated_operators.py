@@ -20,7 +20,8 @@ from photon.registry.operations.repair import RepairSuperseded, refill
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.network import Client, Network
-from tests.simulation.simulated_stores import Process, Store, Stores
+from tests.simulation.simulated_process import Process
+from tests.simulation.simulated_stores import Store, Stores
 
 Upkeep = Literal["gc", "repair", "resharding"]
 

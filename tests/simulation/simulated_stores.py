@@ -1,23 +1,22 @@
-"""The stores of a simulated registry by slot and incarnation, as endpoints have tables, and who uses them.
+"""The stores of a simulated registry by slot and incarnation, as endpoints have tables.
 
 An observer sees all that they take.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from photon.pipeline.file import Registry
-from photon.registry.consensus.acceptor import ABSENT, NoReply, Page, Stored
+from photon.registry.consensus.acceptor import ABSENT, FAST_BALLOT, NoReply, Page, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, encode_register
-from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
-from tests.simulation.network import Client, Network
+from tests.simulation.interpreter import Interpreter, Row
+from tests.simulation.network import Network
 from tests.simulation.observer import Observer
 
+TABLE = "simulated"
 _REFUSED = NoReply("connection refused", "unreachable")
 
 
@@ -26,8 +25,17 @@ class Store(FaultyAcceptor):
 
     writes_per_request = reads_per_request = 2  # so that calls take several
 
-    def __init__(self, observer: Observer, slot: int, incarnation: str, is_there: bool) -> None:
+    def __init__(
+        self, network: Network, observer: Observer, slot: int, incarnation: str, is_there: bool
+    ) -> None:
         super().__init__()
+        chance = network.chance
+        self.interpreter = Interpreter(  # for clients that send requests as the product does
+            TABLE,
+            _Rows(self),
+            leaves_out=lambda: chance.random() < network.weather.in_part,
+            ends_page=lambda: chance.random() < network.weather.short_page,
+        )
         self.slot = slot
         self.incarnation = incarnation
         self.is_there = is_there
@@ -60,22 +68,58 @@ class Store(FaultyAcceptor):
         before = [self.items.get(key, ABSENT) for key in keys]
         replies = super()._serve(kind, batch, apply)
         for key, stored in zip(keys, before, strict=True):
-            now = self.items.get(key)
-            if now is not None:  # what gc deletes is gone, not taken back
-                self._observer.saw(self.slot, self.incarnation, key, stored, now)
+            self.show(key, stored)
         return replies
+
+    def show(self, key: ItemKey, before: Stored) -> None:
+        """Have the observer see an item as it is now."""
+        now = self.items.get(key)
+        if now is not None:  # what gc deletes is gone, not taken back
+            self._observer.saw(self.slot, self.incarnation, key, before, now)
+
+
+class _Rows(MutableMapping[ItemKey, Row]):
+    """A store's items by their attributes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getitem__(self, key: ItemKey) -> Row:
+        stored = self._store.items[key]
+        row = {"p": key.p, "s": key.s, "e": self._store.times.get(key, "")}
+        if stored.value is not None:
+            row["t"] = stored.value
+        return row | {name: b for name, b in (("a", stored.accepted), ("b", stored.promised)) if b}
+
+    def __setitem__(self, key: ItemKey, row: Row) -> None:
+        before = self._store.items.get(key, ABSENT)
+        self._store.items[key] = Stored(row.get("t"), row.get("a", FAST_BALLOT), row.get("b", FAST_BALLOT))
+        self._store.times[key] = row["e"]
+        self._store.show(key, before)
+
+    def __delitem__(self, key: ItemKey) -> None:
+        del self._store.items[key]
+        self._store.times.pop(key, None)
+
+    def __iter__(self) -> Iterator[ItemKey]:
+        return iter(self._store.items)
+
+    def __len__(self) -> int:
+        return len(self._store.items)
 
 
 class Stores:
     """All stores that a simulated registry ever had."""
 
-    def __init__(self, observer: Observer, register: Register) -> None:
+    def __init__(self, network: Network, observer: Observer, register: Register) -> None:
+        self._network = network
         self._observer = observer
         self._stores: dict[tuple[int, str], Store] = {}
         stored = Stored(encode_register(register), "0" * 16, "0" * 16)
         for slot, incarnation in enumerate(register.members.incarnations):
-            self._stores[slot, incarnation] = Store(observer, slot, incarnation, is_there=True)
-            self._stores[slot, incarnation].items[REGISTER_KEY] = stored
+            store = Store(network, observer, slot, incarnation, is_there=True)
+            store.items[REGISTER_KEY] = stored
+            self._stores[slot, incarnation] = store
         observer.begin(register, stored)
 
     @property
@@ -86,7 +130,7 @@ class Stores:
     def store(self, slot: int, incarnation: str) -> Store:
         """The store of an incarnation; until it is made it answers nothing."""
         return self._stores.setdefault(
-            (slot, incarnation), Store(self._observer, slot, incarnation, is_there=False)
+            (slot, incarnation), Store(self._network, self._observer, slot, incarnation, is_there=False)
         )
 
     def in_use(self) -> list[Store]:
@@ -97,23 +141,3 @@ class Stores:
         """End all that is only for a while."""
         for store in self._stores.values():
             store.is_down = False
-
-
-class Process:
-    """A client of the network, with a registry over the stores that are in use when it starts."""
-
-    def __init__(self, network: Network, stores: Stores, settings: Registry, chance: random.Random) -> None:
-        self.client = Client(network, chance.choice((0.0, -3_600.0, 40.0, 86_400.0)))
-        self._registry = QuorumRegistry(
-            stores.in_use(),
-            settings,
-            self.client,
-            channel=self.client,
-            chance=chance,
-            members=stores.members,
-            reopen=stores.store,
-        )
-
-    def start_with(self, work: Callable[[QuorumRegistry, Client], None]) -> None:
-        """Let it work, from now on."""
-        self.client.start(lambda: work(self._registry, self.client))

@@ -79,6 +79,30 @@ def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monke
     )
 
 
+def test_a_round_that_does_not_check_between_prepare_and_accept_undoes_what_was_won(
+    monkeypatch: Patch,
+) -> None:  # B11
+    right_classic, right_check = rounds.Rounds.classic, rounds.Rounds.check
+    unchecked: set[int] = set()  # rounds that have not come to their accepts
+
+    def classic(self: Any, *arguments: Any, **more: Any) -> None:
+        unchecked.add(id(self))
+        right_classic(self, *arguments, **more)
+
+    def check(self: Any, contenders: Any, began_with: Any) -> Any:
+        if id(self) not in unchecked:
+            return right_check(self, contenders, began_with)
+        unchecked.remove(id(self))
+        return self.known
+
+    monkeypatch.setattr(rounds.Rounds, "classic", classic)
+    monkeypatch.setattr(rounds.Rounds, "check", check)
+    caught_by_story(
+        repair_stories.promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
+
+
 def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch: Patch) -> None:  # B11
     class NeverForgets(dict[Any, Any]):
         def clear(self) -> None:

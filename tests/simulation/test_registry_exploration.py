@@ -18,6 +18,15 @@ def test_no_order_of_messages_breaks_a_rule(name: str, capsys: pytest.CaptureFix
     assert explored.problem is None, "\n".join(explored.trace)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.takes_minutes])
+def test_no_order_of_messages_breaks_a_rule_in_a_larger_case(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_no_order_of_messages_breaks_a_rule(name, capsys)
+
+
 def test_an_exploration_that_would_not_end_says_so() -> None:
     with pytest.raises(AssertionError, match="more than 50 states"):
         explore(((("commit", EAST),), (("commit", WEST),)), 3, Limits(states=50))

@@ -1,6 +1,7 @@
 """One endpoint of a registry: an acceptor over the DynamoDB API.
 
-The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 1.2.1 and 3.2.0.
+The statements of protocol B, tried on DynamoDB Local 2.6.1 and dynoxide 1.2.1 and 3.2.0. What AWS alone
+enforces, such as `ConsistentRead`, tests look for in the requests (protocol B17).
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""A process that uses a simulated registry: the product's own client over the simulated network."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from photon.pipeline.file import Registry
+from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.quorum.proposer import QuorumRegistry
+from tests.simulation.network import Client, ClientOfRequests, Network
+from tests.simulation.simulated_stores import Stores
+from tests.simulation.simulated_wire import acceptor_of
+
+SKEWS_SECONDS = (0.0, -3_600.0, 40.0, 86_400.0)
+
+
+class Process:
+    """A client of the network, with a registry over the stores that are in use when it starts.
+
+    `transactions`: it sends the product's own requests, and writes in transactions or in batches (see
+    `DynamoAcceptor`); None: it asks the stores item by item.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        stores: Stores,
+        settings: Registry,
+        chance: random.Random,
+        transactions: bool | None = None,
+    ) -> None:
+        skew_seconds = chance.choice(SKEWS_SECONDS)
+        self.client = Client(network, skew_seconds)
+        acceptor: Callable[[int, str], Acceptor] = stores.store
+        if transactions is not None:
+            self.client = client = ClientOfRequests(network, skew_seconds)
+            acceptor = partial(acceptor_of, client, stores, transactions)
+        members = stores.members
+        self._registry = QuorumRegistry(
+            [acceptor(slot, incarnation) for slot, incarnation in enumerate(members.incarnations)],
+            settings,
+            self.client,
+            channel=self.client,
+            chance=chance,
+            members=members,
+            reopen=acceptor,
+        )
+
+    def start_with(self, work: Callable[[QuorumRegistry, Client], None]) -> None:
+        """Let it work, from now on."""
+        self.client.start(lambda: work(self._registry, self.client))
