@@ -82,7 +82,7 @@ def test_a_key_that_was_left_unprocessed_and_is_taken_for_absent_hides_a_winner(
     caught_by_simulation(because="was cleared, and is still in slot", over_requests=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_repair_that_takes_a_short_page_for_the_last_leaves_ids_out(monkeypatch: Patch) -> None:
     right = acceptor.DynamoAcceptor.scan
 
