@@ -222,7 +222,8 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
         ("registry: {keep_days: 36501}", "registry.keep_days: expected at most 36500, got 36501"),
         (
             "registry: {endpoints: [{url: 'http://a', profile: ''}]}",
-            "registry.endpoints.0.profile: expected the name of a profile in AWS's configuration files, got ''",
+            "registry.endpoints.0.profile: expected the name of a profile in AWS's configuration files, "
+            "got ''",
         ),
         (
             "registry: {endpoints: [{url: 'http://a', role: photon}]}",

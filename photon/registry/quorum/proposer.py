@@ -220,7 +220,7 @@ class QuorumRegistry:
     # -- where events lie
 
     def _register_for(self, keys: Sequence[EventKey]) -> Register:
-        """A register whose horizon, if it has one, is ahead of all keys, unless they are too far ahead (C3)."""
+        """A register whose horizon, if it has one, is ahead of all keys that are not too far ahead (C3)."""
         known = self._rounds.known
         if known is None:
             known = self._rounds.known = self.register.read()
