@@ -55,7 +55,7 @@ def make_registry(pipeline: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def server(tmp_path: Path) -> Iterator[None]:
-    """A server for all commands of a test, each of which would start one of its own."""
+    """One server for all commands of a test; without it each command would start its own."""
     with local_server(tmp_path / "state" / "registry"):
         yield
 

@@ -1,4 +1,4 @@
 """Ask all endpoints at once, as much as each bears, and spare those that are down.
 
-What to ask next is for `photon.registry.quorum`.
+`photon.registry.quorum` decides what to ask next.
 """

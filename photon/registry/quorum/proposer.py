@@ -70,8 +70,7 @@ class QuorumRegistry:
         self.clock = clock
         self.register = RegisterStore(self.endpoints, settings)
         self._rounds = Rounds(self.endpoints, self.register)
-        self._horizon_lock = threading.Lock()
-        self._moves_horizon = False
+        self._moves_horizon = threading.Lock()  # held while it is moved in the background
         self._horizon_lead_us = self._draw_lead()
 
     def close(self) -> None:
@@ -235,10 +234,8 @@ class QuorumRegistry:
 
     def _move_horizon_in_background(self) -> None:
         """Have the horizon moved on, without waiting for it (protocol B12)."""
-        with self._horizon_lock:
-            if self._moves_horizon:
-                return
-            self._moves_horizon = True
+        if not self._moves_horizon.acquire(blocking=False):
+            return
 
         def move() -> None:
             try:
@@ -247,7 +244,7 @@ class QuorumRegistry:
                 log.info("the horizon was not moved on: %s", error)
             finally:
                 self._horizon_lead_us = self._draw_lead()
-                self._moves_horizon = False
+                self._moves_horizon.release()
 
         self.endpoints.in_background(move)
 
