@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs.times import EARLIEST_US, LATEST_US, parse_times, time_us
+from photon.logs.times import EARLIEST_US, LATEST_US, _number_block, parse_times, time_us
+from photon.pipeline.values import UNITS_PER_SECOND
 
 UNITS = ["s", "ms", "us", "ns"]
 
@@ -129,6 +130,14 @@ ISOISH = st.text("0123456789-:T Z+.,", max_size=32) | st.builds(
 def test_the_quick_way_for_numbers_says_what_the_exact_way_says(texts, unit):
     expected = [None if text is None else time_us(text, unit) for text in texts]
     assert parse_times(pa.array(texts, pa.string()), unit).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "decimals"), [("s", ".123456789"), ("ms", ".5"), ("us", ".125"), ("ns", "")]
+)
+def test_times_of_today_take_the_quick_way_in_every_unit(unit, decimals):
+    today = str(1_793_000_000 * UNITS_PER_SECOND[unit]) + decimals
+    assert _number_block(pa.array([today, f"-{today}", None]), unit) is not None
 
 
 @given(st.lists(ISOISH | st.none(), max_size=3))
