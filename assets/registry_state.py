@@ -13,9 +13,10 @@ from photon.clock import in_utc
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import FIXED_SHARDS
 from photon.registry.consensus.register import Register, ShardConfig
-from photon.registry.operations.report import KINDS, EndpointState, RegistryState, ShardState
+from photon.registry.operations.report import HOT_SHARDS, KINDS, EndpointState, RegistryState, ShardState
 
 ENDPOINTS_CHECK = "endpoints_up"
+SHARDS_CHECK = "shards_bear_their_load"
 # A report is stored every hour: with 100 rows a table is 20 KB.
 MOST_ROWS = 100
 NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
@@ -37,6 +38,17 @@ def endpoints_check(state: RegistryState) -> AssetCheckResult:
         severity=AssetCheckSeverity.ERROR if n - len(unwell) <= majority(n) else AssetCheckSeverity.WARN,
         description=f"{says}. {remedy}" if unwell else f"All {n} answer and take writes.",
         metadata={"unwell": len(unwell)},
+    )
+
+
+def shards_check(state: RegistryState) -> AssetCheckResult:
+    """A warning if shards take nearly as many ids as one key range bears."""
+    return AssetCheckResult(
+        check_name=SHARDS_CHECK,
+        passed=not state.has_hot_shards,
+        severity=AssetCheckSeverity.WARN,
+        description=HOT_SHARDS if state.has_hot_shards else "No shard is near the limit of a key range.",
+        metadata={} if state.shard_rate is None else {"shard_rate": round(state.shard_rate, 3)},
     )
 
 

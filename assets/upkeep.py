@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Config, MaterializeResult, asset
 from pydantic import Field
 
-from assets.registry_state import ENDPOINTS_CHECK, endpoints_check, state_metadata
+from assets.registry_state import (
+    ENDPOINTS_CHECK,
+    SHARDS_CHECK,
+    endpoints_check,
+    shards_check,
+    state_metadata,
+)
 from assets.runs import Metadata, pipeline_of_run, table
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
@@ -107,8 +113,10 @@ class ClearingConfig(Config):
 def _clear(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.registry.open import open_registry
     from photon.registry.operations.init import find_registry
-    from photon.upkeep.clear import Clearing, clear_output
+    from photon.upkeep.clear import OFF, Clearing, clear_output
 
+    if not run.pipeline.registry.clearing.enabled:
+        return MaterializeResult(metadata={"says": OFF})
     registry, say = open_registry(find_registry(run.pipeline)), run.context.log.info
     done = {
         name: clear_output(run.pipeline, name, registry, run.config.all_rows, say)
@@ -213,29 +221,37 @@ def _report_state(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.registry.operations.report import registry_state
 
     state = registry_state(run.pipeline)
-    return MaterializeResult(metadata=state_metadata(state), check_results=[endpoints_check(state)])
+    checks = [endpoints_check(state), shards_check(state)]
+    return MaterializeResult(metadata=state_metadata(state), check_results=checks)
 
 
 class RepairConfig(Config):
     """What to repair."""
 
     endpoint: str = Field(description="URL of the endpoint, as in the pipeline file.")
+    anew: bool = Field(default=False, description="From the beginning, whatever an earlier run has done.")
 
 
 def _repair(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.registry.operations.repair import repair_endpoint
 
-    done = repair_endpoint(run.pipeline, run.config.endpoint)
+    done = repair_endpoint(run.pipeline, run.config.endpoint, run.config.anew)
     return MaterializeResult(
         metadata={
             "endpoint": done.endpoint,
             "table": done.table,
             "ids_copied": done.copied,
             "ids_mended": done.mended,
+            "went_on": done.went_on,
             "members_version": done.members_version,
             "seconds": round(run.seconds(), 1),
         }
     )
+
+
+def _clearing_cron(pipeline: Pipeline) -> str | None:
+    clearing = pipeline.registry.clearing
+    return clearing.cron if clearing.enabled else None
 
 
 def _resharding_cron(pipeline: Pipeline) -> str | None:
@@ -263,12 +279,12 @@ UPKEEP: Sequence[UpkeepKind] = (
         "token_clearing",
         _clear,
         "Ids whose row is in the output keep their owner in the registry and give up the token with which"
-        " they were registered, which takes most of their room.",
+        " they were registered, if registry.clearing.enabled says so.",
         "Takes the tokens of ids that are in the output out of the registry.",
         config=ClearingConfig,
         after=["joined_events"],
         technologies=["dynamodb", "deltalake"],
-        cron=lambda pipeline: pipeline.registry.clearing.cron,
+        cron=_clearing_cron,
     ),
     UpkeepKind(
         "collection",
@@ -298,7 +314,10 @@ UPKEEP: Sequence[UpkeepKind] = (
         " answer and how far they are behind; epochs of datacenters.",
         "Reports on the registry's shards and endpoints.",
         after=["joined_events", "token_clearing"],
-        checks={ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use."},
+        checks={
+            ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use.",
+            SHARDS_CHECK: "No shard takes nearly as many ids a second as one key range of the store bears.",
+        },
         cron=lambda pipeline: pipeline.registry.state.cron,
     ),
     UpkeepKind(
@@ -306,7 +325,8 @@ UPKEEP: Sequence[UpkeepKind] = (
         "endpoint_repair",
         _repair,
         "An endpoint of the registry that lost its data, was restored or is new, filled from a majority"
-        " of the others while joins go on. Its run needs the endpoint's URL, and may be repeated.",
+        " of the others while joins go on. Its run needs the endpoint's URL, and goes on where one that died"
+        " stopped.",
         "Fills an endpoint of the registry from the others; its run is told which one.",
         config=RepairConfig,
         max_runtime_seconds=2 * 86_400,

@@ -107,13 +107,14 @@ def registry(
 
 def _registry_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if "rates" in found:
-        yield f"{'ids a second':26}{'commits':>10}{'far':>10}{'lookups':>10}{'far':>10}"
+        yield f"{'ids a second':26}{'commits':>10}{'far':>10}{'lookups':>10}{'far':>10}{'CPU us, each':>16}"
     for row in found.get("rates", []):
         near, far = row["near"], row["far"]
         numbers = (
             place[kind] for kind in ("commits_per_second", "lookups_per_second") for place in (near, far)
         )
-        yield f"{row['stores']:26}" + "".join(f"{number:10.0f}" for number in numbers)
+        costs = f"{near['commit_cpu_us']:8.1f}{near['lookup_cpu_us']:8.1f}"
+        yield f"{row['stores']:26}" + "".join(f"{number:10.0f}" for number in numbers) + costs
     for name, sizes in found.get("bytes", {}).items():
         yield f"bytes beside the key, {name:8}{sizes['before_clearing']:10.0f}{sizes['after_clearing']:10.0f}"
     if "memory" in found:

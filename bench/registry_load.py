@@ -9,16 +9,18 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
-from photon.clock import Clock, SystemClock
-from photon.pipeline.event_key import EventKey
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.interface import Claim, Joined, Won
+from photon.registry.interface import ClaimColumns, Joined, KeyColumns, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.tokens import Occurrence, PlanKey
@@ -47,14 +49,13 @@ class Rates:
 
     commits_per_second: float
     lookups_per_second: float
+    commit_cpu_us: float  # CPU of the client for each id
+    lookup_cpu_us: float
 
 
 def mean_rates(rates: Sequence[Rates]) -> Rates:
     """Of measurements that took the same time."""
-    return Rates(
-        statistics.fmean(one.commits_per_second for one in rates),
-        statistics.fmean(one.lookups_per_second for one in rates),
-    )
+    return Rates(*map(statistics.fmean, zip(*map(astuple, rates), strict=True)))
 
 
 class Distant:
@@ -85,7 +86,12 @@ def measure_rates(address: RegistryAddress, load: Load) -> Rates:
         load.processes, mp_context=context, initializer=_wait_here, initargs=(together,)
     ) as pool:
         each = list(pool.map(_measure_here, [address] * load.processes, [load] * load.processes))
-    return Rates(sum(rates.commits_per_second for rates in each), sum(r.lookups_per_second for r in each))
+    mean = mean_rates(each)
+    return replace(
+        mean,
+        commits_per_second=mean.commits_per_second * load.processes,
+        lookups_per_second=mean.lookups_per_second * load.processes,
+    )
 
 
 def _wait_here(barrier: Any) -> None:
@@ -115,41 +121,46 @@ def _measure(registry: QuorumRegistry, load: Load) -> Rates:
     plan = PlanKey("east", f"{registry.endpoints.chance.getrandbits(64):016x}", 1, "0" * 16)
     numbers = count()
 
-    def new_claims() -> list[Claim]:
+    def new_claims() -> ClaimColumns:
         begin = next(numbers) * load.ids_per_call
-        now_us = SystemClock().now_us()
-        return [
-            Claim(EventKey(f"{plan.epoch}-{number}", None, now_us), plan.token(Occurrence(1, number)))
-            for number in range(begin, begin + load.ids_per_call)
-        ]
+        each = pa.array(range(begin, begin + load.ids_per_call)).cast(pa.string())
+        ids = pc.binary_join_element_wise(plan.epoch, each, "-")
+        at_us = pa.repeat(SystemClock().now_us(), load.ids_per_call)
+        prefix = plan.token(Occurrence(1, 0)).removesuffix("0")
+        return ClaimColumns(KeyColumns(ids, None, at_us), pc.binary_join_element_wise(prefix, each, ""))
 
-    committed: list[list[EventKey]] = []
+    committed: list[KeyColumns] = []
 
     def commit() -> int:
         claims = new_claims()
-        wrong = [outcome for outcome in registry.commit(claims) if outcome != Won()]
-        if wrong:
+        outcomes = registry.commit(claims)
+        if not outcomes.are(Won).all():
+            wrong = [outcome for outcome in outcomes if outcome != Won()]
             raise WrongAnswers(f"{len(wrong)} new ids were not won: {wrong[0]}")
-        committed.append([claim.key for claim in claims])
+        committed.append(claims.keys)
         return len(claims)
 
     turns = count()
 
     def look_up() -> int:
         keys = committed[next(turns) % len(committed)]
-        if not all(isinstance(outcome, Joined) for outcome in registry.lookup(keys)):
+        if not registry.lookup(keys).are(Joined).all():
             raise WrongAnswers("an id that was won is not there")
         return len(keys)
 
     commit()  # connections are made
-    rates = []
+    rates: list[float] = []
+    costs_us: list[float] = []
     for call in (commit, look_up):
         _start.wait()
-        rates.append(_per_second(call, load))
-    return Rates(*rates)
+        began_seconds = time.process_time()
+        done, per_second = _per_second(call, load)
+        rates.append(per_second)
+        costs_us.append((time.process_time() - began_seconds) / done * MICROSECONDS)
+    return Rates(*rates, *costs_us)
 
 
-def _per_second(call: Callable[[], int], load: Load) -> float:
+def _per_second(call: Callable[[], int], load: Load) -> tuple[int, float]:
     began = time.monotonic()
 
     def again_and_again(_: int) -> int:
@@ -159,5 +170,5 @@ def _per_second(call: Callable[[], int], load: Load) -> float:
         return done
 
     with ThreadPoolExecutor(load.threads) as pool:
-        done: Sequence[int] = list(pool.map(again_and_again, range(load.threads)))
-    return sum(done) / (time.monotonic() - began)
+        done = sum(pool.map(again_and_again, range(load.threads)))
+    return done, done / (time.monotonic() - began)

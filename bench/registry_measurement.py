@@ -20,15 +20,15 @@ import psutil
 from bench.registry_load import Load, Rates, mean_rates, measure_rates
 from bench.registry_outage import measure_outage
 from bench.store_servers import StoreServer, fastest_kind, is_available, registry_pipeline, store_servers
+from bench.stored_items import stored_items
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.acceptor import Page
-from photon.registry.consensus.layout import REGISTER_KEY
+from photon.registry.consensus.layout import fixed_shards
 from photon.registry.dynamodb.answers import bytes_beside_key
 from photon.registry.dynamodb.local_server import ServerKind
-from photon.registry.interface import Claim, RegistryUnavailable
+from photon.registry.interface import Claim
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -120,10 +120,8 @@ def stored_bytes(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def _mean_bytes(registry: QuorumRegistry) -> float:
-    page = registry.endpoints.acceptors[0].scan(None, 2 * BYTES_IDS)
-    if not isinstance(page, Page):
-        raise RegistryUnavailable(page.reason)
-    return statistics.mean(bytes_beside_key(item) for item in page.items if item.key != REGISTER_KEY)
+    items = stored_items(registry.endpoints.acceptors[0], fixed_shards())
+    return statistics.mean(map(bytes_beside_key, items))
 
 
 def memory(folder: Path, ids: int) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from itertools import count, pairwise
 from multiprocessing import get_context
 
 from bench.store_servers import StoreServer
+from bench.stored_items import stored_items
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.acceptor import Acceptor, Page
-from photon.registry.consensus.layout import REGISTER_KEY
-from photon.registry.interface import Claim, Lost, RegistryUnavailable, Unknown, Won
+from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.consensus.layout import fixed_shards
+from photon.registry.interface import Claim, Lost, Unknown, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.operations.repair import repair_endpoint
@@ -108,12 +109,4 @@ def _different(acceptors: Sequence[Acceptor]) -> int:
 
 
 def _items(acceptor: Acceptor) -> list[tuple[object, str | None]]:
-    found: list[tuple[object, str | None]] = []
-    after, ended = None, False
-    while not ended:
-        page = acceptor.scan(after, PAGE_ITEMS)
-        if not isinstance(page, Page):
-            raise RegistryUnavailable(page.reason)
-        found += [(item.key, item.stored.value) for item in page.items if item.key != REGISTER_KEY]
-        after, ended = page.last, page.last is None
-    return found
+    return [(item.key, item.stored.value) for item in stored_items(acceptor, fixed_shards())]

@@ -94,7 +94,7 @@ class Queries:
         return frame.mapInArrow(lambda batches: task(batches, tasks), from_arrow_schema(schema))
 
     def valid_rows(self, records: DataFrame) -> DataFrame:
-        """The rows of all datacenters, without those of retired epochs, with `event`."""
+        """The rows of all datacenters that were not given up as lost, with `event`."""
         return self._with_event(_union([self._rows_of(name) for name in self.scope.read_offsets]), records)
 
     def _rows_of(self, datacenter: str, with_values: bool = False) -> DataFrame:
@@ -108,7 +108,7 @@ class Queries:
         values = [F.col(f"`{name}`") for name in names] or [F.lit(None).cast("string").alias("none")]
         return (
             self._table(table)
-            .where(~F.col("_epoch").isin(self.scope.retired))
+            .where(F.lit(datacenter not in self.scope.retired))
             .select(
                 F.lit(datacenter).alias("datacenter"),
                 F.col("_epoch").alias("epoch"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,9 +40,11 @@ FAULT_POINTS: tuple[str, ...] = (
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
     "repair.after_table",
+    "repair.after_page",
     "repair.before_up",
     "repair.after_up",
     "repair.after_counted",
+    "repair.after_compared",
 )
 CLEARING_FAULT_POINTS: tuple[str, ...] = ("clear.after_page", "clear.before_progress")
 GC_FAULT_POINTS: tuple[str, ...] = (
@@ -70,6 +73,7 @@ class Armed:
 
 
 _armed: Armed | None = None
+_passing = threading.Lock()  # threads of one process may pass a point at once
 
 
 def kill_this_process() -> None:
@@ -103,13 +107,15 @@ def disarm() -> None:
 
 def fault_point(name: str) -> None:
     """Pass the point `name`: crash here if it is armed and its turn has come."""
-    if _armed is None or _armed.name != name:
+    armed = _armed
+    if armed is None or armed.name != name:
         return
-    _armed.countdown -= 1
-    if _armed.countdown == 0:
-        crash = _armed.crash
+    with _passing:
+        armed.countdown -= 1
+        is_now = armed.countdown == 0
+    if is_now:
         disarm()
-        crash()
+        armed.crash()
 
 
 def _kill_first(marker: str) -> None:

@@ -46,17 +46,20 @@ def init(pipeline_file: Path, as_json: bool) -> None:
 @registry.command()
 @pipeline_argument
 @click.option("--endpoint", "url", required=True, help="URL of the endpoint, as in the pipeline file.")
+@click.option("--anew", is_flag=True, help="From the beginning, whatever an earlier run has done.")
 @json_option
-def repair(pipeline_file: Path, url: str, as_json: bool) -> None:
+def repair(pipeline_file: Path, url: str, anew: bool, as_json: bool) -> None:
     """Fill an endpoint of PIPELINE's registry that lost its data, was restored, or is new.
 
-    From a majority of the others, while joins go on. May be run again after a failure.
+    From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
+    stopped.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.operations.repair import repair_endpoint
 
-        done = repair_endpoint(pipeline, url)
-    says = f"{done.endpoint} is repaired: {done.copied} ids copied, {done.mended} mended afterwards"
+        done = repair_endpoint(pipeline, url, anew)
+    before = " (others by the run before)" if done.went_on else ""
+    says = f"{done.endpoint} is repaired: {done.copied} ids copied{before}, {done.mended} mended afterwards"
     print_result(asdict(done), says, as_json)
 
 
@@ -77,13 +80,17 @@ def state(pipeline_file: Path, as_json: bool) -> None:
 
 def _state_lines(found: RegistryState) -> list[str]:
     """The state for people: all shards together, then each endpoint and each epoch."""
-    from photon.registry.operations.report import KINDS
+    from photon.registry.operations.report import HOT_SHARDS, KINDS
 
     kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
     lines = [
         f"{found.pipeline}: {found.total('ids'):,} ids ({kinds}) in {found.coverage}",
         f"  {found.total('key_bytes'):,} bytes of keys, {found.total('value_bytes'):,} beside them",
     ]
+    if found.shard_rate is not None:
+        lines.append(f"  each shard takes some {found.shard_rate:,.1f} ids a second")
+    if found.has_hot_shards:
+        lines.append(f"  PROBLEM {HOT_SHARDS}")
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")
@@ -163,15 +170,18 @@ def _size(size: StoreSize) -> str:
 def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json: bool) -> None:
     """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
 
-    Who owns an id stays known. An endpoint that is down keeps its tokens: --all gets them afterwards. May be
-    stopped and run again at any moment.
+    Does nothing unless registry.clearing.enabled is true. Who owns an id stays known. An endpoint that is
+    down keeps its tokens: --all gets them afterwards. May be stopped and run again at any moment.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.open import open_registry
         from photon.registry.operations.init import find_registry
-        from photon.upkeep.clear import clear_output
+        from photon.upkeep.clear import OFF, clear_output
 
         names = chosen(pipeline, datacenter)
+        if not pipeline.registry.clearing.enabled:
+            print_result({"off": OFF}, OFF, as_json)
+            return
         client = open_registry(find_registry(pipeline))
         done = {name: clear_output(pipeline, name, client, everything) for name in names}
     lines = [

@@ -138,6 +138,8 @@ class BatchExecution:
         self._app = app_id(self.datacenter, self.epoch)
         self._registered_us = dict.fromkeys(self.pipeline.datacenters, self.clock.now_us())
         self._quarantined_in_a_row = 0
+        # Whether the last batch with fresh events found them free: others may have them after an outage.
+        self._nobody_had_fresh = False
 
     def run(self, plan: Plan, reader: LogReader, ran_before: bool) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
@@ -186,6 +188,11 @@ class BatchExecution:
             unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
             row_schema=self.tables["joined_events"].schema(),
             already_recorded=self._already_recorded(plan, ran_before),
+            # What ran before, or belongs to a batch that could not end, may be registered already (A7, A11).
+            looks_up_all=ran_before
+            or plan.requeue_id is not None
+            or self.state.follows_an_epoch
+            or not self._nobody_had_fresh,
         )
         workers = self.runner.workers
         return BatchTasks(
@@ -335,6 +342,9 @@ class BatchExecution:
         now_us = self.clock.now_us()
         for result in results.join:
             self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
+        news = [r.fresh_were_free for r in results.join if r.fresh_were_free is not None]
+        if news:
+            self._nobody_had_fresh = all(news)
         if plan.content.retries:
             with contextlib.suppress(OSError):  # what can't be removed now goes with a later batch
                 drop_unreferenced(self.state.folder, self.state.spool_files())

@@ -1,6 +1,7 @@
 """The joiner: decide on each foreign record of one join task (paper, section 3.4).
 
-Registers, then writes: look up in the registry, look up in the EventStore, adapt, commit to the registry.
+Registers, then writes: look up in the registry what somebody may have, look up in the EventStore, adapt,
+commit to the registry.
 Only winners get a row. No Spark, no files, no tables in here.
 """
 
@@ -40,6 +41,7 @@ from photon.registry.interface import (
     IdRegistry,
     Joined,
     Lost,
+    Outcomes,
     RegistryUnavailable,
     Released,
     TooOld,
@@ -127,10 +129,14 @@ class Joiner:
     def _look_up_ids(self, events: list[Event]) -> list[Event]:
         free: list[Event] = []
         too_old: list[Event] = []
-        answers = self.registry.lookup([event.key for event in events])
-        for event, answer in zip(events, answers, strict=True):
+        asked = [event.key for event in events if self._looks_up(event)]
+        answers = dict(zip(asked, self.registry.lookup(asked), strict=True))
+        for event in events:
+            answer = answers.get(event.key)
+            if answer is not None:
+                self._note_fresh(event, isinstance(answer, Free))
             match answer:
-                case Free():
+                case None | Free():  # not asked for, or nobody's
                     free.append(event)
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
                     event.take_token(holder.token)
@@ -146,6 +152,20 @@ class Joiner:
         for event in too_old:
             self._decide(event, AlreadyJoinedHere() if event.key in joined else Final("too_old"))
         return free
+
+    def _looks_up(self, event: Event) -> bool:
+        """Whether somebody may have the event (docs/adr/0028). For others the commit tells as much."""
+        return self.context.looks_up_all or event.leader.final or not self._is_fresh_at_home(event)
+
+    def _is_fresh_at_home(self, event: Event) -> bool:
+        is_fresh = not any(record.is_retry for record in event.records)
+        names = list(self.context.pipeline.datacenters)
+        return is_fresh and home_of(event.key.id, names) == self.context.plan.datacenter
+
+    def _note_fresh(self, event: Event, is_free: bool) -> None:
+        """Take note of whether somebody had an event that is fresh and at home here."""
+        if self._is_fresh_at_home(event):
+            self.verdicts.fresh_were_free = is_free and self.verdicts.fresh_were_free is not False
 
     def _quarantine(self, events: list[Event]) -> list[Event]:
         """In quarantine, an event that nobody has joined is a dead letter without another look."""
@@ -193,6 +213,7 @@ class Joiner:
         outcomes = self._commit_ids([pair.event for pair in pairs])
         won: list[int] = []
         for row, (pair, outcome) in enumerate(zip(pairs, outcomes, strict=True)):
+            self._note_fresh(pair.event, isinstance(outcome, Won))
             verdict = self._verdict_on_commit(pair.event, outcome)
             self._decide(pair.event, verdict)
             if verdict == Final("joined"):
@@ -227,7 +248,7 @@ class Joiner:
         answers = self.store.lookup(lookups) if lookups else []
         return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
 
-    def _commit_ids(self, events: Sequence[Event]) -> list[CommitOutcome]:
+    def _commit_ids(self, events: Sequence[Event]) -> Outcomes[CommitOutcome]:
         """Register the events.
 
         RegistryUnavailable if it leaves one open: the plan stays open too (A5). EpochFenced.
@@ -263,7 +284,7 @@ class Joiner:
                 return HeldByEarlierPlan(holder.token or "")
             case Lost(holder):
                 return self._held_by_another(holder)
-            case TooOld():  # since the lookup found it free: nobody had joined it
+            case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
                 return Final("too_old")
             case BeyondHorizon():
                 return self._beyond_horizon(event)

@@ -44,6 +44,8 @@ class TaskContext:
     workers: int  # task processes that share the datacenter's cache memory
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
+    # Whether fresh events of the own home half are looked up too, or their commit alone tells who has them.
+    looks_up_all: bool = True
     # Of joined_events: new rows must fit.
     row_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
@@ -132,6 +134,7 @@ class JoinResult:
     registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
+    fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     lost_bytes: int = 0
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()

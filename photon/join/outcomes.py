@@ -107,6 +107,7 @@ class Verdicts:
     joinable_since_us: list[int] = field(default_factory=list)
     to_release: list[Claim] = field(default_factory=list)
     registered_elsewhere: set[str] = field(default_factory=set)
+    fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
 
     def counts(self) -> Counter[OutcomeClass]:
         return Counter(verdict.outcome for verdict in self.of.values() if isinstance(verdict, Final))

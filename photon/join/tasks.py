@@ -187,6 +187,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         ),
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
+        fresh_were_free=verdicts.fresh_were_free,
         lost_bytes=reader.lost_bytes,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,

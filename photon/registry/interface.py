@@ -6,9 +6,13 @@ every backend to these docstrings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from photon.errors import UserError
 from photon.pipeline.event_key import EventKey
@@ -54,7 +58,7 @@ class BeyondHorizon:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The token's epoch is revoked or retired (protocol B18): its process must stop."""
+    """The token's epoch is over: revoked, retired, or pruned since (protocol B18). Its process must stop."""
 
     epoch: str
 
@@ -88,6 +92,162 @@ LookupOutcome = Joined | Free | TooOld | BeyondHorizon
 ReleaseOutcome = Released | Lost | Unknown
 
 
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns(Sequence[EventKey]):
+    """Keys of events as columns of one length; each key is made when it is asked for.
+
+    `ids`: text, or its UTF-8 where half a surrogate pair, which is no UTF-8, is written as Python's
+    `surrogatepass` does. Times are int64, in microseconds, null as None in `EventKey`; None: null for all.
+    """
+
+    ids: pa.StringArray | pa.BinaryArray
+    times_us: pa.Int64Array | None = None
+    at_us: pa.Int64Array | None = None
+
+    def __post_init__(self) -> None:
+        is_bytes = getattr(self.ids, "type", None) in (pa.binary(), pa.large_binary())
+        object.__setattr__(self, "ids", _flat("ids", self.ids, pa.binary() if is_bytes else pa.string()))
+        for name in ("times_us", "at_us"):
+            times_us = getattr(self, name)
+            if times_us is not None:
+                object.__setattr__(self, name, _flat(name, times_us, pa.int64(), len(self.ids)))
+
+    @staticmethod
+    def of(keys: Sequence[EventKey]) -> KeyColumns:
+        """The same keys in columns."""
+        if isinstance(keys, KeyColumns):
+            return keys
+        ids = [key.id for key in keys]
+        try:
+            column = pa.array(ids, pa.string())
+        except UnicodeEncodeError:
+            column = pa.array([one.encode("utf-8", "surrogatepass") for one in ids], pa.binary())
+        return KeyColumns(
+            column, _times_or_none([key.time_us for key in keys]), _times_or_none([key.at_us for key in keys])
+        )
+
+    def take(self, indices: npt.NDArray[np.intp]) -> KeyColumns:
+        """The keys with these indices, in that order."""
+        where = pa.array(indices)
+        times = (None if column is None else column.take(where) for column in (self.times_us, self.at_us))
+        return KeyColumns(self.ids.take(where), *times)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> EventKey: ...
+    @overload
+    def __getitem__(self, index: slice) -> KeyColumns: ...
+    def __getitem__(self, index: int | slice) -> EventKey | KeyColumns:
+        if isinstance(index, slice):
+            times = (None if column is None else column[index] for column in (self.times_us, self.at_us))
+            return KeyColumns(self.ids[index], *times)
+        text = self.ids[index].as_py()
+        return EventKey(
+            text if isinstance(text, str) else text.decode("utf-8", "surrogatepass"),
+            None if self.times_us is None else self.times_us[index].as_py(),
+            None if self.at_us is None else self.at_us[index].as_py(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimColumns(Sequence[Claim]):
+    """Claims as columns of one length; each claim is made when it is asked for."""
+
+    keys: KeyColumns
+    tokens: pa.StringArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", _flat("tokens", self.tokens, pa.string(), len(self.keys)))
+
+    @staticmethod
+    def of(claims: Sequence[Claim]) -> ClaimColumns:
+        """The same claims in columns."""
+        if isinstance(claims, ClaimColumns):
+            return claims
+        tokens = pa.array([claim.token for claim in claims], pa.string())
+        return ClaimColumns(KeyColumns.of([claim.key for claim in claims]), tokens)
+
+    def take(self, indices: npt.NDArray[np.intp]) -> ClaimColumns:
+        """The claims with these indices, in that order."""
+        return ClaimColumns(self.keys.take(indices), self.tokens.take(pa.array(indices)))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, index: int) -> Claim: ...
+    @overload
+    def __getitem__(self, index: slice) -> ClaimColumns: ...
+    def __getitem__(self, index: int | slice) -> Claim | ClaimColumns:
+        if isinstance(index, slice):
+            return ClaimColumns(self.keys[index], self.tokens[index])
+        return Claim(self.keys[index], self.tokens[index].as_py())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes(Sequence[Outcome], Generic[Outcome]):
+    """Outcomes as a column of codes: `distinct[codes[i]]` is that of the claim or key with index i."""
+
+    codes: npt.NDArray[np.intp]
+    distinct: Sequence[Outcome]
+
+    @staticmethod
+    def of(outcomes: Iterable[Outcome]) -> Outcomes[Outcome]:
+        """The same outcomes in a column."""
+        each = list(outcomes)
+        return Outcomes(np.arange(len(each)), each)
+
+    def are(self, kind: type) -> npt.NDArray[np.bool_]:
+        """By index: whether the outcome is of this kind."""
+        return np.array([isinstance(one, kind) for one in self.distinct], bool)[self.codes]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, index: int) -> Outcome: ...
+    @overload
+    def __getitem__(self, index: slice) -> Outcomes[Outcome]: ...
+    def __getitem__(self, index: int | slice) -> Outcome | Outcomes[Outcome]:
+        if isinstance(index, slice):
+            return Outcomes(self.codes[index], self.distinct)
+        return self.distinct[int(self.codes[index])]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the outcomes are equal one by one, to those of a list too."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return f"Outcomes({list(self)})"
+
+
+def _flat(name: str, column: Any, to: pa.DataType, length: int | None = None) -> Any:
+    """A table's column as one array: in chunks, with a dictionary or with long offsets it may come, too.
+
+    ValueError for one that could be misread: of another length, texts with a null, times in another unit.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(array, pa.Array):
+        array = pa.array(array)
+    if length is not None and len(array) != length:
+        raise ValueError(f"the column {name} has {len(array)} rows; expected {length}, as there are ids")
+    if to == pa.int64():
+        if pa.types.is_timestamp(array.type) and array.type.unit != "us":
+            raise ValueError(f"the column {name} is {array.type}; expected microseconds")
+    elif array.null_count:
+        raise ValueError(f"the column {name} has {array.null_count} nulls; expected none")
+    return array if array.type == to else array.cast(to)
+
+
+def _times_or_none(times_us: list[int | None]) -> Any:
+    return pa.array(times_us, pa.int64()) if any(time_us is not None for time_us in times_us) else None
+
+
 class RegistryUnavailable(UserError):
     """The registry does not answer now: wait and ask again."""
 
@@ -100,18 +260,18 @@ class IdRegistry(Protocol):
     """Ids of joined foreign events, each with the token of its one winner.
 
     Results come in the order of the arguments, as if claims came one after the other. An empty call asks
-    nobody.
+    nobody. Keys and claims in columns cost no Python object for each id: `KeyColumns`, `ClaimColumns`.
     """
 
-    def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
+    def lookup(self, keys: Sequence[EventKey]) -> Outcomes[LookupOutcome]:
         """Who holds each id now. RegistryUnavailable if that can't be known for all of them."""
         ...
 
-    def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
+    def commit(self, claims: Sequence[Claim]) -> Outcomes[CommitOutcome]:
         """Register each id for its token, if nobody holds it.
 
         Repeatable: a token that holds the id wins again. Once released, it never wins again: `Released`.
-        Tokens of an epoch that is revoked or retired are `Fenced`.
+        Tokens of an epoch that is over are `Fenced`.
         A claim without an answer is `Unknown`: there is no RegistryUnavailable.
         """
         ...

@@ -70,9 +70,6 @@ class MemoryAcceptor:
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         return self._serve("delete", batch, self._delete)
 
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        return self._page(limit, lambda key: after is None or key > after)
-
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
 
         def is_wanted(key: ItemKey) -> bool:
@@ -97,7 +94,7 @@ class MemoryAcceptor:
     def _insert(self, insert: Insert) -> Done | Unchanged:
         if insert.key in self.items:
             return Unchanged()
-        self.items[insert.key] = Stored(insert.value)
+        self.items[insert.key] = Stored(insert.value, promised=insert.ballot)
         self.times[insert.key] = insert.time
         return Done()
 

@@ -1,5 +1,7 @@
 """Clearing: an id whose row is in the output needs no token any more, only its owner (protocol B6).
 
+Off by default: a write an id costs more than the room that it saves (docs/adr/0030).
+
 A pass reads the rows that one datacenter has committed since the last one, and shrinks what the registry
 stores for their ids. It may be repeated, and run by several at once. Why this is safe: docs/adr/0021.
 """
@@ -29,6 +31,11 @@ from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
 from photon.tokens import Token
 
+# What is said in place of a clearing.
+OFF = (
+    "clearing is off (registry.clearing.enabled): it costs a write an id, which is more than the room that it"
+    " saves"
+)
 PROGRESS_FILE = "clearing.json"
 PROGRESS_FORMAT = 1
 PAGE_ROWS = 10_000  # looked at together: bounds memory

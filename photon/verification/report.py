@@ -132,7 +132,7 @@ class DatacenterReport:
     findings: Sequence[Finding] = ()
     unverified: Sequence[Unverified] = ()
     verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
-    rows: int = 0  # of this datacenter, without those of retired epochs
+    rows: int = 0  # of this datacenter; none count if it was given up as lost
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
     verified_until_us: int | None = None  # `classes.verified_until_us`

@@ -56,9 +56,9 @@ class Scope:
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
 
     @property
-    def retired(self) -> list[str]:
-        """Epochs whose rows do not count (protocol E2)."""
-        return [name for name, epoch in self.epochs.items() if epoch.state == "retired"]
+    def retired(self) -> set[str]:
+        """Datacenters whose rows do not count: they were given up as lost (protocol E2)."""
+        return {epoch.datacenter for epoch in self.epochs.values() if epoch.state == "retired"}
 
     @property
     def has_earlier_epochs(self) -> bool:

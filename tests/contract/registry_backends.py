@@ -28,6 +28,7 @@ from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.interpreter import Interpreter
+from tests.simulation.keyword_client import KeywordClient
 
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
@@ -232,7 +233,7 @@ def _make_backend(kind: str, request: pytest.FixtureRequest, timed: bool) -> Bac
     return dynamodb_backend(servers, timed, repeat(not kind.endswith("-batches")))
 
 
-class FaultyClient:
+class FaultyClient(KeywordClient):
     """A client that loses requests or answers, or has half of a batch left undone."""
 
     def __init__(self, client: Any) -> None:

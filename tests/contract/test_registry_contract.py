@@ -13,6 +13,7 @@ import pytest
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import (
     BeyondHorizon,
@@ -127,6 +128,26 @@ def test_a_commit_is_fenced_by_an_epoch_that_ends_while_it_is_under_way(backend:
         assert backend.client().commit(claims(["a"], EAST)) == [Fenced(epoch)]
     finally:
         disarm()
+
+
+def test_a_token_of_an_epoch_whose_record_is_pruned_is_fenced_and_holds_nothing(backend: Backend) -> None:
+    registry = with_epoch(backend, EAST)
+    epoch = Token.parse(EAST).plan.epoch
+    registry.register.revoke_epoch(epoch, now_us=START_US)
+    for number in range(EPOCHS_KEPT + 1):
+        registry.register.add_epoch(f"e{number}", "east", "table", now_us=START_US + 1 + number)
+        registry.register.revoke_epoch(f"e{number}", now_us=START_US + 1 + number)
+    assert epoch not in registry.register.read().epochs
+    assert backend.client().commit(claims(["a"], EAST)) == [Fenced(epoch)]
+    assert backend.client().lookup([EventKey("a")]) == [Free()]
+
+
+def test_a_client_that_has_not_heard_of_a_new_epoch_lets_its_tokens_in(backend: Backend) -> None:
+    with_epoch(backend, "east:earlier:1#plan:1:0")
+    slept = backend.client()
+    slept.lookup([EventKey("a")])  # knows the register as it is now
+    with_epoch(backend, EAST)
+    assert slept.commit(claims(["a"], EAST)) == [Won()]
 
 
 # -- the same id twice in one call (B7, B16, A9)

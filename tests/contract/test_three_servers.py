@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -29,9 +31,12 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.open import close_registries, open_registry
+from photon.registry.operations.copying import RepairSuperseded
 from photon.registry.operations.directory import DIRECTORY, Directory
+from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
-from photon.registry.operations.repair import RepairSuperseded, repair_endpoint
+from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES
+from photon.registry.operations.repair import repair_endpoint
 from tests.contract.registry_backends import SERVER_KINDS
 from tests.contract.registry_checks import token
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
@@ -40,6 +45,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 EAST, WEST, LATER = token("east", 1), token("west", 2), token("east", 3, batch=2)
 IDS_PER_BATCH = 20
+PAGES_UNDER_WAY = 300  # ids of the shards that were being copied, and of those since the position was noted
 
 
 @pytest.fixture(scope="module", params=SERVER_KINDS)
@@ -273,6 +279,94 @@ def test_a_repair_removes_what_those_before_it_have_left_and_no_other_table(
     repair = repair_endpoint(events, servers[2].url)
     assert directory.tables_of("died") == [repair.table]
     assert directory.has(other)
+
+
+# -- upkeep that is killed
+
+
+def old_ids(count: int) -> list[EventKey]:
+    """Some more than lie between two times that a position is noted."""
+    return [EventKey(f"old-{i}", at_us=i) for i in range(ITEMS_BETWEEN_NOTES + count)]
+
+
+def killed_at(spec: str, work: Callable[..., object], *arguments: object) -> None:
+    """Have a process do this work, and die by `kill -9` at a fault point."""
+    process = get_context("spawn").Process(target=_die_at, args=(spec, work, *arguments))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def _die_at(spec: str, work: Callable[..., object], *arguments: object) -> None:
+    arm(spec)
+    work(*arguments)
+
+
+def test_a_repair_that_was_killed_goes_on_where_it_was(servers: list[StoreServer]) -> None:
+    events, keys = over("killed-repair", servers), old_ids(1_000)
+    registry = open_registry(init_registry(events, SystemClock()))
+    assert set(registry.commit([Claim(key, EAST) for key in keys])) == {Won()}
+    servers[2].wipe()
+    killed_at("repair.after_page:1000", repair_endpoint, events, servers[2].url)  # of 1,024 shards
+    (half_filled,) = find_registry(events).tables[2:]
+
+    repair = repair_endpoint(events, servers[2].url)
+    assert repair.went_on
+    assert repair.table == half_filled
+    assert 0 < repair.copied <= 1_000 + PAGES_UNDER_WAY
+    check_that_all_agree(servers, events, len(keys))
+    assert repair_endpoint(events, servers[2].url).copied == len(keys), (
+        "one that has ended leaves no position"
+    )
+
+
+def test_a_repair_that_was_killed_begins_anew_if_the_new_store_was_lost_too(
+    servers: list[StoreServer],
+) -> None:
+    events, keys = over("lost-again", servers), old_ids(0)
+    registry = open_registry(init_registry(events, SystemClock()))
+    registry.commit([Claim(key, EAST) for key in keys])
+    servers[2].wipe()
+    killed_at("repair.after_page:1020", repair_endpoint, events, servers[2].url)
+    servers[2].wipe()
+    repair = repair_endpoint(events, servers[2].url)
+    assert (repair.went_on, repair.copied) == (False, len(keys))
+    check_that_all_agree(servers, events, len(keys))
+
+
+def test_a_comparison_that_was_killed_is_gone_on_with_unless_the_repair_is_to_begin_anew(
+    servers: list[StoreServer],
+) -> None:
+    events, keys = over("killed-comparison", servers), ids("a", 50)
+    registry = open_registry(init_registry(events, SystemClock()))
+    registry.commit([Claim(key, EAST) for key in keys])
+    servers[2].wipe()
+    killed_at("repair.after_compared:500", repair_endpoint, events, servers[2].url)
+    repair = repair_endpoint(events, servers[2].url)
+    assert (repair.went_on, repair.copied) == (True, 0)
+    killed_at("repair.after_compared:500", repair_endpoint, events, servers[2].url)
+    again = repair_endpoint(events, servers[2].url, anew=True)
+    assert (again.went_on, again.copied) == (False, 50)
+
+
+def test_a_gc_that_was_killed_goes_on_where_it_was(
+    servers: list[StoreServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    events, keys = over("killed-gc", servers), old_ids(1_000)
+    registry = open_registry(init_registry(events, SystemClock()))
+    registry.commit([Claim(key, EAST) for key in keys])
+    killed_at("gc.after_page:3000", run_gc, events, len(keys))  # of 1,024 shards at three endpoints
+    with caplog.at_level(logging.INFO):
+        done = run_gc(events, len(keys))
+    assert "goes on behind" in caplog.text
+    assert all(one.deleted.items < len(keys) / 2 and not one.problem for one in done)
+    for server, table in zip(servers, find_registry(events).tables, strict=True):
+        assert _values(server, table) == {}
+
+
+def run_gc(events: Pipeline, boundary_us: int) -> list[EndpointGc]:
+    registry = open_registry(find_registry(events))
+    return gc_pass(registry, raise_boundary(registry, boundary_us))
 
 
 def test_a_repair_whose_old_table_can_not_be_removed_has_ended_and_names_it(

@@ -13,6 +13,8 @@ from tests.e2e.photon_process import photon, photon_json
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
+CLEARING = "registry: {clearing: {enabled: true}}\n"
+
 
 @pytest.fixture(scope="module")
 def traffic() -> Traffic:
@@ -25,7 +27,7 @@ def pipeline(traffic: Traffic, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A pipeline whose two datacenters have joined all there is."""
     folder = tmp_path_factory.mktemp("room")
     traffic.write_all(folder)
-    file = traffic.write_pipeline(folder)
+    file = traffic.write_pipeline(folder, more=CLEARING)
     with local_server(folder / "state" / "registry"):  # else each command would start one of its own
         photon("join", file, "--complete", "--engine", "local")
         yield file
@@ -56,6 +58,12 @@ def test_a_second_clearing_of_one_datacenter_finds_nothing_unless_asked_for_all(
     assert again["rows"] > again["ids"] == 0
 
 
+def test_by_default_nothing_is_cleared_and_the_reason_is_said(traffic: Traffic, tmp_path: Path) -> None:
+    file = traffic.write_pipeline(tmp_path)
+    assert "more than the room that it saves" in photon("clear", file).stdout
+    assert "registry.clearing.enabled" in photon_json("clear", file)["off"]
+
+
 def test_people_are_told_in_lines(pipeline: Path) -> None:
     assert "rows looked at" in photon("clear", pipeline).stdout
     said = photon("registry", "state", pipeline).stdout
@@ -65,7 +73,7 @@ def test_people_are_told_in_lines(pipeline: Path) -> None:
 
 
 def test_a_pipeline_without_a_registry_is_refused_with_what_to_do(traffic: Traffic, tmp_path: Path) -> None:
-    file = traffic.write_pipeline(tmp_path, "never-joined")
+    file = traffic.write_pipeline(tmp_path, "never-joined", CLEARING)
     for command in (["clear"], ["registry", "state"]):
         done = photon(*command, file, status=3)
         assert "photon registry init" in done.stderr

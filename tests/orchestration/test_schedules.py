@@ -50,9 +50,10 @@ def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
     }
 
 
-ALWAYS = {"verification", "clearing", "registry_report"}
+ALWAYS = {"verification", "registry_report"}
 POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
 WITH_TIME = "  time_in_id: true\n"
+CLEARING = "registry: {clearing: {enabled: true}}\n"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ WITH_TIME = "  time_in_id: true\n"
     [
         pytest.param("", "", ALWAYS, id="ids that are kept for ever are not deleted, and nothing repaired"),
         pytest.param("registry: {keep_days: 30}\n", "", ALWAYS | {"collection"}, id="gc deletes ids"),
+        pytest.param(CLEARING, "", ALWAYS | {"clearing"}, id="ids are cleared"),
         pytest.param(POLICY.format("apply"), "", ALWAYS, id="fixed shards have no policy"),
         pytest.param(POLICY.format("off"), WITH_TIME, ALWAYS, id="a policy that is off is not asked"),
         pytest.param(POLICY.format("apply"), WITH_TIME, ALWAYS | {"resharding"}, id="a policy is asked"),
@@ -75,7 +77,7 @@ def test_upkeep_that_has_something_to_do_is_scheduled(
     ("kind", "settings"),
     [
         ("verification", 'verification: {cron: "5 4 * * *"}\n'),
-        ("clearing", 'registry: {clearing: {cron: "5 4 * * *"}}\n'),
+        ("clearing", 'registry: {clearing: {enabled: true, cron: "5 4 * * *"}}\n'),
         ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
         ("collection", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
     ],
@@ -85,9 +87,8 @@ def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, 
 
 
 def test_by_default_ids_are_cleared_before_gc_deletes_them(tmp_path: Path) -> None:
-    minutes = {
-        kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, "registry: {keep_days: 30}\n").items()
-    }
+    settings = "registry: {keep_days: 30, clearing: {enabled: true}}\n"
+    minutes = {kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, settings).items()}
     assert 17 < minutes["clearing"] < minutes["collection"]  # protocol E4
 
 
@@ -95,7 +96,6 @@ def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
     schedules = list(location.defs.get_repository_def().schedule_defs)
     assert {s.name for s in schedules} == {
         "clicks__verification__schedule",
-        "clicks__clearing__schedule",
         "clicks__registry_report__schedule",
         "prune_run_history_schedule",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dagster import (
 )
 
 from assets.pictures import shards_plot
-from assets.registry_state import endpoints_check
+from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check
 from assets.upkeep import UPKEEP
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
@@ -48,13 +49,21 @@ def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
     }
 
 
+def test_a_clearing_that_is_off_says_why_and_asks_nobody(tmp_path: Path) -> None:
+    metadata = metadata_of(run(Location(tmp_path), "clearing"))
+    assert set(metadata) == {"says"}
+    assert "registry.clearing.enabled" in metadata["says"]
+
+
 # -- on a real registry
+
+CLEARING = "registry: {clearing: {enabled: true}}\n"
 
 
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     """One datacenter whose logs are joined."""
-    made = Location(tmp_path_factory.mktemp("upkeep"), ("east",))
+    made = Location(tmp_path_factory.mktemp("upkeep"), ("east",), more=CLEARING)
     prepare(made.pipeline)
     run_shift(made.pipeline, "east", "complete", "local")
     close_registries()
@@ -99,9 +108,14 @@ class TestOnAServer:
         assert (epoch.data["datacenter"], epoch.data["state"]) == ("east", "live")
         assert len(metadata["shards_by_size"]) == 100
 
-    def test_endpoints_that_are_well_pass_the_check(self, looked_at: ExecuteInProcessResult) -> None:
-        (check,) = looked_at.get_asset_check_evaluations()
-        assert check.passed
+    def test_endpoints_that_are_well_and_have_no_hot_shards_pass_the_checks(
+        self, looked_at: ExecuteInProcessResult
+    ) -> None:
+        checks = looked_at.get_asset_check_evaluations()
+        assert {check.check_name: check.passed for check in checks} == {
+            ENDPOINTS_CHECK: True,
+            SHARDS_CHECK: True,
+        }
 
     def test_the_only_endpoint_cannot_be_repaired_which_is_said(self, joined: Location) -> None:
         result = run(joined, "repair", endpoint="http://127.0.0.1:1")
@@ -114,14 +128,17 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
 ) -> None:
     asked = []
 
-    def repair_endpoint(pipeline: Any, url: str) -> repair.Repair:
+    def repair_endpoint(pipeline: Any, url: str, anew: bool) -> repair.Repair:
         asked.append((pipeline.name, url))
-        return repair.Repair(url, "photon-clicks-1", 5, 12, 1)
+        return repair.Repair(url, "photon-clicks-1", 5, 12, 1, anew)
 
     monkeypatch.setattr(repair, "repair_endpoint", repair_endpoint)
-    metadata = metadata_of(run(Location(tmp_path), "repair", endpoint="http://store:8000"))
+    location = Location(tmp_path)
+    metadata = metadata_of(run(location, "repair", endpoint="http://store:8000"))
     assert asked == [("clicks", "http://store:8000")]
     assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
+    assert not metadata["went_on"]
+    assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
 
 
 def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:
@@ -160,6 +177,13 @@ def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
         assert check.severity is severity
         assert "refused" in str(check.description)
         assert "What to do" in str(check.description)
+
+
+@pytest.mark.parametrize(("rate", "passed"), [(None, True), (799.0, True), (800.0, False), (2_000.0, False)])
+def test_shards_near_the_limit_of_a_key_range_are_a_warning(rate: float | None, passed: bool) -> None:
+    check = shards_check(replace(state("up"), shard_rate=rate))
+    assert (check.passed, check.severity) == (passed, AssetCheckSeverity.WARN)
+    assert ("photon reshard" in str(check.description)) != passed
 
 
 def test_a_picture_of_many_shards_stays_small() -> None:

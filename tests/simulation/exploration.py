@@ -4,16 +4,17 @@ The product's own `Rounds` run. The replies that a client got so far are its who
 with them until it asks for more, so that no model of it is needed.
 
 One id, a register that does not change. Endpoints are alike: states that differ by their order are one
-state. A message is delivered, or times out; then it may still arrive at any time, or never. Or an endpoint
-is out of a client's reach during a whole step.
+state. A message is delivered, or times out, or its client goes on without the answer (protocol B13); then it
+may still arrive at any time, or never. Or an endpoint is out of a client's reach during a whole step.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import timedelta
+from itertools import count
 from typing import Any, NamedTuple
 
 from bench.manual_clock import ManualClock
@@ -21,12 +22,16 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.columns import ItemColumn
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
 from photon.registry.consensus.register import Members, Register, encode_register
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Holder, Lost, Released, Won
+from photon.registry.quorum.clearing import Clearing
+from photon.registry.quorum.contender import Contender
+from photon.registry.quorum.reading import holders_of
 from photon.registry.quorum.register_store import RegisterStore
-from photon.registry.quorum.rounds import Contender, Rounds, holders_of
+from photon.registry.quorum.rounds import Rounds
 from tests.simulation.chosen_values import (
     Acceptance,
     chain_problem,
@@ -76,6 +81,7 @@ class _Exploration:
         self._numbers = Numbers()
         self._things = self._numbers.things
         self._timed_out = self._numbers.of(TIMED_OUT)
+        self._left = self._numbers.of(_LEFT)
         self._refused = self._numbers.of(NoReply("connection refused", "unreachable"))
         self._cleared_tokens = {token for program in programs for verb, token in program if verb == "clear"}
         # All below is computed once for the same arguments: states are many, these are few.
@@ -91,7 +97,8 @@ class _Exploration:
         column = of(Column(of(held), taken, (), ((),) * len(self._programs)))
         clients = (of(Local()),) * len(self._programs)
         won = frozenset() if held is None else frozenset(self._cleared_tokens)
-        left = (self._limits.timeouts, self._limits.outages, self._limits.crashes)
+        limits = self._limits
+        left = (limits.timeouts, limits.outages, limits.crashes, limits.goings_on)
         start = State((column,) * self._n, clients, *left, won, frozenset())
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
@@ -116,10 +123,13 @@ class _Exploration:
             if self._things[number].step == len(self._programs[client]):
                 continue
             answered = min(len(column.replies[client]) for column in columns)
-            request = self._ask(client, number, [column.replies[client][:answered] for column in columns])
+            asked = self._ask(client, number, [column.replies[client][:answered] for column in columns])
+            request = self._numbers.of(self._things[asked].request)
             for place in distinct:
                 if len(columns[place].replies[client]) == answered:
                     yield from self._message(state, place, client, request)
+            if state.goings_on:
+                yield from self._goes_on_early(state, client, request, answered)
             if state.outages and self._things[number].attempt == 0:
                 yield from self._outages(state, distinct, client, request)
             if state.crashes:
@@ -156,14 +166,37 @@ class _Exploration:
             yield label._replace(text="times out"), self._go_on(timed_out, client)
 
     def _crash(self, state: State, client: int, request: int, answered: int) -> State:
-        left = []
-        for number in state.columns:
-            if len(self._things[number].replies[client]) == answered:
-                number = self._arrived(number, client, request, True)
-            left.append(number)
-        after = self._forget(state._replace(columns=tuple(left), crashes=state.crashes - 1), client)
+        left = self._leave_behind(state, client, request, answered)
+        after = self._forget(left._replace(crashes=state.crashes - 1), client)
         local = self._things[state.clients[client]]
         return self._begin(after, client, Local(local.step + 1, lives=local.lives + 1))
+
+    def _leave_behind(self, state: State, client: int, request: int, answered: int) -> State:
+        """The client waits no longer for who has not answered this request."""
+        left = []
+        for number in state.columns:
+            column: Column = self._things[number]
+            if len(column.replies[client]) == answered:
+                number = self._numbers.of(
+                    _replied(column, client, self._left)
+                    if client in column.down_for
+                    else self._not_heard(column, client, request, self._left)
+                )
+            left.append(number)
+        return state._replace(columns=tuple(sorted(left)))
+
+    def _goes_on_early(
+        self, state: State, client: int, request: int, answered: int
+    ) -> Iterator[tuple[Label, State]]:
+        """If some have answered, and they are enough, it may go on before the others have."""
+        replies = [self._things[number].replies[client] for number in state.columns]
+        if len({len(answers) for answers in replies}) == 1:
+            return
+        asked = self._things[self._ask(client, state.clients[client], replies)]
+        if not isinstance(asked, Asked) or asked.number > answered:
+            left = self._leave_behind(state, client, request, answered)
+            after = left._replace(goings_on=state.goings_on - 1)
+            yield Label("goes on", client, request, 0), self._go_on(after, client)
 
     def _go_on(self, state: State, client: int) -> State:
         """Run the client on, if all its messages are answered, to what it asks next."""
@@ -172,7 +205,7 @@ class _Exploration:
             return state
         local: Local = self._things[state.clients[client]]
         asked = self._things[self._ask(client, state.clients[client], replies)]
-        if isinstance(asked, Request):
+        if isinstance(asked, Asked):
             return state
         state = self._forget(state, client)
         if asked.verdict is None and local.attempt + 1 < self._limits.attempts:
@@ -211,9 +244,9 @@ class _Exploration:
         if key not in self._asked:
             things = [[self._things[number] for number in answers] for answers in replies]
             try:
-                asked: Request | Ended = self._attempt(client, self._things[local], things)
+                asked: Asked | Ended = self._attempt(client, self._things[local], things)
             except Waits as waits:
-                asked = waits.request
+                asked = waits.asked
             self._asked[key] = self._numbers.of(asked)
         return self._asked[key]
 
@@ -228,16 +261,16 @@ class _Exploration:
         contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
         verdict: object | None
         if verb == "lookup":
-            reading = holders_of([ITEM])
-            verdict = None if rounds.read(reading) is None else reading.found[ITEM] or "free"
+            reading = holders_of(ItemColumn.of([ITEM]))
+            verdict = None if rounds.read(reading) is None else reading.found.get(0) or "free"
         elif verb == "clear":
-            verdict = None if rounds.clear([contender])[1] else CLEARED
+            verdict = None if Clearing(rounds).clear([contender])[1] else CLEARED
         else:
             if contender.needs_ballot:
-                propose = decisions.value_to_commit if verb == "commit" else decisions.value_to_release
+                propose = decisions.value_to_release if verb == "release" else decisions.value_to_commit
                 rounds.classic([contender], propose)
             else:
-                rounds.fast([contender])
+                rounds.fast_again([contender], with_promise=verb == "promise")
             verdict = contender.verdict
         return Ended(verdict, contender.needs_ballot, contender.counter)
 
@@ -252,7 +285,7 @@ class _Exploration:
                 raise _Wrong(f"{token} won again after it was cleared")
             case Lost(holder) | (Holder() as holder) if not is_held_by(values, holder):
                 raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id at that time")
-            case Lost(Holder(token=holding)) if verb == "commit" and holding == token:
+            case Lost(Holder(token=holding)) if verb in ("commit", "promise") and holding == token:
                 raise _Wrong(f"{token} was told that it lost to itself")
             case Released() if not is_released(values, token):
                 raise _Wrong(f"{token} was told that it is released, but is not")
@@ -289,15 +322,18 @@ class _Exploration:
     def _arrival(self, column: Column, client: int | None, request: int, times_out: bool) -> Column:
         if times_out:
             assert client is not None
-            is_read = self._things[request].kind == "read"
-            late = column.late if is_read else tuple(sorted((*column.late, request)))
-            return _replied(column, client, self._timed_out)._replace(late=late)
+            return self._not_heard(column, client, request, self._timed_out)
         stored, reply = self._apply(column.stored, request)
         after = column._replace(stored=stored, taken=self._taken(column.taken, stored))
         if client is not None:
             return _replied(after, client, reply)
         place = column.late.index(request)
         return after._replace(late=column.late[:place] + column.late[place + 1 :])
+
+    def _not_heard(self, column: Column, client: int, request: int, reply: int) -> Column:
+        is_read = self._things[request].kind == "read"
+        late = column.late if is_read else tuple(sorted((*column.late, request)))
+        return _replied(column, client, reply)._replace(late=late)
 
     def _taken(self, taken: int, stored: int) -> int:
         now: Stored | None = self._things[stored]
@@ -358,18 +394,26 @@ class Request(NamedTuple):
     query: Any
 
 
-class Waits(Exception):
-    """The client asks for something that has not been answered yet."""
+class Asked(NamedTuple):
+    """What a client asks for, the so many-th time that it asks for something."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self.request = request
+    request: Request
+    number: int
+
+
+class Waits(Exception):
+    """The client asks for something that too few have answered yet."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self.asked = asked
 
 
 # Nobody waits here: each pause would be a step of its own.
 IMPATIENT = Registry(request_timeout=timedelta(microseconds=1), total_timeout=timedelta(0))
 REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
 _STORED = Stored(encode_register(REGISTER))
+_LEFT = NoReply("the client went on before it was answered", "not_asked")
 
 
 class Scripted:
@@ -379,25 +423,31 @@ class Scripted:
 
     def __init__(self, replies: Sequence[Any]) -> None:
         self._replies = iter(replies)
+        self._numbers = count()
 
     def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
         def answer(batch: Sequence[Any]) -> list[Any]:
             if batch[0] == REGISTER_KEY:
                 return [_STORED]
-            return [next(self._replies, Request(kind, batch[0]))]
+            return [next(self._replies, Asked(Request(kind, batch[0]), next(self._numbers)))]
 
         return answer
 
 
 class Inline:
-    """A channel without threads, which stops the client where an answer is missing."""
+    """A channel without threads, which stops the client where it waits for an answer that is missing."""
 
-    def exchange(self, send: Any, requests: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+    def exchange(
+        self, send: Any, requests: Sequence[Any], heard: Any, is_write: bool
+    ) -> Generator[list[tuple[int, list[Any]]]]:
         answers = [send(*request) for request in requests]
-        for (answer,) in answers:
-            if isinstance(answer, Request):
-                raise Waits(answer)
-        return enumerate(answers)
+        missing = [answer for (answer,) in answers if isinstance(answer, Asked)]
+        yield [(i, answer) for i, answer in enumerate(answers) if answer[0] not in (_LEFT, *missing)]
+        if missing:
+            raise Waits(missing[0])
+
+    def aside(self, send: Any, requests: Sequence[Any], heard: Any) -> None:
+        """Nobody is slow here."""
 
     def in_background(self, work: Callable[[], None]) -> None:
         """Nobody is probed here."""

@@ -47,6 +47,7 @@ _CLEARED: tuple[tuple[Step, ...], ...] = (
     (("commit", EAST), ("clear", EAST), ("commit", EAST)),
     (("commit", WEST),),
 )
+_WEST_AND_EASTS_PROMISE: tuple[tuple[Step, ...], ...] = ((("commit", WEST),), (("promise", EAST),))
 # A token that holds the id by a ballot: its owner takes a ballot too when it presents it again.
 _HELD_BY_EAST = Stored(fast_value(EAST), ballot(1, "0" * 16), ballot(1, "0" * 16))
 _CLEARED_BESIDE_A_ZOMBIE: tuple[tuple[Step, ...], ...] = (
@@ -62,7 +63,7 @@ CASES: dict[str, Case] = {
     ),
     "two proposers at five endpoints, fast round": Case(_EAST_AND_WEST, 5, Limits(timeouts=1, attempts=1)),
     "a commit beside its release": Case(
-        ((("commit", EAST),), (("release", EAST),)), 3, Limits(timeouts=0, attempts=2)
+        ((("commit", EAST),), (("release", EAST),)), 3, Limits(timeouts=0, goings_on=1, attempts=2)
     ),
     "a release before another commit": Case(_EAST_ENDS_AND_WEST, 3, Limits(timeouts=0, attempts=2)),
     "a release and a crash, one endpoint": Case(
@@ -71,9 +72,13 @@ CASES: dict[str, Case] = {
     "a crash and the same token again, one endpoint": Case(
         _EAST_AGAIN_AND_WEST, 1, Limits(timeouts=2, crashes=1, attempts=3)
     ),
-    "a crash beside nobody": Case((_EAST_AGAIN_AND_WEST[0],), 3, Limits(timeouts=1, crashes=1, attempts=3)),
+    "a crash beside nobody": Case(
+        (_EAST_AGAIN_AND_WEST[0],), 3, Limits(timeouts=1, crashes=1, goings_on=1, attempts=3)
+    ),
     "a lookup before a commit": Case(
-        ((("commit", EAST),), (("lookup", ""), ("commit", WEST))), 3, Limits(timeouts=0, attempts=2)
+        ((("commit", EAST),), (("lookup", ""), ("commit", WEST))),
+        3,
+        Limits(timeouts=0, goings_on=1, attempts=2),
     ),
     "clearing, one endpoint": Case(_CLEARED, 1, Limits(timeouts=2, attempts=3)),
     "clearing": Case(_CLEARED, 3, Limits(timeouts=0, attempts=2)),
@@ -81,13 +86,19 @@ CASES: dict[str, Case] = {
         _CLEARED_BESIDE_A_ZOMBIE, 3, Limits(timeouts=1, outages=2, attempts=2), held=_HELD_BY_EAST
     ),
     "clearing while endpoints are down in turn": Case(
-        (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, attempts=2)
+        (_CLEARED[0],), 3, Limits(timeouts=1, outages=3, goings_on=1, attempts=2)
     ),
     "clearing while an endpoint falls silent": Case(
-        (_CLEARED[0],), 3, Limits(timeouts=2, outages=2, attempts=2)
+        (_CLEARED[0],), 3, Limits(timeouts=2, outages=2, goings_on=1, attempts=2)
     ),
     "two proposers while endpoints are down in turn": Case(
-        _EAST_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2)
+        _EAST_AND_WEST, 3, Limits(timeouts=0, outages=2, goings_on=1, attempts=2)
+    ),
+    "two proposers, one of whom goes on at its quorum": Case(
+        _EAST_AND_WEST, 3, Limits(timeouts=0, goings_on=1, attempts=3), takes_minutes=True
+    ),
+    "a release before another commit, where somebody goes on at a quorum": Case(
+        _EAST_ENDS_AND_WEST, 3, Limits(timeouts=0, goings_on=1, attempts=2), takes_minutes=True
     ),
     "a commit beside another one's release": Case(
         ((("commit", EAST),), (("release", WEST),)), 3, Limits(timeouts=1, attempts=2), takes_minutes=True
@@ -103,6 +114,50 @@ CASES: dict[str, Case] = {
     ),
     "the same token again, with endpoints down in turn": Case(
         _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, outages=2, attempts=2), takes_minutes=True
+    ),
+    # The ballots of the second client are the higher ones.
+    "a commit beside a promise, with endpoints down in turn": Case(
+        _WEST_AND_EASTS_PROMISE, 3, Limits(timeouts=0, outages=2, attempts=2)
+    ),
+    "two promises, with endpoints down in turn": Case(
+        ((("promise", EAST),), (("promise", WEST),)), 3, Limits(timeouts=0, outages=2, attempts=2)
+    ),
+    "a promise beside a commit, and a message that is lost or late": Case(
+        ((("promise", EAST),), (("commit", WEST),)), 3, Limits(timeouts=1, attempts=2)
+    ),
+    "a promise beside its release": Case(
+        ((("promise", EAST),), (("release", EAST),)),
+        3,
+        Limits(timeouts=0, outages=1, goings_on=1, attempts=2),
+    ),
+    "a promise before its release, beside a commit": Case(
+        ((("promise", EAST), ("release", EAST)), (("commit", WEST),)),
+        3,
+        Limits(timeouts=0, outages=1, attempts=2),
+    ),
+    "a lookup before a promise": Case(
+        ((("promise", EAST),), (("lookup", ""), ("promise", WEST))),
+        3,
+        Limits(timeouts=0, outages=2, goings_on=1, attempts=2),
+    ),
+    "a promise, a crash and the same token again": Case(
+        ((("promise", EAST), ("promise", EAST)),),
+        3,
+        Limits(timeouts=1, outages=1, crashes=1, goings_on=1, attempts=2),
+    ),
+    "clearing of what was promised": Case(
+        ((("promise", EAST), ("clear", EAST), ("promise", EAST)),),
+        3,
+        Limits(timeouts=1, outages=3, goings_on=1, attempts=2),
+    ),
+    "a promise at five endpoints, fast round": Case(
+        ((("promise", EAST),), (("commit", WEST),)), 5, Limits(timeouts=1, attempts=1)
+    ),
+    "two promises while a message is lost or late and endpoints are down in turn": Case(
+        ((("promise", EAST),), (("promise", WEST),)),
+        3,
+        Limits(timeouts=1, outages=2, goings_on=1, attempts=2),
+        takes_minutes=True,
     ),
     "three proposers, one endpoint": Case(_THREE, 1, Limits(timeouts=3, attempts=4)),
     "three proposers, fast round": Case(_THREE, 3, Limits(timeouts=0, attempts=1)),

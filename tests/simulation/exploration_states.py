@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-Verb = Literal["commit", "release", "lookup", "clear"]
+# `promise`: a commit whose inserts promise a ballot.
+Verb = Literal["commit", "promise", "release", "lookup", "clear"]
 CLEARED = "cleared"
 Step = tuple[Verb, str]  # what a client does, and the token
 
@@ -20,6 +21,7 @@ class Limits:
     timeouts: int = 1  # messages that are lost, or whose answers are, or that are late
     outages: int = 0  # an endpoint is down for one client during one step
     crashes: int = 0  # a client stops within a step and begins its next one as a new process
+    goings_on: int = 0  # a client goes on before all have answered; what it sent is on its way
     attempts: int = 3  # of a client at one step
     states: int = 2_000_000
 
@@ -63,6 +65,7 @@ class State(NamedTuple):
     timeouts: int
     outages: int
     crashes: int
+    goings_on: int
     won: frozenset[str]  # tokens that were told so, as far as they are to be cleared
     cleared: frozenset[str]
 

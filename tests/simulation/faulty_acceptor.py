@@ -60,10 +60,6 @@ class FaultyAcceptor(MemoryAcceptor):
         with self._lock:
             self._fault = None
 
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        self.on_request("scan", [after])
-        return super().scan(after, limit)
-
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
         self.on_request("scan_shard", [after])
         return super().scan_shard(shard, below, after, limit)

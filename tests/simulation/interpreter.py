@@ -7,7 +7,6 @@ may be left undone. Held against real stores by `tests/contract/test_interpreter
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import re
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from photon.registry.consensus.layout import ItemKey
+from tests.simulation.keyword_client import KeywordClient
 
 Row = Mapping[str, str]  # an item's attributes; all are texts
 
@@ -124,7 +124,7 @@ def _holds(row: Row, name: str, comparison: str, other: str) -> bool:
     return name in row and _COMPARISONS[comparison](row[name], other)  # what is missing compares to nothing
 
 
-class Interpreter:
+class Interpreter(KeywordClient):
     """A client, as `WireClient` is one, of an endpoint with one table. Thread-safe.
 
     `rows` is what the table has. `leaves_out`: whether to leave the next part of a request undone.
@@ -250,16 +250,11 @@ class Interpreter:
         def is_wanted(key: ItemKey) -> bool:
             return key.p == shard and (below is None or key.s < below)
 
-        return self._page(is_wanted, lambda key: key, **page)
-
-    def scan(self, **page: Any) -> Any:
-        """A page of all items, in no order that a client knows."""
-        return self._page(lambda key: True, _scan_order, **page)
+        return self._page(is_wanted, **page)
 
     def _page(
         self,
         is_wanted: Callable[[ItemKey], bool],
-        order: Callable[[ItemKey], tuple[str, ...]],
         TableName: str,
         Limit: int,
         ConsistentRead: bool = False,
@@ -270,8 +265,8 @@ class Interpreter:
         found: list[ItemKey] = []
         last: ItemKey | None = None
         with self._lock:
-            for key in sorted(filter(is_wanted, self._rows), key=order):
-                if after is not None and order(key) <= order(after):
+            for key in sorted(filter(is_wanted, self._rows)):
+                if after is not None and key <= after:
                     continue
                 if self._ends_page():
                     last = found[-1] if found else after or ItemKey(key.p, "\0")
@@ -315,10 +310,6 @@ def _key(item: Any) -> ItemKey:
 
 def _item(row: Row) -> dict[str, dict[str, str]]:
     return {name: {"S": text} for name, text in row.items()}
-
-
-def _scan_order(key: ItemKey) -> tuple[str, ...]:
-    return (hashlib.md5(_utf8(key.p), usedforsecurity=False).hexdigest(), *key)
 
 
 def _bytes(row: Row) -> int:

@@ -6,13 +6,15 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, decode_register
-from photon.registry.endpoints.endpoints import MACHINE_CHANCE, Channel
+from photon.registry.endpoints.channel import Channel
+from photon.registry.endpoints.deadline import MACHINE_CHANCE
 from photon.registry.operations.repair import Refilled, refill
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -68,18 +70,26 @@ class Site:
         for key in [key for key in self.stores if key[0] == slot]:
             self.stores.pop(key).fail("down")
 
-    def repair(self, slot: int, while_made: Callable[[], None] = lambda: None) -> Refilled:
+    def repair(
+        self,
+        slot: int,
+        while_made: Callable[[], None] = lambda: None,
+        on_request: Callable[[str, Any], None] = lambda kind, batch: None,
+        **more: Any,
+    ) -> Refilled:
+        """Repair a slot. `on_request` is told what the new store is asked; `more` is of `refill`."""
         name = f"new{next(self.names)}"
         registry = self.client()
 
         def make() -> None:
             while_made()
             self.stores[slot, name] = FaultyAcceptor(self.clock)
+            self.stores[slot, name].on_request = on_request
             # The acceptor that was opened before the table was there is the same endpoint.
             registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)
             self.stores[slot, name] = registry.endpoints.acceptors[slot]  # type: ignore[assignment]
 
-        return refill(registry, slot, name, make)
+        return refill(registry, slot, name, make, **more)
 
     def copies(self, key: EventKey) -> list[object]:
         members = self.client().register.read().members

@@ -6,9 +6,11 @@ Told of the product as it is in `tests/unit/test_registry_repair.py`, and of bro
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 from photon.faults import arm, disarm
@@ -18,7 +20,8 @@ from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value, item_key
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, Won
-from photon.registry.operations.repair import RepairSuperseded
+from photon.registry.operations.copying import RepairSuperseded
+from photon.registry.operations.ranges import POSITIONS
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.repair_site import Site
@@ -32,9 +35,16 @@ HIGH = "f" * 16  # of a proposer that outbids all others with the same counter
 class LastSlotFirst:
     """A channel that sends one request after the other."""
 
-    def exchange(self, send: Any, requests: Any) -> Iterator[tuple[int, list[Any]]]:
+    def exchange(
+        self, send: Any, requests: Any, heard: Any, is_write: bool
+    ) -> Generator[list[tuple[int, list[Any]]]]:
         for index in reversed(range(len(requests))):
-            yield index, send(*requests[index])
+            replies = send(*requests[index])
+            heard(index, replies, 0.0)
+            yield [(index, replies)]
+
+    def aside(self, send: Any, requests: Any, heard: Any) -> None:
+        raise AssertionError("nobody is slow here")
 
     def in_background(self, work: Any) -> None:
         work()
@@ -91,6 +101,23 @@ def promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair() -> No
     before(ways_in[1], "prepare", lambda: ways_in[1].fail("lost_request"))
     before(ways_in[0], "prepare", repair_and_commit)
     slow.release([Claim(KEY, EAST)])
+    the_winner_must_be(site, WEST)
+
+
+def inserts_with_promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair() -> None:
+    site = Site(3)
+    ways_in = [store.another_way_in() for store in site.in_use()]
+    slow = site.client(ways_in, LastSlotFirst(), High())
+    slow.lookup([KEY])
+    slow._needs_promises = lambda: True  # type: ignore[method-assign]
+
+    def repair_and_commit() -> None:
+        wipe_and_repair(site, 2)
+        commit_without(site, 0)
+
+    before(ways_in[1], "insert", lambda: ways_in[1].fail("lost_request"))
+    before(ways_in[0], "insert", repair_and_commit)
+    slow.commit([Claim(KEY, EAST)])
     the_winner_must_be(site, WEST)
 
 
@@ -151,6 +178,48 @@ def a_promise_whose_accept_arrives_after_the_repair() -> None:
         store.accept([Accept(ITEM, late, fast_value(EAST))])
     site.in_use()[2].fail("down")
     the_winner_must_be(site, WEST)
+
+
+def a_promise_over_a_value_whose_accept_arrives_after_the_repair() -> None:
+    site = Site(3)
+    late = ballot(5, HIGH)
+    first, second, third = site.in_use()
+    for store in (first, second):  # two of three: nobody has won
+        store.insert([Insert(ITEM, fast_value(EAST))])
+    for store in (second, third):  # and by these two another one may go on with a value of its own
+        store.prepare([Prepare(ITEM, late)])
+    wipe_and_repair(site, 2)
+    the_winner_must_be(site, EAST)
+    second.accept([Accept(ITEM, late, fast_value(WEST))])
+    first.fail("down")
+    the_winner_must_be(site, EAST)
+
+
+def a_repair_that_died_goes_on_with_what_it_had_not_copied() -> None:
+    site = Site(3)
+    keys = [EventKey(f"a{number}") for number in range(40)]
+    assert site.client().commit([Claim(key, EAST) for key in keys]) == [Won()] * 40
+    site.wipe(2)
+    inserts = itertools.count(1)
+
+    def die_half_way(kind: str, batch: Any) -> None:
+        if kind == "insert" and batch[0].key.p != POSITIONS and next(inserts) == 20:
+            raise SimulatedCrash
+
+    with suppress(SimulatedCrash):
+        site.repair(2, on_request=die_half_way, page_items=1, items_between_notes=1)
+    assert any(key.p == POSITIONS for key in site.client().endpoints.acceptors[2].items), (
+        "it left no position"
+    )
+    # Before it compares the endpoints, which mends what the new store lacks.
+    arm("repair.after_counted", crash=raise_simulated_crash)
+    with suppress(SimulatedCrash):
+        site.repair(2, page_items=1, items_between_notes=1)
+    disarm()
+    site.in_use()[1].fail("down")
+    outcomes = site.client().commit([Claim(key, LATER) for key in keys])
+    others = [outcome for outcome in outcomes if outcome != Lost(Holder("east", EAST))]
+    assert not others, f"{EAST} won, and one who came later was told {others[0]}"
 
 
 def a_repair_that_goes_on_while_another_one_has_taken_its_place() -> None:
@@ -219,10 +288,13 @@ def commit_without(site: Site, slot: int) -> None:
 ALL = (
     inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
     promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+    inserts_with_promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
     a_clearing_at_a_store_that_is_gone_and_at_another_one_after_its_repair,
     a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair,
     members_that_were_never_agreed_on_asked_in_between,
     a_promise_whose_accept_arrives_after_the_repair,
+    a_promise_over_a_value_whose_accept_arrives_after_the_repair,
+    a_repair_that_died_goes_on_with_what_it_had_not_copied,
     a_repair_that_goes_on_while_another_one_has_taken_its_place,
     a_winner_of_whom_one_endpoint_that_is_left_knows,
 )

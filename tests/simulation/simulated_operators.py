@@ -29,6 +29,8 @@ PAGE_ITEMS = 2  # so that a page ends between the few ids
 MOST_SHARDS = 4
 ATTEMPTS = 3
 CRASHES = 0.3  # of those who do something
+LOST_IN_REPAIR = 0.2  # of repairs that died: the new store is lost too
+ANEW = 0.1  # of repairs, whatever an earlier one has left
 
 
 class Operators:
@@ -54,14 +56,18 @@ class Operators:
         """Have this done, once or more, some time."""
         for _ in range(self._chance.randrange(1, 4)):
             seconds = self._chance.uniform(0, 15)
-            if upkeep == "repair":
-                self._network.after(seconds, self._lose_a_store)
-            else:
-                self._network.after(seconds, lambda: self._start(upkeep))
+            match upkeep:
+                case "repair":
+                    self._network.after(seconds, self._lose_a_store)
+                case "gc":
+                    self._network.after(seconds, lambda: self._start_gc(self._chance.choice(self._times_us)))
+                case "resharding":
+                    self._network.after(seconds, lambda: self._new_process().start_with(self._reshard))
 
-    def repair(self, slot: int) -> None:
-        """Have a slot repaired in good weather, by somebody who does not die."""
-        self._new_process().start_with(lambda registry, client: self._refill(registry, client, slot, None))
+    def repair(self, slot: int, anew: bool) -> None:
+        """Have a slot repaired in good weather, by somebody who is not killed."""
+        process = self._new_process()
+        process.start_with(lambda registry, client: self._refill(registry, client, slot, None, anew))
 
     def broken_slots(self) -> list[int]:
         """Slots that need a repair: those that are out of use, and those whose store is lost."""
@@ -71,18 +77,28 @@ class Operators:
 
     # -- gc and resharding
 
-    def _start(self, upkeep: Upkeep) -> None:
-        work = self._run_gc if upkeep == "gc" else self._reshard
-        self._new_process().start_with(work)
+    def _start_gc(self, boundary_us: int) -> None:
+        process = self._new_process()
+        self._may_be_killed(process)
+        process.start_with(lambda registry, client: self._run_gc(registry, client, boundary_us))
 
-    def _run_gc(self, registry: QuorumRegistry, client: Client) -> None:
-        boundary_us = self._chance.choice(self._times_us)
+    def _run_gc(self, registry: QuorumRegistry, client: Client, boundary_us: int) -> None:
         self._may_crash(GC_FAULT_POINTS)
         try:
             register = raise_boundary(registry, boundary_us)
-            gc_pass(registry, register, channel=lambda: client, page_items=PAGE_ITEMS)
+            gc_pass(
+                registry,
+                register,
+                page_items=PAGE_ITEMS,
+                items_between_notes=PAGE_ITEMS,
+                channel=lambda: client,
+                run=client.at_once,
+            )
         except RegistryUnavailable:
             return
+        except SimulatedCrash:
+            self._network.after(self._chance.expovariate(1.0), lambda: self._start_gc(boundary_us))
+            raise
 
     def _reshard(self, registry: QuorumRegistry, client: Client) -> None:
         shards = self._chance.randrange(1, MOST_SHARDS + 1)
@@ -127,11 +143,12 @@ class Operators:
 
     def _repair(self, slot: int, old: Store | None) -> None:
         process = self._new_process()
-        if self._chance.random() < CRASHES:
-            process.client.interrupt(self._chance.randrange(1, 40), process.client.kill)
+        self._may_be_killed(process)
         process.start_with(lambda registry, client: self._refill(registry, client, slot, old))
 
-    def _refill(self, registry: QuorumRegistry, client: Client, slot: int, old: Store | None) -> None:
+    def _refill(
+        self, registry: QuorumRegistry, client: Client, slot: int, old: Store | None, anew: bool = False
+    ) -> None:
         for _ in range(ATTEMPTS):
             store = self._stores.store(slot, f"slot-{slot}-{next(self._numbers)}")
 
@@ -142,10 +159,22 @@ class Operators:
 
             self._may_crash(REPAIR_FAULT_POINTS)
             try:
-                refill(registry, slot, store.incarnation, make, PAGE_ITEMS)
+                refill(
+                    registry,
+                    slot,
+                    store.incarnation,
+                    make,
+                    page_items=PAGE_ITEMS,
+                    items_between_notes=PAGE_ITEMS,
+                    # One that is moved though nothing is wrong with it may have a position of long ago.
+                    anew=anew or old in self._stores.in_use() or self._chance.random() < ANEW,
+                    run=client.at_once,
+                )
             except (RegistryUnavailable, RepairSuperseded):
                 client.sleep(self._chance.expovariate(1.0))
             except SimulatedCrash:
+                if self._chance.random() < LOST_IN_REPAIR and slot in self._stores.members.down:
+                    self._stores.in_use()[slot].lose()
                 self._network.after(self._chance.expovariate(1.0), lambda: self._repair(slot, old))
                 raise
             else:
@@ -154,6 +183,10 @@ class Operators:
                     old.is_there = False
                 return
 
+    def _may_be_killed(self, process: Process) -> None:
+        if self._chance.random() < CRASHES:
+            process.client.interrupt(self._chance.randrange(1, 40), process.client.kill)
+
     def _may_crash(self, points: tuple[str, ...]) -> None:
         if self._chance.random() < CRASHES:
-            arm(f"{self._chance.choice(points)}:1", crash=raise_simulated_crash)
+            arm(f"{self._chance.choice(points)}:{self._chance.randrange(1, 4)}", crash=raise_simulated_crash)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
+from photon.registry.endpoints.tempo import Tempo
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.network import Client, ClientOfRequests, Network
 from tests.simulation.simulated_stores import Stores
@@ -16,11 +17,26 @@ from tests.simulation.simulated_wire import acceptor_of
 SKEWS_SECONDS = (0.0, -3_600.0, 40.0, 86_400.0)
 
 
+class Prejudiced(Tempo):
+    """Takes some endpoints for slow, whatever they do."""
+
+    def __init__(self, slots: frozenset[int]) -> None:
+        super().__init__(len(slots))
+        self._slow = slots
+
+    def saw(self, slot: int, seconds: float, others: Sequence[float]) -> bool:
+        return False
+
+    def forget(self, slot: int) -> None:
+        """Nothing makes it think otherwise."""
+
+
 class Process:
     """A client of the network, with a registry over the stores that are in use when it starts.
 
     `transactions`: it sends the product's own requests, and writes in transactions or in batches (see
-    `DynamoAcceptor`); None: it asks the stores item by item.
+    `DynamoAcceptor`); None: it asks the stores item by item. `slow`: slots that it takes for slow all the
+    time: it does not wait for them, and promises a ballot with its inserts.
     """
 
     def __init__(
@@ -30,6 +46,7 @@ class Process:
         settings: Registry,
         chance: random.Random,
         transactions: bool | None = None,
+        slow: frozenset[int] = frozenset(),
     ) -> None:
         skew_seconds = chance.choice(SKEWS_SECONDS)
         self.client = Client(network, skew_seconds)
@@ -47,6 +64,9 @@ class Process:
             members=members,
             reopen=acceptor,
         )
+
+        if slow:
+            self._registry.health.tempo = Prejudiced(slow)
 
     def start_with(self, work: Callable[[QuorumRegistry, Client], None]) -> None:
         """Let it work, from now on."""

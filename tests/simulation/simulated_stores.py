@@ -11,6 +11,7 @@ from typing import Any
 from photon.registry.consensus.acceptor import ABSENT, FAST_BALLOT, NoReply, Page, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, encode_register
+from photon.registry.operations.ranges import POSITIONS
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.interpreter import Interpreter, Row
 from tests.simulation.network import Network
@@ -53,10 +54,6 @@ class Store(FaultyAcceptor):
         self.items.clear()
         self.times.clear()
 
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """See `Acceptor`."""
-        return super().scan(after, limit) if self.answers else _REFUSED
-
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
         """See `Acceptor`."""
         return super().scan_shard(shard, below, after, limit) if self.answers else _REFUSED
@@ -74,7 +71,8 @@ class Store(FaultyAcceptor):
     def show(self, key: ItemKey, before: Stored) -> None:
         """Have the observer see an item as it is now."""
         now = self.items.get(key)
-        if now is not None:  # what gc deletes is gone, not taken back
+        # What gc deletes is gone, not taken back; how far upkeep is, is its own affair.
+        if now is not None and key.p != POSITIONS:
             self._observer.saw(self.slot, self.incarnation, key, before, now)
 
 

@@ -10,13 +10,14 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.wire import UNREADABLE
+from tests.simulation.keyword_client import KeywordClient
 from tests.simulation.network import ClientOfRequests
 from tests.simulation.simulated_stores import TABLE, Store, Stores
 
 _URL = "http://simulated"
 
 
-class Wire:
+class Wire(KeywordClient):
     """A client of one store, as `WireClient` is one: each call is a message, and may meet any weather."""
 
     def __init__(self, client: ClientOfRequests, store: Store) -> None:

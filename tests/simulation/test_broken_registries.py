@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.manual_clock import ManualClock
@@ -18,6 +19,7 @@ from photon.registry.consensus.acceptor import (
     ABSENT,
     FAST_BALLOT,
     Done,
+    NoReply,
     NoReplyKind,
     Promised,
     Refused,
@@ -33,9 +35,10 @@ from photon.registry.consensus.layout import (
     encode_value,
     holder_of,
 )
+from photon.registry.consensus.quorums import all_of_them
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Free, Lost, Unknown, Won
-from photon.registry.quorum import proposer, register_store, rounds
+from photon.registry.quorum import clearing, outcomes, proposer, reading, register_store, rounds
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
@@ -43,6 +46,7 @@ from tests.simulation.catching import (
     TWO_HELD,
     caught_by_exploration,
     caught_by_simulation,
+    caught_by_story,
     caught_by_the_checker_of_histories,
 )
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -84,7 +88,7 @@ def test_joined_on_sight_names_one_who_may_lose(monkeypatch: Patch) -> None:  # 
         values = [decode_value(s.value) for s in stored if s.value is not None]
         return next((holder_of(value) for value in values if not isinstance(value, Tombstone)), None)
 
-    monkeypatch.setattr(rounds, "decide_lookup", joined_on_sight)
+    monkeypatch.setattr(reading, "decide_lookup", joined_on_sight)
     caught_by_exploration("a lookup before a commit", because="who did not hold the id at that time")
     caught_by_simulation(because="never chosen")
     caught_by_the_checker_of_histories(because=TWO_HELD)
@@ -118,7 +122,7 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
     right = rounds.Rounds._prepare
 
     def read_then_prepare(self: Any, contenders: Any, ballots: Any) -> list[list[Any]]:
-        there = self.endpoints.read([contender.item for contender in contenders])
+        there = self.endpoints.read([contender.item for contender in contenders], all_of_them)
         return [
             [
                 Promised(b) if isinstance(a, Promised) and isinstance(b, Stored) else a
@@ -173,6 +177,17 @@ def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch)
     caught_by_exploration("two proposers", because="a promise fell")
 
 
+def test_an_insert_that_forgets_its_promise_lets_another_one_win_beside_it(monkeypatch: Patch) -> None:  # B4
+    right = FaultyAcceptor._insert
+
+    def without_promise(self: FaultyAcceptor, insert: Any) -> Any:
+        return right(self, replace(insert, ballot=FAST_BALLOT))
+
+    monkeypatch.setattr(FaultyAcceptor, "_insert", without_promise)
+    caught_by_exploration("a commit beside a promise, with endpoints down in turn", because=ANOTHER_CHOSEN)
+    caught_by_simulation(because=ANOTHER_CHOSEN)
+
+
 def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  # B5
     right = FaultyAcceptor._accept
 
@@ -225,12 +240,11 @@ def test_no_answer_taken_for_a_yes_gives_wins_that_are_none(monkeypatch: Patch) 
 
 
 def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: Patch) -> None:  # B8
-    right = Endpoints.read
+    def absent_if_unprocessed(acceptor: Any, items: Any) -> list[Any]:
+        return [reply if isinstance(reply, Stored) else ABSENT for reply in right(acceptor, items)]
 
-    def absent_if_unprocessed(self: Any, items: Any) -> list[list[Any]]:
-        return [[r if isinstance(r, Stored) else ABSENT for r in replies] for replies in right(self, items)]
-
-    monkeypatch.setattr(Endpoints, "read", absent_if_unprocessed)
+    right = FaultyAcceptor.read
+    monkeypatch.setattr(FaultyAcceptor, "read", absent_if_unprocessed)
     acceptor = FaultyAcceptor(ManualClock())
     registry = memory_registry(acceptor, clock=ManualClock())
     keys = [EventKey(f"id-{number}") for number in range(10)]
@@ -240,7 +254,7 @@ def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: P
 
 
 def test_an_id_twice_in_one_request_is_refused_as_a_whole(monkeypatch: Patch) -> None:  # B7
-    monkeypatch.setattr(proposer, "_one_of_each", lambda contenders: (contenders, {}))
+    monkeypatch.setattr(proposer, "first_of_each", lambda items: np.arange(len(items)))
     registry = memory_registry(FaultyAcceptor(ManualClock()), clock=ManualClock())
     with pytest.raises(AssertionError, match="one request names an item twice"):
         registry.commit([Claim(EventKey("a"), f"{datacenter}:e:1#p:1:0") for datacenter in ("east", "west")])
@@ -253,7 +267,7 @@ def test_a_cleared_copy_that_is_ignored_gives_two_winners_or_none(monkeypatch: P
 
 
 def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monkeypatch: Patch) -> None:  # B6
-    monkeypatch.setattr(rounds._Copies, "are_known_to_few", lambda self, n: False)
+    monkeypatch.setattr(clearing._Copies, "are_known_to_few", lambda self, n: False)
     caught_by_exploration(
         "clearing while endpoints are down in turn", because="won again after it was cleared"
     )
@@ -262,14 +276,14 @@ def test_a_clearing_that_too_few_endpoints_know_of_lets_its_token_in_again(monke
 def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_in_again(
     monkeypatch: Patch,
 ) -> None:  # B6
-    right = rounds._copies_of
+    right = clearing._copies_of
 
     def all_are_cleared(contender: Any, replies: Sequence[Any]) -> Any:
         copies = right(contender, replies)
         holding = {i for i, r in enumerate(replies) if isinstance(r, Stored) and r.value in copies.held}
         return replace(copies, cleared_at=copies.cleared_at | holding)
 
-    monkeypatch.setattr(rounds, "_copies_of", all_are_cleared)
+    monkeypatch.setattr(clearing, "_copies_of", all_are_cleared)
     caught_by_exploration("clearing while an endpoint falls silent", because="won again after it was cleared")
 
 
@@ -277,15 +291,32 @@ def test_a_clearing_that_takes_what_it_will_replace_for_replaced_lets_its_token_
 def test_a_clearing_that_takes_an_endpoint_that_answers_for_one_that_is_down_leaves_tokens(
     kind: NoReplyKind, monkeypatch: Patch
 ) -> None:  # B6
-    right = rounds.Rounds._is_to_be_repeated
+    right = clearing.Clearing._is_to_be_repeated
 
     def as_if_down(self: Any, replies: Sequence[Any]) -> bool:
         silences = [replace(r, kind="unreachable") for r in replies if getattr(r, "kind", "") == kind]
         answers = [r for r in replies if getattr(r, "kind", "") != kind]
         return right(self, [*answers, *silences])
 
-    monkeypatch.setattr(rounds.Rounds, "_is_to_be_repeated", as_if_down)
-    caught_by_simulation(because="B6")
+    def a_clearing_beside_an_endpoint_that_answers_and_does_nothing_at_first() -> None:
+        clock = ManualClock()
+        acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+        registry = memory_registry(*acceptors, clock=clock)
+        claims = [Claim(EventKey("a"), "east:e:1#p:1:0")]
+        assert registry.commit(claims) == [Won()]
+        refused = NoReply("not now", kind)
+        answers = iter([[refused]])
+        replace_it = acceptors[2].replace
+        monkeypatch.setattr(acceptors[2], "replace", lambda batch: next(answers, None) or replace_it(batch))
+        registry.clear(claims)
+        (left,) = (item for key, item in acceptors[2].items.items() if key.s == "ia")
+        assert left.value == "C:east", f"{left.value} is left where an endpoint answered"
+
+    a_clearing_beside_an_endpoint_that_answers_and_does_nothing_at_first()
+    monkeypatch.setattr(clearing.Clearing, "_is_to_be_repeated", as_if_down)
+    caught_by_story(
+        a_clearing_beside_an_endpoint_that_answers_and_does_nothing_at_first, because="is left where"
+    )
 
 
 def test_a_retry_after_clearing_that_is_let_in_is_seen(monkeypatch: Patch) -> None:  # B6
@@ -306,17 +337,15 @@ def test_a_boundary_that_is_checked_before_the_win_only_lets_old_ids_in(monkeypa
     def without_boundary(contender: Any) -> Any:
         return contender.verdict or Unknown(contender.reason)
 
-    monkeypatch.setattr(proposer, "_outcome_of_commit", without_boundary)
+    monkeypatch.setattr(proposer, "outcome_of_commit", without_boundary)
+    monkeypatch.setattr(outcomes, "too_old", lambda keys, register: np.zeros(len(keys), bool))
     caught_by_simulation("gc", because="won below the boundary")
     caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 
 
 def test_a_check_that_is_older_than_the_replies_lets_old_ids_in(monkeypatch: Patch) -> None:  # C1, B11
-    def confirm_by_what_was_known(self: Any, contenders: Any, verdicts: Any, began_with: Any) -> None:
-        for index, verdict in verdicts.items():
-            contenders[index].verdict, contenders[index].confirmed_by = verdict, self.known
-
-    monkeypatch.setattr(rounds.Rounds, "_confirm", confirm_by_what_was_known)
+    right = rounds.Rounds._read_register
+    monkeypatch.setattr(rounds.Rounds, "_read_register", lambda self: self.known or right(self))
     caught_by_simulation("gc", because="won below the boundary")
     caught_by_the_checker_of_histories("gc", because=TWO_HELD)
 

@@ -6,17 +6,18 @@ What is replaced is what `DynamoAcceptor` sends, or how it reads the answer. Rul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from photon.registry.consensus.acceptor import NoReply, Page
 from photon.registry.dynamodb import acceptor
+from tests.simulation.capricious import Capricious, a_repair_over_pages_that_end_early
 from tests.simulation.catching import (
-    ANOTHER_CHOSEN,
     TWO_HELD,
     caught_by_simulation,
+    caught_by_story,
     caught_by_the_checker_of_histories,
 )
 from tests.simulation.simulated_wire import Wire
@@ -27,19 +28,16 @@ PROMISE_FELL = "a promise fell"
 
 def leave_out(monkeypatch: Patch, condition: str, parameter: int) -> None:
     """Have statements sent without this condition and the parameter that it compares with."""
-    right = acceptor._statements
+    right = Wire._call
 
-    def without_it(writes: Sequence[tuple[str, tuple[str, ...]]]) -> Any:
-        return right(
-            [
-                (text.replace(condition, ""), row[:parameter] + row[parameter + 1 :])
-                if condition in text
-                else (text, row)
-                for text, row in writes
-            ]
-        )
+    def without_it(self: Wire, operation: str, **request: Any) -> Any:
+        for one in (*request.get("Statements", ()), *request.get("TransactStatements", ())):
+            if condition in one["Statement"]:
+                one["Statement"] = one["Statement"].replace(condition, "")
+                del one["Parameters"][parameter]
+        return right(self, operation, **request)
 
-    monkeypatch.setattr(acceptor, "_statements", without_it)
+    monkeypatch.setattr(Wire, "_call", without_it)
 
 
 def test_an_accept_whose_statement_does_not_compare_ballots_overwrites_a_promise(
@@ -82,13 +80,15 @@ def test_a_key_that_was_left_unprocessed_and_is_taken_for_absent_hides_a_winner(
     caught_by_simulation(because="was cleared, and is still in slot", over_requests=True)
 
 
-@pytest.mark.long
 def test_a_repair_that_takes_a_short_page_for_the_last_leaves_ids_out(monkeypatch: Patch) -> None:
-    right = acceptor.DynamoAcceptor.scan
+    right = acceptor.DynamoAcceptor.scan_shard
 
-    def last_if_short(self: Any, after: Any, limit: int) -> Page | NoReply:
-        page = right(self, after, limit)
+    def last_if_short(self: Any, shard: str, below: str, after: Any, limit: int) -> Page | NoReply:
+        page = right(self, shard, below, after, limit)
         return Page(page.items, None) if isinstance(page, Page) and len(page.items) < limit else page
 
-    monkeypatch.setattr(acceptor.DynamoAcceptor, "scan", last_if_short)
-    caught_by_simulation("repair", because=ANOTHER_CHOSEN, over_requests=True)
+    monkeypatch.setattr(acceptor.DynamoAcceptor, "scan_shard", last_if_short)
+    caught_by_story(
+        lambda: a_repair_over_pages_that_end_early(Capricious(3, seed=11, transactions=False)),
+        because="are left out",
+    )

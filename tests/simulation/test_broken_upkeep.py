@@ -6,21 +6,20 @@ without anybody looking after the registry are in `test_broken_registries`.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Delete, Stored
-from photon.registry.consensus.layout import item_key
+from photon.registry.consensus.columns import InsertColumn, Mask
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.endpoints.endpoints import ActiveEndpoints
-from photon.registry.interface import BeyondHorizon
-from photon.registry.operations import gc, repair
-from photon.registry.quorum import proposer, register_store, rounds
+from photon.registry.interface import KeyColumns
+from photon.registry.operations import copying, gc, ranges, repair
+from photon.registry.quorum import outcomes, proposer, reading, register_store, rounds
 from tests.simulation import gc_stories, repair_stories, simulated_operators
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
@@ -64,7 +63,7 @@ def test_a_repair_of_a_slot_that_is_in_use_meanwhile_gives_two_winners(
 
 
 def test_replies_from_before_a_repair_that_count_after_it_give_two_winners(monkeypatch: Patch) -> None:  # B11
-    monkeypatch.setattr(rounds.Rounds, "_is_of", lambda self, register, began_with: True)
+    monkeypatch.setattr(rounds.Rounds, "_is_confirmed_by", lambda self, register, began_with: True)
     caught_by_story(
         repair_stories.inserts_at_a_store_that_is_gone_and_at_others_after_its_repair,
         because=LATER_ONE_TOLD_OTHERWISE,
@@ -103,14 +102,33 @@ def test_a_round_that_does_not_check_between_prepare_and_accept_undoes_what_was_
     )
 
 
-def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch: Patch) -> None:  # B11
-    class NeverForgets(dict[Any, Any]):
-        def clear(self) -> None:
-            """What other members said stays."""
+def test_inserts_with_promises_that_are_accepted_unchecked_undo_what_was_won(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # B11
+    right_insert, right_confirmed = rounds.Rounds._insert, rounds.Rounds._is_confirmed_by
+    unchecked: set[int] = set()  # rounds that have not come to their accepts
 
-    monkeypatch.setattr(
-        proposer, "holders_of", lambda items: rounds.Reading(items, rounds.decide_lookup, NeverForgets())
+    def insert(self: Any, inserts: InsertColumn) -> Any:
+        if inserts.ballot:
+            unchecked.add(id(self))
+        return right_insert(self, inserts)
+
+    def is_confirmed_by(self: Any, register: Any, began_with: ActiveEndpoints) -> bool:
+        if id(self) in unchecked:
+            unchecked.remove(id(self))
+            return True
+        return right_confirmed(self, register, began_with)
+
+    monkeypatch.setattr(rounds.Rounds, "_insert", insert)
+    monkeypatch.setattr(rounds.Rounds, "_is_confirmed_by", is_confirmed_by)
+    caught_by_story(
+        repair_stories.inserts_with_promises_of_a_store_that_is_gone_and_of_another_one_after_its_repair,
+        because=LATER_ONE_TOLD_OTHERWISE,
     )
+
+
+def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch: Patch) -> None:  # B11
+    monkeypatch.setattr(reading.Reading, "forget", lambda self: None)
     caught_by_story(
         repair_stories.a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair, because=NOBODY_HAD_WON
     )
@@ -119,42 +137,55 @@ def test_what_a_lookup_found_before_a_repair_does_not_count_after_it(monkeypatch
 def test_members_that_are_the_same_at_the_end_may_have_been_others_in_between(
     monkeypatch: Patch,
 ) -> None:  # B11
-    def same_members(self: Any, register: Register, began_with: ActiveEndpoints) -> bool:
-        return register.members == began_with.members
+    def same_members(self: Any, register: Any, began_with: ActiveEndpoints) -> bool:
+        return isinstance(register, Register) and register.members == began_with.members
 
-    monkeypatch.setattr(rounds.Rounds, "_is_of", same_members)
+    monkeypatch.setattr(rounds.Rounds, "_is_confirmed_by", same_members)
     caught_by_story(repair_stories.members_that_were_never_agreed_on_asked_in_between, because=NOBODY_HAD_WON)
 
 
 def test_a_repair_that_reads_one_endpoint_misses_winners(monkeypatch: Patch) -> None:
-    right = repair._Copying._pages
+    right = copying.Copying._pages
 
-    def pages_of_one(self: Any, of_all: bool = False) -> Iterator[Sequence[Any]]:
-        one = next(acceptor for acceptor in self._active.acceptors if acceptor is not None)
-        copying = copy.copy(self)
-        if not of_all:
-            copying._active = replace(self._active, acceptors=(one,))
-        return right(copying, of_all)
+    def pages_of_one(self: Any, shard: str, after: Any, of_all: bool) -> Any:
+        pages = right(self, shard, after, of_all)
+        return pages if of_all else {min(pages): pages[min(pages)]}
 
-    monkeypatch.setattr(repair._Copying, "_pages", pages_of_one)
+    monkeypatch.setattr(copying.Copying, "_pages", pages_of_one)
     caught_by_story(
         repair_stories.a_winner_of_whom_one_endpoint_that_is_left_knows, because=LATER_ONE_TOLD_OTHERWISE
     )
 
 
-def test_a_repair_that_copies_values_as_they_are_leaves_stores_that_differ(monkeypatch: Patch) -> None:
-    def as_it_is(self: Any, items: Sequence[Any], counters: Any) -> list[Any]:
-        return [repair._Chosen(i, i.stored.promised, i.stored.value) for i in items]
+def test_a_repair_that_copies_what_one_endpoint_has_makes_a_winner_of_it(monkeypatch: Patch) -> None:
+    def of_any(copies: Any, n: int) -> Any:
+        return next((copy for copy in copies if copy.stored.value is not None), None)
 
-    monkeypatch.setattr(repair._Copying, "_identity_round", as_it_is)
-    caught_by_simulation("repair", because="F13: after a repair stores differ")
+    monkeypatch.setattr(copying, "settled", of_any)
+    caught_by_simulation("repair", because=ANOTHER_CHOSEN)
+
+
+def test_a_repair_that_copies_a_value_over_a_later_promise_is_outbid_by_it(monkeypatch: Patch) -> None:
+    right = copying.settled
+
+    def without_promises(copies: Any, n: int) -> Any:
+        kept = [replace(c, stored=replace(c.stored, promised=c.stored.accepted)) for c in copies]
+        return right(kept, n)
+
+    monkeypatch.setattr(copying, "settled", without_promises)
+    caught_by_story(
+        repair_stories.a_promise_over_a_value_whose_accept_arrives_after_the_repair,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
 
 
 def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(monkeypatch: Patch) -> None:
-    right = repair._Copying._is_kept
-    monkeypatch.setattr(
-        repair._Copying, "_is_kept", lambda self, item: item.stored.value is not None and right(self, item)
-    )
+    right = copying.Copying._is_kept
+
+    def has_a_value(self: Any, copies: Any) -> bool:
+        return any(copy.stored.value is not None for copy in copies) and right(self, copies)
+
+    monkeypatch.setattr(copying.Copying, "_is_kept", has_a_value)
     caught_by_story(
         repair_stories.a_promise_whose_accept_arrives_after_the_repair, because=LATER_ONE_TOLD_OTHERWISE
     )
@@ -163,11 +194,70 @@ def test_a_repair_that_passes_over_what_is_only_promised_is_outbid_by_it_later(m
 def test_a_repair_that_does_not_check_before_it_accepts_undoes_what_was_won(
     monkeypatch: Patch,
 ) -> None:  # B11
-    monkeypatch.setattr(repair._Copying, "_is_confirmed", lambda self: True)
+    monkeypatch.setattr(copying.Copying, "_is_confirmed", lambda self: True)
     caught_by_story(
         repair_stories.a_repair_that_goes_on_while_another_one_has_taken_its_place,
         because=LATER_ONE_TOLD_OTHERWISE,
     )
+
+
+def test_a_repair_that_notes_what_it_has_not_copied_yet_misses_winners(monkeypatch: Patch) -> None:
+    right = ranges.Ranges._work_on
+
+    def note_first(self: Any, work: Any) -> None:
+        def noted(shard: str, after: Any) -> Iterator[Any]:
+            self._open[shard] = "~"
+            self.note()
+            yield from work(shard, after)
+
+        right(self, noted)
+
+    monkeypatch.setattr(ranges.Ranges, "_work_on", note_first)
+    caught_by_story(
+        repair_stories.a_repair_that_died_goes_on_with_what_it_had_not_copied,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
+
+
+# -- positions
+
+
+def forget_open_ranges(monkeypatch: Patch) -> None:
+    right = ranges.PositionItem.read
+    monkeypatch.setattr(
+        ranges.PositionItem,
+        "read",
+        lambda self, deadline: (found := right(self, deadline)) and replace(found, open={}),
+    )
+
+
+def test_a_repair_that_takes_every_range_that_was_begun_for_done_misses_winners(monkeypatch: Patch) -> None:
+    forget_open_ranges(monkeypatch)
+    caught_by_story(
+        repair_stories.a_repair_that_died_goes_on_with_what_it_had_not_copied,
+        because=LATER_ONE_TOLD_OTHERWISE,
+    )
+
+
+def test_a_gc_that_takes_every_range_that_was_begun_for_done_leaves_ids(monkeypatch: Patch) -> None:
+    forget_open_ranges(monkeypatch)
+    caught_by_story(gc_stories.a_pass_that_died_within_a_shard_and_the_same_again, because="there is still")
+
+
+def test_a_gc_that_goes_on_where_one_with_another_boundary_was_leaves_ids(monkeypatch: Patch) -> None:  # C2
+    class OfAnyWork(str):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = str.__hash__
+
+    right = ranges.Ranges.__init__
+
+    def init(self: Any, shards: Any, work: str, *more: Any) -> None:
+        right(self, shards, OfAnyWork(work), *more)
+
+    monkeypatch.setattr(ranges.Ranges, "__init__", init)
+    caught_by_story(gc_stories.a_pass_that_died_and_one_with_a_later_boundary, because="there is still")
 
 
 # -- gc
@@ -203,18 +293,20 @@ def test_a_deletion_that_takes_whatever_is_there_forgets_who_came_since(monkeypa
 
 
 def test_an_id_that_is_too_old_for_any_boundary_is_lost(monkeypatch: Patch) -> None:  # C1
-    monkeypatch.setattr(proposer, "is_too_old", lambda key, register: register.boundary_us is not None)
+    def if_there_is_any(keys: KeyColumns, register: Register) -> Mask:
+        return np.full(len(keys), register.boundary_us is not None)
+
+    for module in (proposer, outcomes):
+        monkeypatch.setattr(module, "too_old", if_there_is_any)
     caught_by_simulation("gc", because="too old, and no boundary is above it")
     caught_by_the_checker_of_histories("gc", because=REFUSED)
 
 
 def test_an_id_that_is_beyond_any_horizon_is_lost(monkeypatch: Patch) -> None:  # C3
-    right = proposer._place
+    def beyond_any(keys: KeyColumns, register: Register) -> Mask:
+        return np.full(len(keys), register.horizon_us is not None)
 
-    def beyond_any(key: EventKey, register: Register) -> Any:
-        return right(key, register) if register.horizon_us is None else BeyondHorizon()
-
-    monkeypatch.setattr(proposer, "_place", beyond_any)
+    monkeypatch.setattr(proposer, "beyond_horizon", beyond_any)
     caught_by_simulation("resharding", because="was told that it is beyond the horizon")
     caught_by_the_checker_of_histories("resharding", because=REFUSED)
 
@@ -229,7 +321,7 @@ def test_an_id_that_is_beyond_a_horizon_that_nobody_moves_on_is_lost(monkeypatch
 
 
 def test_a_commit_beyond_the_horizon_is_looked_for_elsewhere_later(monkeypatch: Patch) -> None:  # C3
-    monkeypatch.setattr(proposer, "_place", lambda key, register: item_key(key, register.configs))
+    monkeypatch.setattr(proposer, "beyond_horizon", lambda keys, register: np.zeros(len(keys), bool))
     caught_by_simulation("resharding", because="won beyond the horizon")
     caught_by_the_checker_of_histories("resharding", because=TWO_HELD)
 

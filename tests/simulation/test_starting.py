@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from photon.dispatcher.startup import LakeMismatch
+from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease
 from tests.simulation.world import World, counts_of
 
@@ -45,6 +46,24 @@ def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(wo
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
     assert counts.of("joined") == 1
+
+
+def test_a_state_that_is_lost_again_and_again_leaves_a_register_of_bounded_size(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    first, put_back = world.read_state().epoch, world.copy_state()
+    for _ in range(EPOCHS_KEPT + 4):
+        shutil.rmtree(world.state())
+        world.clock.sleep(1)  # which epoch is the oldest one goes by its time
+        world.join()
+    epochs = world.registry.register.read().epochs
+    assert len(epochs) == EPOCHS_KEPT + 1
+    assert first not in epochs
+    put_back()  # a state of an epoch that has no record any more is as old as any
+    world.join()
+    assert world.read_state().epoch != first
+    assert world.joined_ids() == ["c1"]
 
 
 def test_a_lost_log_file_map_begins_a_new_epoch_rather_than_finding_no_primary(world: World) -> None:

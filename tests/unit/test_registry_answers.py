@@ -42,6 +42,7 @@ from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import Claim, Joined, Won
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
+from tests.simulation.keyword_client import KeywordClient
 
 TABLE = "photon-events-1"
 A, B, C = (ItemKey("p", s) for s in "abc")
@@ -202,12 +203,12 @@ def test_an_unprocessed_key_is_no_reply_and_the_others_are_absent_or_there(endpo
     assert isinstance(other, NoReply)
 
 
-def test_a_scan_goes_on_where_its_page_ended(endpoint: Scripted) -> None:
+def test_a_shard_goes_on_where_its_page_ended(endpoint: Scripted) -> None:
     item = {"p": {"S": "p"}, "s": {"S": "a"}, "t": {"S": "T:x"}, "e": {"S": "5"}}
     key = {"p": {"S": "p"}, "s": {"S": "a"}}
     acceptor = endpoint.says({"Items": [item], "LastEvaluatedKey": key}, {"Items": []})
-    assert acceptor.scan(None, 1) == Page((Scanned(A, "5", Stored("T:x")),), A)
-    assert acceptor.scan(A, 1) == Page((), None)
+    assert acceptor.scan_shard("p", "", None, 1) == Page((Scanned(A, "5", Stored("T:x")),), A)
+    assert acceptor.scan_shard("p", "", A, 1) == Page((), None)
     assert endpoint.asked[1][1]["ExclusiveStartKey"] == key
 
 
@@ -236,7 +237,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("status", "answer", "kind"), ERRORS, ids=lambda value: str(value)[:40])
 @pytest.mark.parametrize(
-    "call", ["insert", "read", "prepare", "accept", "replace", "delete", "scan", "scan_shard", "size"]
+    "call", ["insert", "read", "prepare", "accept", "replace", "delete", "scan_shard", "size"]
 )
 def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
     endpoint: Scripted, call: str, status: int, answer: Any, kind: str
@@ -249,7 +250,6 @@ def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
         "accept": lambda: acceptor.accept([Accept(A, BALLOT, "T:x")]),
         "replace": lambda: acceptor.replace([Replace(A, "T:x", "C:east")]),
         "delete": lambda: acceptor.delete([Delete(A)]),
-        "scan": lambda: [acceptor.scan(None, 10)],
         "scan_shard": lambda: [acceptor.scan_shard("p", "", None, 10)],
         "size": lambda: [acceptor.size()],
     }
@@ -264,7 +264,7 @@ def test_too_few_or_too_many_answers_to_a_batch_belong_to_nobody(endpoint: Scrip
     assert [type(reply) for reply in replies] == [NoReply, NoReply]
 
 
-class Silent:
+class Silent(KeywordClient):
     """A client whose requests are never answered."""
 
     def batch_get_item(self, **_: Any) -> Any:

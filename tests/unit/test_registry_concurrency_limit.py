@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
-
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
@@ -12,25 +9,69 @@ from photon.registry.consensus.acceptor import Done, NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
+from tests.simulation.keyword_client import KeywordClient
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
 
 
 def send_together(limit: ConcurrencyLimit, count: int, kept_up: bool) -> None:
     """So many requests that are all on their way before the first of them ends."""
-    acquired = [limit.acquire() for _ in range(count)]
-    for reductions in acquired:
-        limit.release(reductions, kept_up)
+    taken = [limit.take() for _ in range(count)]
+    for reductions in taken:
+        assert reductions is not None
+        limit.give_back(reductions, kept_up)
+
+
+def fill(limit: ConcurrencyLimit) -> list[int]:
+    """As many requests as there is room for."""
+    taken = []
+    while (reductions := limit.take()) is not None:
+        taken.append(reductions)
+    return taken
+
+
+def limit_of(count: int) -> ConcurrencyLimit:
+    """One that has grown to so many, with nothing on its way."""
+    limit = ConcurrencyLimit(count)
+    under_way = fill(limit)
+    while limit.limit < count:
+        limit.give_back(under_way.pop(), kept_up=True)
+        under_way += fill(limit)
+    while under_way:
+        limit.give_back(under_way.pop(), kept_up=True)
+    return limit
+
+
+def test_it_starts_small_and_doubles_with_each_round_trip_of_answers() -> None:
+    limit, limits = ConcurrencyLimit(40), []
+    under_way = fill(limit)
+    for _ in range(5):
+        limits.append(limit.limit)
+        for reductions in [*under_way]:
+            under_way.remove(reductions)
+            limit.give_back(reductions, kept_up=True)
+            under_way += fill(limit)
+    assert limits == [4, 8, 16, 32, 40]
+
+
+def test_once_it_was_too_much_it_doubles_no_more() -> None:
+    limit = ConcurrencyLimit(40)
+    send_together(limit, 4, kept_up=False)
+    under_way = fill(limit)
+    for _ in range(4):
+        limit.give_back(under_way.pop(), kept_up=True)
+        under_way += fill(limit)
+    assert limit.limit == 2
 
 
 def test_all_that_were_sent_together_in_vain_reduce_it_once() -> None:
-    limit = ConcurrencyLimit(16)
+    limit = limit_of(16)
     send_together(limit, 16, kept_up=False)
     assert limit.limit == 8
 
 
 def test_it_is_what_was_sent_that_was_too_much_and_not_what_might_have_been() -> None:
-    limit = ConcurrencyLimit(40)
+    limit = limit_of(40)
     send_together(limit, 10, kept_up=False)
     assert limit.limit == 5
 
@@ -43,7 +84,7 @@ def test_one_request_at_a_time_is_always_sent() -> None:
 
 
 def test_answers_while_it_is_full_raise_it_little_by_little_up_to_the_most() -> None:
-    limit = ConcurrencyLimit(40)
+    limit = limit_of(40)
     send_together(limit, 40, kept_up=False)
     answers = {}
     for sent in range(1_000):
@@ -54,7 +95,7 @@ def test_answers_while_it_is_full_raise_it_little_by_little_up_to_the_most() -> 
 
 
 def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() -> None:
-    limit = ConcurrencyLimit(40)
+    limit = limit_of(40)
     for _ in range(6):
         send_together(limit, limit.limit, kept_up=False)
     answers = 0
@@ -65,37 +106,18 @@ def test_a_server_that_bears_one_request_at_a_time_is_seldom_tried_with_two() ->
 
 
 def test_answers_to_few_requests_say_nothing_about_many() -> None:
-    limit = ConcurrencyLimit(8)
+    limit = limit_of(8)
     send_together(limit, 8, kept_up=False)
     for _ in range(50):
         send_together(limit, 1, kept_up=True)
     assert limit.limit == 4
 
 
-def test_a_request_waits_until_there_is_room_for_it() -> None:
-    limit, sent = ConcurrencyLimit(1), Event()
-
-    def request() -> list[Done]:
-        sent.set()
-        return [Done()]
-
-    with ThreadPoolExecutor(1) as pool:
-        first = limit.acquire()
-        second = pool.submit(limit.send, request)
-        assert not sent.wait(0.05)
-        limit.release(first, kept_up=True)
-        assert second.result() == [Done()]
-
-
-def test_a_request_that_fails_leaves_its_room_to_the_next() -> None:
+def test_there_is_room_for_a_request_once_another_one_has_ended() -> None:
     limit = ConcurrencyLimit(1)
-
-    def failing() -> list[Done]:
-        raise RuntimeError("a defect")
-
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="a defect"):
-            limit.send(failing)
+    assert [limit.take(), limit.take()] == [0, None]
+    limit.give_back(0, kept_up=True)
+    assert limit.take() == 0
 
 
 @pytest.mark.parametrize(
@@ -113,7 +135,7 @@ def test_an_endpoint_that_is_silent_or_throttles_is_overloaded(replies: list[obj
     assert is_overloaded(replies) == is_so
 
 
-class Failing:
+class Failing(KeywordClient):
     """A client whose requests end so."""
 
     def __init__(self, error: BotoCoreError | ClientError) -> None:

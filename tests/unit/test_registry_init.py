@@ -123,7 +123,7 @@ def test_another_number_of_shards_in_the_file_leaves_the_registry_as_it_is(url: 
     init_registry(settings, SystemClock())
     more = settings.registry.model_copy(update={"shards": 99})
     address = init_registry(settings.model_copy(update={"registry": more}), SystemClock())
-    assert [config.shards for config in open_registry(address).register.read().configs] == [16]
+    assert [config.shards for config in open_registry(address).register.read().configs] == [128]
 
 
 @pytest.mark.server
@@ -132,9 +132,9 @@ def test_shards_change_from_the_horizon_on_and_are_refused_where_ids_carry_no_ti
 ) -> None:
     settings = pipeline(url, time_in_id=True)
     register = open_registry(init_registry(settings, SystemClock())).register.read()
-    assert reshard(settings, 48) == Resharded(16, 48, register.horizon_us)
+    assert reshard(settings, 48) == Resharded(128, 48, register.horizon_us)
     assert reshard(settings, 48) == Resharded(48, 48, register.horizon_us)
-    assert reshard(settings, 16) == Resharded(48, 16, None)
+    assert reshard(settings, 128) == Resharded(48, 128, None)
     timeless = pipeline(url, "timeless")
     init_registry(timeless, SystemClock())
     with pytest.raises(ReshardingRefused):
@@ -176,7 +176,7 @@ def test_ids_that_carry_their_time_have_a_horizon_ahead_of_now(url: str, client:
     register = open_registry(init_registry(pipeline(url, time_in_id=True), clock)).register.read()
     assert register.horizon_us is not None
     assert register.horizon_us > clock.now_us()
-    assert [config.shards for config in register.configs] == [16]
+    assert [config.shards for config in register.configs] == [128]
 
 
 def register_in_a_process(pickled: bytes, results: Any) -> None:

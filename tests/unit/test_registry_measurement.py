@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from click.testing import CliRunner
 
 from bench import registry_measurement
 from bench.command import _registry_lines, bench
 from bench.manual_clock import ManualClock
-from bench.registry_load import Distant
+from bench.registry_load import Distant, Rates
 from bench.registry_measurement import Stores
 from bench.registry_outage import TOKENS, _different, _not_theirs
 from photon.pipeline.event_key import EventKey
@@ -61,7 +63,7 @@ def test_the_command_ends_with_1_if_an_outage_has_done_harm(
 
 
 def test_the_table_has_a_line_for_each_measurement() -> None:
-    rates = {"commits_per_second": 1_000.0, "lookups_per_second": 2_000.0}
+    rates = asdict(Rates(1_000.0, 2_000.0, commit_cpu_us=10.0, lookup_cpu_us=15.0))
     found = {
         "rates": [{"stores": str(Stores("dynoxide", 3, 1)), "near": rates, "far": rates}],
         "bytes": {"fast": {"before_clearing": 95.0, "after_clearing": 28.0}},
@@ -69,5 +71,5 @@ def test_the_table_has_a_line_for_each_measurement() -> None:
         "outages": {"one_of_three": OUTAGE},
     }
     heading, *lines = _registry_lines(found)
-    assert heading.split() == ["ids", "a", "second", "commits", "far", "lookups", "far"]
-    assert [line.split()[-1] for line in lines] == ["2000", "28", "51", "0"]
+    assert heading.split() == ["ids", "a", "second", "commits", "far", "lookups", "far", "CPU", "us,", "each"]
+    assert [line.split()[-1] for line in lines] == ["15.0", "28", "51", "0"]

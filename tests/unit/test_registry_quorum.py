@@ -32,7 +32,8 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.registry.quorum.proposer import QuorumRegistry, outcome_of_follower
+from photon.registry.quorum.outcomes import outcome_of_follower
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor

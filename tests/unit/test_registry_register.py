@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 
 from bench.manual_clock import ManualClock
 from photon.pipeline.file import Registry
+from photon.registry.consensus.layout import fenced_epoch
 from photon.registry.consensus.register import (
+    EPOCHS_KEPT,
     EpochRecord,
+    EpochState,
     Members,
     Register,
     ShardConfig,
     decode_register,
     encode_register,
+    retired_datacenters,
     with_boundary,
+    with_epoch,
     with_epoch_state,
     with_horizon,
 )
@@ -83,6 +88,53 @@ def test_an_epoch_is_revoked_then_retired_and_never_live_again() -> None:
 def test_an_unknown_epoch_is_named() -> None:
     with pytest.raises(KeyError, match="e9"):
         with_epoch_state(REGISTER, "e9", "revoked", 7)
+
+
+def register_with(revoked: int, datacenter: str = "east") -> Register:
+    """One whose datacenter has begun an epoch so often, and has revoked the one before each time."""
+    register = replace(REGISTER, epochs={})
+    for number in range(revoked + 1):
+        name = f"{datacenter}{number}"
+        register = with_epoch(register, name, EpochRecord(datacenter, "live", "table", number))
+        if number < revoked:
+            register = with_epoch_state(register, name, "revoked", number)
+    return register
+
+
+def test_of_revoked_epochs_the_latest_are_kept() -> None:
+    register = register_with(revoked=100)
+    assert list(register.epochs) == [f"east{number}" for number in range(100 - EPOCHS_KEPT, 101)]
+    # Beside the five hundred configs at most, and the rest of the register.
+    assert len(encode_register(register)) < len(encode_register(replace(REGISTER, epochs={}))) + 2_500
+
+
+def test_no_other_epoch_is_pruned() -> None:
+    revoked = register_with(revoked=100, datacenter="west").epochs
+    retired = {f"r{number}": EpochRecord("north", "retired", "table", number) for number in range(100)}
+    live = {f"l{number}": EpochRecord("east", "live", "table", number) for number in range(100)}
+    register = replace(REGISTER, epochs={**revoked, **retired, **live})
+    for datacenter in ("north", "east"):
+        new = {"new": EpochRecord(datacenter, "live", "table", 1_000)}
+        assert with_epoch(register, "new", new["new"]).epochs == {**register.epochs, **new}
+
+
+@given(REGISTERS, st.text(), st.sampled_from(("live", "revoked", "retired")))
+def test_only_a_live_epoch_lets_tokens_in(register: Register, epoch: str, state: EpochState) -> None:
+    register = replace(register, epochs={**register.epochs, "e1": EpochRecord("east", state, "table", 1)})
+    assert fenced_epoch("east:e1:1#p:1:0", register) == (None if state == "live" else "e1")
+    if epoch not in register.epochs and ":" not in epoch:
+        assert fenced_epoch(f"east:{epoch}:1#p:1:0", register) == epoch
+
+
+def test_a_datacenter_that_never_began_an_epoch_is_not_refused() -> None:
+    """Nothing of it can be pruned. Those who only try a registry need not begin one."""
+    assert fenced_epoch("west:e9:1#p:1:0", REGISTER) is None
+
+
+def test_a_datacenter_with_a_retired_epoch_was_given_up() -> None:
+    states: dict[str, EpochState] = {"east": "live", "west": "revoked", "north": "retired"}
+    epochs = {name: EpochRecord(name, state, "table", 1) for name, state in states.items()}
+    assert retired_datacenters(epochs) == {"north"}
 
 
 def test_the_horizon_moves_in_steps_and_never_back() -> None:

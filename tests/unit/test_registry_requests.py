@@ -5,7 +5,6 @@ Local stores are always consistent, and end a page or a batch only where they ha
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import (
     Accept,
     Delete,
@@ -30,16 +28,16 @@ from photon.registry.consensus.acceptor import (
     Unchanged,
 )
 from photon.registry.consensus.decisions import ballot
-from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, ItemKey, item_key
-from photon.registry.consensus.register import Members, Register, ShardConfig
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, item_key
+from photon.registry.consensus.register import ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
 from photon.registry.operations.gc import gc_pass, raise_boundary
-from photon.registry.operations.repair import refill
-from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
+from tests.simulation.capricious import KEYS, Capricious, a_repair_over_pages_that_end_early
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.interpreter import Interpreter, Row
+from tests.simulation.keyword_client import KeywordClient
 
 TABLE = "photon-events-1"
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -49,7 +47,7 @@ LOW, HIGH = ballot(1, "0" * 16), ballot(2, "0" * 16)
 HOUR_US = 3_600_000_000
 
 
-class Recording:
+class Recording(KeywordClient):
     """An endpoint that interprets what it is asked, and keeps it."""
 
     def __init__(self) -> None:
@@ -98,7 +96,6 @@ def ask_for_everything(acceptor: DynamoAcceptor) -> None:
     assert acceptor.replace([Replace(A, HELD, "C:east"), Replace(B, "T:x", "C:x")]) == [Done(), Unchanged()]
     assert acceptor.read([A, B]) == [Stored("C:east", HIGH, HIGH), Stored(HELD)]
     assert acceptor.delete([Delete(A), Delete(B, "6")]) == [Done(), Unchanged()]
-    assert isinstance(acceptor.scan(None, 10), Page)
     assert isinstance(acceptor.scan_shard("p", "", A, 10), Page)
     assert isinstance(acceptor.scan_shard("p", "c", None, 10), Page)
     assert isinstance(acceptor.size(), StoreSize)
@@ -109,10 +106,10 @@ def test_every_read_and_every_page_asks_for_consistency(
 ) -> None:
     ask_for_everything(acceptor)
     reads = [wanted for name, r in endpoint.requests if name == "batch_get_item" for wanted in _tables(r)]
-    pages = [request for name, request in endpoint.requests if name in ("scan", "query")]
+    pages = [request for name, request in endpoint.requests if name == "query"]
     assert len(reads) >= 4  # of a call, and of each that has to know what is there
-    assert len(pages) == 3
-    assert [request.get("ConsistentRead") for request in (*reads, *pages)] == [True] * (len(reads) + 3)
+    assert len(pages) == 2
+    assert [request.get("ConsistentRead") for request in (*reads, *pages)] == [True] * (len(reads) + 2)
 
 
 def _tables(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -167,56 +164,9 @@ def test_a_classic_round_reads_the_register_after_its_promises_and_before_it_acc
 # -- answers that say less than all
 
 
-class Capricious:
-    """A registry over endpoints that end pages early, leave parts of batches undone, and throttle."""
-
-    def __init__(self, n: int, seed: int, transactions: bool) -> None:
-        chance = random.Random(seed)
-        print(f"seed {seed}")
-        self.clock = ManualClock()
-        # One more than n, for a repair.
-        self.endpoints = [_capricious_endpoint(chance, transactions) for _ in range(n + 1)]
-        self.members = Members(1, tuple(f"store-{slot}" for slot in range(n)))
-        self.client().register.create(
-            Register("p", "s", SHARD_HASH, self.members, (ShardConfig(2),), horizon_us=100 * HOUR_US)
-        )
-
-    def client(self) -> QuorumRegistry:
-        """A client, as another process would have it."""
-        return QuorumRegistry(
-            self.endpoints[:-1],
-            Registry(),
-            self.clock,
-            members=self.members,
-            reopen=lambda slot, incarnation: self.endpoints[-1],
-        )
-
-    def stored_at(self, number: int) -> set[ItemKey]:
-        """The ids at one endpoint, page by page to the end."""
-        found: set[ItemKey] = set()
-        after: ItemKey | None = None
-        while True:
-            page = self.endpoints[number].scan(after, 7)
-            assert isinstance(page, Page)
-            found |= {item.key for item in page.items}
-            if page.last is None:
-                return found - {REGISTER_KEY}
-            after = page.last
-
-
-def _capricious_endpoint(chance: random.Random, transactions: bool) -> DynamoAcceptor:
-    client = Interpreter(
-        TABLE, leaves_out=lambda: chance.random() < 0.1, ends_page=lambda: chance.random() < 0.4
-    )
-    return DynamoAcceptor(TABLE, lambda: client, transactions)
-
-
 @pytest.fixture(params=[False, True], ids=["batches", "transactions"])
 def capricious(request: pytest.FixtureRequest) -> Capricious:
     return Capricious(3, seed=11, transactions=request.param)
-
-
-KEYS = [EventKey(f"id-{number}", number * HOUR_US) for number in range(60)]
 
 
 def test_what_was_left_out_of_batches_is_committed_found_and_released(capricious: Capricious) -> None:
@@ -242,11 +192,7 @@ def test_gc_goes_on_behind_a_page_that_ended_early(capricious: Capricious) -> No
 
 @pytest.mark.parametrize("page_items", [7, 1_000])
 def test_a_repair_goes_on_behind_a_page_that_ended_early(capricious: Capricious, page_items: int) -> None:
-    registry = capricious.client()
-    assert registry.commit([Claim(key, EAST) for key in KEYS]) == [Won()] * 60
-    done = refill(registry, 1, "new", lambda: None, page_items)
-    assert done.copied == 60
-    assert capricious.stored_at(3) == {item_key(key, (ShardConfig(2),)) for key in KEYS}
+    a_repair_over_pages_that_end_early(capricious, page_items)
 
 
 def test_an_empty_page_may_have_others_behind_it() -> None:

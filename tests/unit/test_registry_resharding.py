@@ -34,6 +34,8 @@ from photon.registry.consensus.register import (
 from photon.registry.interface import BeyondHorizon, Claim, Lost, Won
 from photon.registry.operations import resharding
 from photon.registry.operations.resharding import (
+    RANGE_WRITES_PER_SECOND,
+    SHARD_LIMITS,
     SKIPPED_SECONDS,
     WINDOW_SECONDS,
     Load,
@@ -326,6 +328,11 @@ def test_the_fullest_limit_decides_between_four_shards_and_another_number(
     assert proposed_shards(4, load, LIMITS) == proposed
 
 
+@pytest.mark.parametrize(("least", "proposed"), [(1, 1), (2, 2), (3, None), (4, None), (128, None)])
+def test_a_registry_never_shrinks_below_what_the_pipeline_file_says(least: int, proposed: int | None) -> None:
+    assert proposed_shards(4, Load(ids=1, bytes=1, commits_per_second=1), LIMITS, least) == proposed
+
+
 @given(st.integers(1, 2**20), st.integers(0, 10**6), st.floats(0.1, 1e5))
 def test_what_was_proposed_is_left_alone_afterwards(shards: int, ids: int, per_second: float) -> None:
     load = Load(ids, 0, per_second)
@@ -357,6 +364,13 @@ def test_a_sample_that_is_full_tells_the_rate_of_its_own_time(monkeypatch: pytes
     advice = advise(registry, LIMITS)
     assert advice is not None
     assert advice.load.commits_per_second == pytest.approx(10.0, rel=0.1)
+
+
+def test_a_new_registry_bears_a_billion_ids_a_day_with_peaks_of_five_times_that() -> None:
+    peak = 5 * 10**9 / 86_400
+    load = Load(ids=10**9, bytes=10**9 * 110, commits_per_second=peak)
+    assert proposed_shards(Registry().shards, load, SHARD_LIMITS) is None
+    assert peak / Registry().shards < RANGE_WRITES_PER_SECOND / 2
 
 
 def test_while_a_change_is_awaited_the_policy_proposes_nothing() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bench.manual_clock import ManualClock
+from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.file import Endpoint, Registry
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, fast_value
@@ -17,6 +19,7 @@ from photon.registry.dynamodb.answers import bytes_beside_key
 from photon.registry.interface import Claim
 from photon.registry.operations import report
 from photon.registry.operations.report import RegistryState, kind_of, latest_of, sampled, state_of
+from photon.registry.operations.resharding import SKIPPED_SECONDS, WINDOW_SECONDS
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -247,6 +250,26 @@ def test_below_100_bytes_are_stored_of_a_cleared_id_besides_its_key(
     assert "" not in (stored.accepted, stored.promised)
     size = bytes_beside_key(Scanned(item, store.times[item], stored))
     assert 0 < size < 100, size
+
+
+# -- the rate of a shard
+
+ON_AWS = tuple(Endpoint(url=f"https://{n}.example") for n in range(3))
+
+
+@pytest.mark.parametrize(("endpoints", "rate"), [(ON_AWS, 0.5), ("local", None)])
+def test_the_rate_of_a_shard_is_told_where_key_ranges_have_a_limit(
+    clock: ManualClock, endpoints: Any, rate: float | None
+) -> None:
+    settings = Registry(shards=4, endpoints=endpoints)
+    registry = memory_registry(FaultyAcceptor(clock), clock=clock, settings=settings, horizon_us=2 * NOON_US)
+    begin_us = clock.now_us() - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
+    times_us = [begin_us + half * MICROSECONDS // 2 for half in range(4 * WINDOW_SECONDS)]
+    registry.commit([Claim(EventKey(f"id-{t}", t), TOKEN) for t in times_us])
+    state = look(registry, clock)
+    assert state.shard_rate == (None if rate is None else pytest.approx(rate, rel=0.01))
+    assert not state.has_hot_shards
+    assert replace(state, shard_rate=900.0).has_hot_shards
 
 
 def test_a_state_as_json_has_totals_shards_endpoints_and_epochs(clock: ManualClock) -> None:

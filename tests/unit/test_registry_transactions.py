@@ -24,6 +24,7 @@ from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, stored_time
 from photon.registry.dynamodb.acceptor import TRANSACTION_TRIES, DynamoAcceptor
 from photon.registry.interface import Claim
+from tests.simulation.keyword_client import KeywordClient
 
 DUPLICATE_LOCAL = {"Code": "ValidationError", "Message": "Duplicate primary key exists in table"}
 DUPLICATE_AWS = {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}
@@ -40,7 +41,7 @@ def cancelled(*reasons: dict[str, str]) -> ClientError:
     return ClientError(response, "ExecuteTransaction")
 
 
-class Scripted:
+class Scripted(KeywordClient):
     """Answers transactions from the script, then with the last answer again; None: done."""
 
     def __init__(self, *script: Exception | dict[str, Any] | None) -> None:

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -8,6 +9,7 @@ from photon import read
 from photon.cli.main import main
 from photon.cli.trace import trace_text
 from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
 from photon.verification.trace import may_contain
@@ -208,6 +210,19 @@ def test_readers_do_not_see_rows_of_retired_epochs(world):
     world.join("east")
     (epoch,) = {row["_epoch"] for row in world.rows()}
     assert read.joined(world.pipeline, retired=[epoch]).to_table().num_rows == 0
+
+
+def test_readers_do_not_see_rows_of_a_datacenter_that_was_given_up(world, monkeypatch):
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join("east")
+    monkeypatch.setattr(read, "find_registry", lambda pipeline: world.address)
+    monkeypatch.setattr(read, "open_registry", lambda address: world.registry)
+    assert read.joined(world.pipeline).to_table().num_rows == 1
+    # Of the epoch that has the row there is no record any more.
+    given_up = {"later": EpochRecord("east", "retired", "table", 1)}
+    world.registry.register.change(lambda register: replace(register, epochs=given_up))
+    assert read.joined(world.pipeline).to_table().num_rows == 0
 
 
 def test_before_the_first_join_there_are_no_rows(world):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from itertools import repeat
+from typing import Generic, Literal, Protocol, TypeVar, overload
 
 from photon.registry.consensus.layout import ItemKey
 
@@ -53,11 +54,15 @@ class StoreSize:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Store `value` where nothing is. `time`: as `layout.stored_time`, kept by whatever makes the item."""
+    """Store `value` where nothing is, and promise `ballot` in the same step, if there is one.
+
+    `time`: as `layout.stored_time`, kept by whatever makes the item.
+    """
 
     key: ItemKey
     value: str
     time: str = ""
+    ballot: str = FAST_BALLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,40 @@ PrepareReply = Promised | Refused | NoReply
 AcceptReply = Done | Refused | NoReply
 
 
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same(Sequence[R], Generic[R]):
+    """The same reply to each of `length` requests, as one object."""
+
+    reply: R
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[R]:
+        return repeat(self.reply, self.length)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it has the same replies, as a list may have them too."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> Same[R]: ...
+    def __getitem__(self, index: int | slice) -> R | Same[R]:
+        where = range(self.length)[index]  # IndexError beyond the end
+        return Same(self.reply, len(where)) if isinstance(where, range) else self.reply
+
+
+def different(replies: Sequence[R]) -> Sequence[R]:
+    """These replies, but one for all that are the same object."""
+    return replies[:1] if isinstance(replies, Same) else replies
+
+
 class Acceptor(Protocol):
     """One endpoint. Each method is one batch, with distinct keys; answers come in its order.
 
@@ -156,19 +195,19 @@ class Acceptor(Protocol):
     writes_per_request: int
     reads_per_request: int
 
-    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
+    def insert(self, batch: Sequence[Insert]) -> Sequence[WriteReply]:
         """Store a value where there is no item: the fast round."""
         ...
 
-    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
+    def read(self, batch: Sequence[ItemKey]) -> Sequence[ReadReply]:
         """What is stored (consistently); `ABSENT` only if the key was processed (protocol B8)."""
         ...
 
-    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+    def prepare(self, batch: Sequence[Prepare]) -> Sequence[PrepareReply]:
         """Promise a ballot above the one promised, and say what was there before (protocol B4)."""
         ...
 
-    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
+    def accept(self, batch: Sequence[Accept]) -> Sequence[AcceptReply]:
         """Store a value at a ballot not below the one promised; over a cleared one only the same (B6)."""
         ...
 
@@ -178,13 +217,6 @@ class Acceptor(Protocol):
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         """Remove items, for gc alone; where there is none, `Done` or `Unchanged`."""
-        ...
-
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        """The next at most `limit` items, in an order of the endpoint's own, consistently.
-
-        Pages from None to None hold every item that was there before the first of them was asked for.
-        """
         ...
 
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:

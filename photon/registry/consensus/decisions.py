@@ -101,16 +101,20 @@ def chosen_value(stored: Sequence[Stored], n: int) -> str | None:
     cleared = _cleared_copy(stored)
     if cleared is not None:
         return cleared
-    values = [s for s in stored if s.value is not None]
-    for s in values:  # five at most: counting them again for each costs less than a table
-        copies = sum(other.value == s.value and other.accepted == s.accepted for other in values)
-        if copies >= (fast_quorum(n) if s.accepted == FAST_BALLOT else majority(n)):
+    for s in stored:  # five at most: counting them again for each costs less than a table
+        copies = 0
+        for other in stored:
+            copies += other.value == s.value and other.accepted == s.accepted
+        if copies >= (fast_quorum(n) if s.accepted == FAST_BALLOT else majority(n)) and s.value is not None:
             return s.value
     return None
 
 
 def _cleared_copy(stored: Iterable[Stored]) -> str | None:
-    return next((s.value for s in stored if s.value is not None and is_cleared(s.value)), None)
+    for s in stored:
+        if s.value is not None and is_cleared(s.value):
+            return s.value
+    return None
 
 
 def decide_fast(token: str, replies: Sequence[FastReply], n: int) -> FastOutcome:

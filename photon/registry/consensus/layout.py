@@ -19,10 +19,12 @@ from photon.registry.consensus.register import Register, ShardConfig
 from photon.registry.interface import Claim, Holder
 
 SHARD_HASH = "blake2b-64"  # recorded with the settings: another hash would be another registry
+SHARD_HASH_BYTES = 8
 FIXED_SHARDS = 1_024  # where ids carry no time, resharding could not find an id again (C3)
 KEY_BYTES = 200  # a longer key is hashed; DynamoDB refuses range keys above 1,024 bytes (protocol B7)
 RELEASED_TOKENS = 1_000  # remembered for one id; more would near DynamoDB's 400 KB an item
 
+TIME_DIGITS = 20
 _TIME_OFFSET_US = 2**63  # makes every 64-bit time, also before 1970, a number of up to 20 digits
 _SEPARATOR = "\n"
 _FIXED = "fixed"  # in the place of a config's number
@@ -72,7 +74,7 @@ def item_key(key: EventKey, configs: Sequence[ShardConfig]) -> ItemKey:
     """
     if not key.id:
         raise ValueError("an event has an empty id; records without an id are dead letters, not events")
-    shard_hash = int.from_bytes(hashlib.blake2b(_bytes(key.id), digest_size=8).digest(), "big")
+    shard_hash = int.from_bytes(hashlib.blake2b(_bytes(key.id), digest_size=SHARD_HASH_BYTES).digest(), "big")
     if key.time_us is None:
         return ItemKey(_shard(_FIXED, shard_hash % FIXED_SHARDS), _range_key("", key.id))
     number, config = _config_of(key.time_us, configs)
@@ -84,13 +86,13 @@ def sortable_time(time_us: int) -> str:
     """20 digits that sort as the times do, also before 1970; ValueError beyond 64 bits."""
     if not -_TIME_OFFSET_US <= time_us < _TIME_OFFSET_US:
         raise ValueError(f"{time_us} us is not a time of 64 bits")
-    return f"{time_us + _TIME_OFFSET_US:020d}"
+    return f"{time_us + _TIME_OFFSET_US:0{TIME_DIGITS}d}"
 
 
 def time_of_key(item: ItemKey) -> int:
     """The time in the key of an item, in microseconds; only of ids that carry theirs."""
     assert not is_fixed(item.p), f"{item} has no time in its key"
-    return int(item.s[:20]) - _TIME_OFFSET_US
+    return int(item.s[:TIME_DIGITS]) - _TIME_OFFSET_US
 
 
 def stored_time(claim: Claim) -> str:
@@ -144,8 +146,13 @@ def is_fixed(shard: str) -> bool:
 
 def shards_by_config(register: Register) -> list[list[str]]:
     """All shards, those of each config together; last those of ids without a time."""
-    fixed = [_shard(_FIXED, number) for number in range(FIXED_SHARDS)]
-    return [*(shards_of(number, config) for number, config in enumerate(register.configs)), fixed]
+    timed = (shards_of(number, config) for number, config in enumerate(register.configs))
+    return [*timed, fixed_shards()]
+
+
+def fixed_shards() -> list[str]:
+    """The names of the shards of ids that carry no time."""
+    return [_shard(_FIXED, number) for number in range(FIXED_SHARDS)]
 
 
 def shards_of(number: int, config: ShardConfig) -> list[str]:
@@ -184,6 +191,8 @@ def decode_value(text: str) -> Value:
     kind, rest = text[:2], text[2:]
     if kind == "C:":
         return Cleared(rest)
+    if kind == "T:" and _SEPARATOR not in rest:  # most of them
+        return Held(rest)
     tokens = rest.split(_SEPARATOR)
     if kind == "T:":
         return Held(tokens[0], tuple(tokens[1:]))
@@ -212,10 +221,17 @@ def datacenter_of(token: str) -> str:
 
 
 def fenced_epoch(token: str, register: Register) -> str | None:
-    """The token's epoch, if the register says that it is over (protocol B18)."""
-    epoch = token.partition(":")[2].partition(":")[0]
+    """The token's epoch, if it is over (protocol B18).
+
+    It is over too if it has no record and its datacenter has others: then its record was pruned, or it began
+    after this register was read. A datacenter that has begun an epoch never goes from the register.
+    """
+    datacenter, _, rest = token.partition(":")
+    epoch = rest.partition(":")[0]
     record = register.epochs.get(epoch)
-    return None if record is None or record.state == "live" else epoch
+    if record is not None:
+        return None if record.state == "live" else epoch
+    return epoch if any(other.datacenter == datacenter for other in register.epochs.values()) else None
 
 
 def holder_of(value: Held | Cleared) -> Holder:

@@ -16,6 +16,7 @@ EpochState = Literal["live", "revoked", "retired"]
 
 REGISTER_FORMAT = 2  # 1 had no boundary; a client that does not know one would pass over it
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
+EPOCHS_KEPT = 16  # revoked ones, of each datacenter; each makes the register some 150 bytes longer
 
 
 class ReshardingRefused(UserError):
@@ -104,14 +105,35 @@ def decode_register(text: str) -> Register:
 
 
 def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
-    """The register with one more epoch; adding the same one again changes nothing."""
+    """The register with one more epoch, and without what `pruned_epochs` names.
+
+    Adding the same one again changes nothing.
+    """
     known = register.epochs.get(epoch)
     if known is not None and (known.datacenter, known.table_id) != (record.datacenter, record.table_id):
         raise ValueError(
             f"epoch {epoch} is already that of datacenter {known.datacenter} with table {known.table_id};"
             f" it can't be that of {record.datacenter} with table {record.table_id} too"
         )
-    return register if known is not None else replace(register, epochs={**register.epochs, epoch: record})
+    if known is not None:
+        return register
+    epochs = {**register.epochs, epoch: record}
+    pruned = pruned_epochs(epochs, record.datacenter)
+    return replace(register, epochs={name: one for name, one in epochs.items() if name not in pruned})
+
+
+def pruned_epochs(epochs: Mapping[str, EpochRecord], datacenter: str) -> list[str]:
+    """The oldest revoked epochs of a datacenter beyond `EPOCHS_KEPT`: nothing reads their records any more.
+
+    An epoch of a datacenter that the register knows, and that has no record, is over (docs/adr/0024).
+    """
+    revoked = [name for name, e in epochs.items() if (e.datacenter, e.state) == (datacenter, "revoked")]
+    return sorted(revoked, key=lambda name: (epochs[name].since_us, name))[:-EPOCHS_KEPT]
+
+
+def retired_datacenters(epochs: Mapping[str, EpochRecord]) -> frozenset[str]:
+    """Datacenters that were given up as lost: no row of theirs counts, whatever its epoch (protocol E2)."""
+    return frozenset(e.datacenter for e in epochs.values() if e.state == "retired")
 
 
 def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: int) -> Register:

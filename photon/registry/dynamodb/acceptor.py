@@ -7,9 +7,11 @@ enforces, such as `ConsistentRead`, tests look for in the requests (protocol B17
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from photon.registry.consensus.acceptor import (
@@ -27,12 +29,14 @@ from photon.registry.consensus.acceptor import (
     ReadReply,
     Refused,
     Replace,
+    Same,
     Stored,
     StoreSize,
     Unchanged,
     WriteReply,
 )
-from photon.registry.consensus.layout import ABOVE_CLEARED, ItemKey
+from photon.registry.consensus.columns import AcceptColumn, InsertColumn, ItemColumn
+from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb.answers import (
     CANCELLED,
     UNREADABLE,
@@ -47,7 +51,15 @@ from photon.registry.dynamodb.answers import (
     promised_before,
     size_of,
     transaction_answers,
+    write_replies,
     write_reply,
+)
+from photon.registry.dynamodb.bodies import (
+    accepts_in_batch,
+    accepts_in_transaction,
+    inserts_in_batch,
+    keys_to_read,
+    puts_in_transaction,
 )
 from photon.registry.dynamodb.wire import CredentialsMissing
 from photon.registry.interface import RegistryUnavailable
@@ -57,14 +69,12 @@ STATEMENTS_PER_REQUEST = 25
 STATEMENTS_PER_TRANSACTION = 100
 KEYS_PER_READ = 100
 
-_CONSUMED = "TOTAL"  # asked for: an answer that has it is of a transaction
-
 # Then write singly: transactions could cancel each other for ever.
 TRANSACTION_TRIES = 3
 
 T = TypeVar("T")
+C = TypeVar("C", InsertColumn, AcceptColumn)
 Row = tuple[str, ...]  # the parameters of one statement
-Write = tuple[str, Row]  # a statement and its parameters; the request is made of it as it goes out
 
 
 class DynamoAcceptor:
@@ -87,34 +97,37 @@ class DynamoAcceptor:
 
     # -- the acceptor
 
-    def insert(self, batch: Sequence[Insert]) -> list[WriteReply]:
-        statement = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 't': ?}}"
-        writes = [(statement, (i.key.p, i.key.s, i.time, i.value)) for i in batch]
-        return [write_reply(answer) for answer in self._write(writes, as_puts=True)]
-
-    def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
-        keys = [{"p": {"S": key.p}, "s": {"S": key.s}} for key in batch]
-        request = {self.table: {"Keys": keys, "ConsistentRead": True}}
-        replies = self._call(
-            lambda client: client.batch_get_item(RequestItems=request),
-            lambda response: items_of(response, self.table, batch),
+    def insert(self, batch: Sequence[Insert]) -> Sequence[WriteReply]:
+        return write_replies(
+            self._write(_Columns(InsertColumn.of(batch), self.table, _PUTS, inserts_in_batch))
         )
-        return [replies] * len(batch) if isinstance(replies, NoReply) else replies
 
-    def prepare(self, batch: Sequence[Prepare]) -> list[PrepareReply]:
+    def read(self, batch: Sequence[ItemKey]) -> Sequence[ReadReply]:
+        items = ItemColumn.of(batch)
+        body = keys_to_read(items, self.table)
+        replies = self._call(
+            lambda client: client.post("batch_get_item", body),
+            lambda response: items_of(response, self.table, items),
+        )
+        return Same(replies, len(items)) if isinstance(replies, NoReply) else replies
+
+    def prepare(self, batch: Sequence[Prepare]) -> Sequence[PrepareReply]:
         update = f'UPDATE "{self.table}" SET b = ? WHERE p = ? AND s = ? AND (b IS MISSING OR b < ?)'
         rows = [(p.ballot, p.key.p, p.key.s, p.ballot) for p in batch]
         if self._transactions:
-            replies = self._promised(batch, self._write([(update, row) for row in rows]))
+            replies = self._promised(batch, self._write(_Statements.of(update, rows)))
         else:
-            returning = update + " RETURNING ALL OLD *"
-            answers = self._write([(returning, row) for row in rows])
+            answers = self._write(_Statements.of(update + " RETURNING ALL OLD *", rows))
             replies = [
                 promised_before(answer, prepare.key) if is_done(answer) else write_reply(answer)
                 for prepare, answer in zip(batch, answers, strict=True)
             ]
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?}}"
-        new = [(p.key.p, p.key.s, p.time, p.ballot) for p in batch]
+
+        def new(index: int) -> Row:
+            one = batch[index]
+            return (one.key.p, one.key.s, one.time, one.ballot)
+
         return self._insert_where_absent(insert, new, replies, Promised(ABSENT))
 
     def _promised(self, batch: Sequence[Prepare], answers: Sequence[Answer]) -> list[Any]:
@@ -134,72 +147,66 @@ class DynamoAcceptor:
                 replies[index] = found
         return replies
 
-    def accept(self, batch: Sequence[Accept]) -> list[AcceptReply]:
-        # What is cleared stays cleared: a proposer who prepared before that would bring the token back (B6).
-        statement = (
-            # One SET with commas: dynoxide 1.2.1 takes no second SET.
-            f'UPDATE "{self.table}" SET b = ?, a = ?, t = ?'
-            " WHERE p = ? AND s = ? AND (b IS MISSING OR b <= ?) AND (t IS MISSING OR t > ? OR t = ?)"
-        )
-        rows = [
-            (x.ballot, x.ballot, x.value, x.key.p, x.key.s, x.ballot, ABOVE_CLEARED, x.value) for x in batch
-        ]
-        replies = [write_reply(answer) for answer in self._write([(statement, row) for row in rows])]
+    def accept(self, batch: Sequence[Accept]) -> Sequence[AcceptReply]:
         insert = f"INSERT INTO \"{self.table}\" VALUE {{'p': ?, 's': ?, 'e': ?, 'b': ?, 'a': ?, 't': ?}}"
-        new = [(x.key.p, x.key.s, x.time, x.ballot, x.ballot, x.value) for x in batch]
+
+        def new(index: int) -> Row:
+            one = batch[index]
+            return (one.key.p, one.key.s, one.time, one.ballot, one.ballot, one.value)
+
+        replies = write_replies(
+            self._write(_Columns(AcceptColumn.of(batch), self.table, _UPDATES, accepts_in_batch))
+        )
         return self._insert_where_absent(insert, new, replies, Done())
 
     def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
         statement = f'UPDATE "{self.table}" SET t = ? WHERE p = ? AND s = ? AND t = ?'
-        answers = self._write([(statement, (r.new, r.key.p, r.key.s, r.old)) for r in batch])
-        return [write_reply(answer) for answer in answers]
+        rows = [(r.new, r.key.p, r.key.s, r.old) for r in batch]
+        return list(write_replies(self._write(_Statements.of(statement, rows))))
 
     def delete(self, batch: Sequence[Delete]) -> list[WriteReply]:
         whole = f'DELETE FROM "{self.table}" WHERE p = ? AND s = ?'
-        writes: list[Write] = [
+        writes: list[tuple[str, Row]] = [
             (f"{whole} AND e = ?", (d.key.p, d.key.s, d.time)) if d.time else (whole, (d.key.p, d.key.s))
             for d in batch
         ]
-        return [write_reply(answer) for answer in self._write(writes)]
-
-    def scan(self, after: ItemKey | None, limit: int) -> Page | NoReply:
-        return self._page("scan", after, limit, {})
+        return list(write_replies(self._write(_Statements(writes))))
 
     def scan_shard(self, shard: str, below: str, after: ItemKey | None, limit: int) -> Page | NoReply:
-        condition = "p = :p AND s < :s" if below else "p = :p"
         values = {":p": {"S": shard}, **({":s": {"S": below}} if below else {})}
-        where = {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
-        return self._page("query", after, limit, where)
+        request: dict[str, Any] = {
+            "TableName": self.table,
+            "ConsistentRead": True,
+            "Limit": limit,
+            "KeyConditionExpression": "p = :p AND s < :s" if below else "p = :p",
+            "ExpressionAttributeValues": values,
+        }
+        if after is not None:
+            request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
+        return self._call(lambda client: client.query(**request), page_of)
 
     def size(self) -> StoreSize | NoReply:
         return self._call(lambda client: client.describe_table(TableName=self.table), size_of)
 
-    def _page(
-        self, operation: str, after: ItemKey | None, limit: int, where: Mapping[str, Any]
-    ) -> Page | NoReply:
-        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True, "Limit": limit, **where}
-        if after is not None:
-            request["ExclusiveStartKey"] = {"p": {"S": after.p}, "s": {"S": after.s}}
-        return self._call(lambda client: getattr(client, operation)(**request), page_of)
-
     # -- requests
 
     def _insert_where_absent(
-        self, statement: str, rows: Sequence[Row], update_replies: Sequence[Any], done: Promised | Done
-    ) -> list[Any]:
+        self, statement: str, new: Callable[[int], Row], update_replies: Sequence[Any], done: Promised | Done
+    ) -> Sequence[Any]:
         """Complete the replies of updates that met no item, or a higher ballot.
 
-        An update says the same of both (Unchanged). A read tells them apart, and an insert decides.
+        An update says the same of both (Unchanged). A read tells them apart, and an insert of the row that is
+        `new` decides.
         """
-        replies = list(update_replies)
-        refused = [index for index, reply in enumerate(replies) if isinstance(reply, Unchanged)]
+        refused = [index for index, reply in enumerate(update_replies) if isinstance(reply, Unchanged)]
         if not refused:
-            return replies
+            return update_replies
+        replies, rows = list(update_replies), {index: new(index) for index in refused}
         now = self.read([ItemKey(*rows[index][:2]) for index in refused])
         for index, stored in zip(refused, now, strict=True):
             replies[index] = Refused(stored) if isinstance(stored, Stored) else stored
         absent = [index for index in refused if replies[index] == Refused(ABSENT)]
-        answers = self._write([(statement, rows[index]) for index in absent])
+        answers = self._write(_Statements.of(statement, [rows[index] for index in absent]))
         for index, answer in zip(absent, answers, strict=True):
             reply = write_reply(answer)
             if isinstance(reply, Done):
@@ -209,51 +216,45 @@ class DynamoAcceptor:
             # else somebody was faster: refused, and the next round sees what is there
         return replies
 
-    def _write(self, writes: Sequence[Write], as_puts: bool = False) -> list[Answer]:
+    def _write(self, writes: _Writes) -> Sequence[Answer]:
         """The answer to each write; the outcome of each is independent of the others.
 
         A transaction is done as a whole or not at all. One that is cancelled goes again without the writes
-        that it was cancelled for; after a few tries each write goes for itself. `as_puts`: send inserts as
-        puts in transactions; DynamoDB Local takes 1.2 times as many.
+        that it was cancelled for; after a few tries each write goes for itself.
         """
         answers: dict[int, Answer] = {}
         left = list(range(len(writes)))
-        for _ in range(TRANSACTION_TRIES if self._transactions else 0):
-            if left:
-                together = self._transact([writes[index] for index in left], as_puts)
-                answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
-                left = [index for index in left if index not in answers]
+        for _ in range(TRANSACTION_TRIES if self._transactions and left else 0):
+            together = self._transact(writes.take(left))
+            if isinstance(together, Same) and not answers:
+                return cast(Same[Answer], together)
+            answers.update((i, a) for i, a in zip(left, together, strict=True) if a is not None)
+            left = [index for index in left if index not in answers]
+            if not left:
+                break
         for start in range(0, len(left), STATEMENTS_PER_REQUEST):
             part = left[start : start + STATEMENTS_PER_REQUEST]
-            answers.update(zip(part, self._batch([writes[index] for index in part]), strict=True))
+            answers.update(zip(part, self._batch(writes.take(part)), strict=True))
         return [answers[index] for index in range(len(writes))]
 
-    def _transact(self, writes: Sequence[Write], as_puts: bool) -> Sequence[Answer | None]:
+    def _transact(self, writes: _Writes) -> Sequence[Answer | None]:
         """The answers of one transaction; None for each write to send again."""
 
         def request(client: Any) -> Any:
             try:
-                if as_puts:
-                    puts = [_put_if_absent(self.table, row) for _, row in writes]
-                    return client.transact_write_items(TransactItems=puts, ReturnConsumedCapacity=_CONSUMED)
-                return client.execute_transaction(
-                    TransactStatements=_statements(writes), ReturnConsumedCapacity=_CONSUMED
-                )
+                return writes.transact(client)
             except ClientError as error:
                 if error_code(error.response) != CANCELLED:
                     raise
                 return error.response
 
         answers = self._call(request, lambda response: transaction_answers(response, len(writes)))
-        return [answers] * len(writes) if isinstance(answers, NoReply) else answers
+        return Same(answers, len(writes)) if isinstance(answers, NoReply) else answers
 
-    def _batch(self, writes: Sequence[Write]) -> Sequence[Answer]:
+    def _batch(self, writes: _Writes) -> Sequence[Answer]:
         """The answers of one batch, in which each statement goes for itself."""
-        answers = self._call(
-            lambda client: client.batch_execute_statement(Statements=_statements(writes)),
-            lambda response: batch_answers(response, len(writes)),
-        )
-        return [answers] * len(writes) if isinstance(answers, NoReply) else answers
+        answers = self._call(writes.batch, lambda response: batch_answers(response, len(writes)))
+        return Same(answers, len(writes)) if isinstance(answers, NoReply) else answers
 
     def _call(self, request: Callable[[Any], Any], read: Callable[[Any], T]) -> T | NoReply:
         """What the response says, or NoReply: in spite of any error the request may have been applied."""
@@ -291,12 +292,79 @@ class DynamoAcceptor:
 # -- how requests are written
 
 
-def _statements(writes: Sequence[Write]) -> list[Mapping[str, Any]]:
-    return [
-        {"Statement": statement, "Parameters": [{"S": text} for text in row]} for statement, row in writes
-    ]
+class _Writes(Protocol):
+    """Writes to distinct items, as requests of both kinds."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: Sequence[int]) -> _Writes:
+        """Those with these indices."""
+        ...
+
+    def transact(self, client: Any) -> Any:
+        """Send them as one transaction, whose answer says what it consumed."""
+        ...
+
+    def batch(self, client: Any) -> Any:
+        """Send them as one batch."""
+        ...
 
 
-def _put_if_absent(table: str, row: Row) -> Mapping[str, Any]:
-    item = {name: {"S": text} for name, text in zip("pset", row, strict=True)}
-    return {"Put": {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(p)"}}
+class _Statements:
+    """Statements, each with its parameters."""
+
+    def __init__(self, writes: Sequence[tuple[str, Row]]) -> None:
+        self._writes = writes
+
+    @staticmethod
+    def of(statement: str, rows: Iterable[Row]) -> _Statements:
+        """The same statement for each item."""
+        return _Statements([(statement, row) for row in rows])
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def take(self, indices: Sequence[int]) -> _Statements:
+        return _Statements([self._writes[index] for index in indices])
+
+    def transact(self, client: Any) -> Any:
+        return client.execute_transaction(TransactStatements=self._json(), ReturnConsumedCapacity="TOTAL")
+
+    def batch(self, client: Any) -> Any:
+        return client.batch_execute_statement(Statements=self._json())
+
+    def _json(self) -> list[Mapping[str, Any]]:
+        return [
+            {"Statement": statement, "Parameters": [{"S": text} for text in row]}
+            for statement, row in self._writes
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns(Generic[C]):
+    """Writes in columns, with what writes the bodies of requests and how a transaction of them is called."""
+
+    column: C
+    table: str
+    transaction: tuple[str, Callable[[C, str], bytes]]
+    in_batch: Callable[[C, str], bytes]
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def take(self, indices: Sequence[int]) -> _Columns[C]:
+        if len(indices) == len(self.column):
+            return self  # with the body that is written already
+        return replace(self, column=self.column.take(np.array(indices)))
+
+    def transact(self, client: Any) -> Any:
+        operation, body = self.transaction
+        return client.post(operation, body(self.column, self.table))
+
+    def batch(self, client: Any) -> Any:
+        return client.post("batch_execute_statement", self.in_batch(self.column, self.table))
+
+
+# DynamoDB Local takes 1.2 times as many inserts if they are puts.
+_PUTS = ("transact_write_items", puts_in_transaction)
+_UPDATES = ("execute_transaction", accepts_in_transaction)

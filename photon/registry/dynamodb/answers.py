@@ -16,12 +16,14 @@ from photon.registry.consensus.acceptor import (
     Page,
     Promised,
     ReadReply,
+    Same,
     Scanned,
     Stored,
     StoreSize,
     Unchanged,
     WriteReply,
 )
+from photon.registry.consensus.columns import ItemColumn
 from photon.registry.consensus.layout import ItemKey
 
 # The answer to one statement; NoReply where the request as a whole got none.
@@ -88,6 +90,13 @@ def write_reply(answer: Answer) -> WriteReply:
     return Unchanged() if error_code(answer) in (_DUPLICATE, _CONDITION_FAILED) else no_reply(answer)
 
 
+def write_replies(answers: Sequence[Answer]) -> Sequence[WriteReply]:
+    """What the answers to writes say, one by one."""
+    if isinstance(answers, Same):
+        return Same(write_reply(answers.reply), len(answers))
+    return [write_reply(answer) for answer in answers]
+
+
 def no_reply(answer: Answer) -> NoReply:
     """Map any other error to NoReply."""
     if isinstance(answer, NoReply):
@@ -134,7 +143,7 @@ def answer_when_cancelled(reason: Mapping[str, Any]) -> Mapping[str, Any] | None
     return {"Error": {"Code": code, "Message": message}} if clear else None
 
 
-def transaction_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any] | None]:
+def transaction_answers(response: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any] | None]:
     """The answers to a transaction of `count` writes; None for those to send again.
 
     An answer says that it was done only if it says what it consumed: a proxy or a half-broken server does
@@ -143,14 +152,14 @@ def transaction_answers(response: Mapping[str, Any], count: int) -> list[Mapping
     if is_done(response):
         if not any(isinstance(response.get(part), list) for part in ("ConsumedCapacity", "Responses")):
             raise ValueError("it does not say that a transaction was done")
-        return [{}] * count
+        return Same({}, count)
     reasons = response.get("CancellationReasons", [])
     if len(reasons) != count:
         return [response] * count
     return [answer_when_cancelled(reason) for reason in reasons]
 
 
-def batch_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
+def batch_answers(response: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
     """The answers to a batch of `count` statements."""
     answers: list[Mapping[str, Any]] = response["Responses"]
     if len(answers) != count:
@@ -160,12 +169,15 @@ def batch_answers(response: Mapping[str, Any], count: int) -> list[Mapping[str, 
     return answers
 
 
-def items_of(response: Mapping[str, Any], table: str, wanted: Sequence[ItemKey]) -> list[ReadReply]:
+def items_of(response: Mapping[str, Any], table: str, wanted: ItemColumn) -> Sequence[ReadReply]:
     """What a read found for each key: absent only if the key was processed (protocol B8)."""
     found = {key_of(item): stored_in(item) for item in response["Responses"].get(table, [])}
     left = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+    if not found and not left:
+        return Same(ABSENT, len(wanted))
     unprocessed = {key_of(key) for key in left}
-    return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in wanted]
+    keys = map(ItemKey, wanted.shards.to_pylist(), wanted.range_keys.to_pylist())
+    return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in keys]
 
 
 def page_of(response: Mapping[str, Any]) -> Page:
@@ -192,11 +204,12 @@ def key_of(item: Mapping[str, Any]) -> ItemKey:
 def stored_in(item: Mapping[str, Any]) -> Stored:
     """What an item says: without `t` there is no value, whatever else is there (protocol B8)."""
 
-    def text(name: str) -> str | None:
-        attribute = item.get(name)
-        return None if attribute is None else str(attribute["S"])
-
-    return Stored(text("t"), text("a") or FAST_BALLOT, text("b") or FAST_BALLOT)
+    value, accepted, promised = item.get("t"), item.get("a"), item.get("b")
+    return Stored(
+        None if value is None else str(value["S"]),
+        FAST_BALLOT if accepted is None else str(accepted["S"]),
+        FAST_BALLOT if promised is None else str(promised["S"]),
+    )
 
 
 # -- sizes, by DynamoDB's own rule: names and values of an item's attributes in UTF-8

@@ -64,9 +64,9 @@ class CredentialsMissing(BotoCoreError):
 class WireClient:
     """A client of one endpoint; thread-safe. One attempt a request, none longer than `timeout_seconds`.
 
-    Its methods are called as boto3's are, and return the answer's JSON. They raise ClientError where the
-    endpoint says so or its answer can't be read, CredentialsMissing, and other BotoCoreErrors where it does
-    not answer. It keeps at most `connections`.
+    Its methods are called as boto3's are, or by `post`, and return the answer's JSON. They raise ClientError
+    where the endpoint says so or its answer can't be read, CredentialsMissing, and other BotoCoreErrors where
+    it does not answer. It keeps at most `connections`.
     """
 
     def __init__(self, url: str, access: Access, timeout_seconds: float, connections: int) -> None:
@@ -86,9 +86,15 @@ class WireClient:
         """Close the connections that nobody uses."""
         self._http.close()
 
+    def post(self, operation: str, body: bytes) -> Mapping[str, Any]:
+        """Send a request whose JSON is there already; `operation` as boto3 names it."""
+        return self._send(_OPERATIONS[operation], body)
+
     def _call(self, operation: str, **request: Any) -> Mapping[str, Any]:
+        return self._send(operation, _encode(request).encode())
+
+    def _send(self, operation: str, body: bytes) -> Mapping[str, Any]:
         deadline = time.monotonic() + self._timeout_seconds
-        body = _encode(request).encode()
         headers = self._signed(operation, body, deadline)
         response = self._http.post(headers, body, deadline)
         answer = _answer(response.body, response.headers.get(_CHECKSUM))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock
-from photon.registry.consensus.acceptor import NoReply, NoReplyKind
+from photon.registry.consensus.acceptor import NoReply, NoReplyKind, different
 from photon.registry.consensus.decisions import majority
 
 News = Literal["fell_silent", "denies", "is_back"]
@@ -42,6 +42,7 @@ class Breaker:
 
     def saw(self, slot: int, replies: Sequence[object]) -> News | None:
         """Take note of the replies to one request: what is new about the endpoint, if anything."""
+        replies = different(replies)
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
@@ -83,7 +84,7 @@ class Breaker:
 
 def is_silence(replies: Sequence[object]) -> bool:
     """Whether an endpoint answered no part of a request, or has no answers for us."""
-    return all(_kind(reply) in _SILENCE for reply in replies)
+    return all(_kind(reply) in _SILENCE for reply in different(replies))
 
 
 def _kind(reply: object) -> NoReplyKind | None:

@@ -1,27 +1,28 @@
 """Repair one endpoint of a registry while commits go on: a store that lost its data, was restored, or is new.
 
-    members + 1, slot down -> new store -> each id of a majority chosen again without the slot, and copied
+    members + 1, slot down -> new store -> each id of a majority copied, shard by shard
     -> members + 1, slot up -> members + 1, slot counted for the register -> compare
 
-Each step needs those before it to be chosen. A crash at any point leaves the slot down or fully up, and
-running the repair again begins with a new store. A store is never asked again under its old name (protocol
+Each step needs those before it to be chosen. A crash at any point leaves the slot down or fully up. Running
+the repair again goes on where it stopped, as long as the members are the same and the new store still has its
+position; else it begins anew, with another store. A store is never asked again under its old name (protocol
 B10). Why this is safe: docs/proof.md.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from photon.errors import UserError
+from photon.clock import MICROSECONDS
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress, table_name
-from photon.registry.consensus.acceptor import ABSENT, Accept, Acceptor, NoReply, Prepare, Scanned, Stored
-from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
-from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, is_below_boundary
+from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.decisions import majority
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, shards_by_config
+from photon.registry.consensus.quorums import all_of_them
 from photon.registry.consensus.register import (
     Members,
     Register,
@@ -29,67 +30,75 @@ from photon.registry.consensus.register import (
     with_slot_up,
     without_fresh_slots,
 )
-from photon.registry.endpoints.deadline import Reply, Request, Unanswered, until_answered
-from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
+from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.interface import RegistryMismatch, RegistryUnavailable
 from photon.registry.open import open_registry
+from photon.registry.operations.copying import PAGE_ITEMS, SUPERSEDED, Copying, RepairSuperseded
 from photon.registry.operations.directory import Directory, EndpointSilent, new_incarnation
 from photon.registry.operations.init import ask_endpoint, find_registry
+from photon.registry.operations.ranges import (
+    ITEMS_BETWEEN_NOTES,
+    AtOnce,
+    Position,
+    PositionItem,
+    Ranges,
+    in_threads,
+)
 from photon.registry.quorum.proposer import QuorumRegistry
 
-PATIENCE_SECONDS = 120.0  # without any progress; a repair that gives up begins anew, so it is worth waiting
-EXTRA_SECONDS = 10.0  # the same for an endpoint that the repair can do without
-PAGE_ITEMS = 1_000  # ids chosen again together: bounds memory and how many of them wait
-SUPERSEDED = "another repair has changed the registry's endpoints since; run this one again if need be"
+# A comparison that died longer ago is over: who repairs that endpoint now may have another reason.
+COMPARISON_SECONDS = 86_400.0
+POSITION_SECONDS = 1.0  # to read it; the table that it is in may not be there
 
 log = logging.getLogger(__name__)
 
 
-class RepairSuperseded(UserError):
-    """Another repair has changed the members since: what this one did does not count."""
-
-
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair that has ended: `copied` ids, and `mended` ones at which endpoints still differed after it."""
+    """A repair that has ended: `copied` ids, and `mended` ones at which endpoints still differed after it.
+
+    If it `went_on` where an earlier run had stopped, that one had copied others.
+    """
 
     endpoint: str
     table: str
     members_version: int
     copied: int
     mended: int
+    went_on: bool
 
 
-def repair_endpoint(pipeline: Pipeline, url: str) -> Repair:
+def repair_endpoint(pipeline: Pipeline, url: str, anew: bool = False) -> Repair:
     """Fill a new table at the endpoint with this URL from a majority of the others.
 
     First take the endpoint out of use, whether or not it answers: so an operator can start a store that was
-    restored from a copy after that. Can be run again after a failure: it begins anew. RegistryMismatch if
-    this endpoint can't be repaired, RegistryUnavailable if it, or a majority of the others, does not answer,
-    RepairSuperseded, and what `find_registry` raises.
+    restored from a copy after that. Can be run again after a failure: it goes on where it stopped, or with
+    `anew` begins with another table. RegistryMismatch if this endpoint can't be repaired, RegistryUnavailable
+    if it, or a majority of the others, does not answer, RepairSuperseded, and what `find_registry` raises.
     """
     address = find_registry(pipeline)
     slot = _slot_of(address, url)
     registry = open_registry(address)
     directory = Directory(address.endpoints[slot], registry.clock)
     incarnation = new_incarnation()
-    table = table_name(pipeline.name, incarnation)
-    old: list[str] = []
 
     def make_store() -> None:
         named = directory.table_of(pipeline.name)
-        old.extend(_tables_there(directory, pipeline.name, address.tables[slot]))
-        # After these were read: a later repair then keeps the name that it gave, and its table.
+        # After this was read: a later repair then keeps the name that it gave.
         if registry.register.read().members.incarnations[slot] != incarnation:
             raise RepairSuperseded(SUPERSEDED)
         _refuse_other_stores(pipeline, address, slot, directory, named)
-        if not directory.replace_table_of(pipeline.name, named, table):
+        if not directory.replace_table_of(pipeline.name, named, table_name(pipeline.name, incarnation)):
             raise RepairSuperseded(SUPERSEDED)
 
-    done = refill(registry, slot, incarnation, make_store)
-    for one in old:  # those of repairs that died among them
-        _remove_if_possible(directory, one)
-    return Repair(url, table, done.members.version, done.copied, done.mended)
+    if slot in address.members.down:  # then nothing is gained by another name for its store
+        directory.table_of(pipeline.name)
+    done = refill(
+        registry, slot, incarnation, make_store, timeless_shards=not pipeline.foreign.time_in_id, anew=anew
+    )
+    table = table_name(pipeline.name, done.members.incarnations[slot])
+    _remove_other_tables(registry, directory, address, slot, table)
+    return Repair(url, table, done.members.version, done.copied, done.mended, done.went_on)
 
 
 def _slot_of(address: RegistryAddress, url: str) -> int:
@@ -104,12 +113,20 @@ def _slot_of(address: RegistryAddress, url: str) -> int:
     return urls.index(url.rstrip("/"))
 
 
-def _tables_there(directory: Directory, pipeline: str, known: str) -> list[str]:
-    """All tables of a pipeline at an endpoint; without the right to list them, the one that is known."""
+def _remove_other_tables(
+    registry: QuorumRegistry, directory: Directory, address: RegistryAddress, slot: int, table: str
+) -> None:
+    """Remove the tables that this one has replaced, those of repairs that died among them."""
     try:
-        return directory.tables_of(pipeline)
-    except EndpointSilent:
-        return [known]
+        there = directory.tables_of(address.pipeline)
+    except EndpointSilent:  # we may have no right to list them
+        there = [address.tables[slot]]
+    # After these were read: that of a later repair is not among them, or its name is in the register by now.
+    if table_name(address.pipeline, registry.register.read().members.incarnations[slot]) != table:
+        return
+    for one in there:
+        if one != table:
+            _remove_if_possible(directory, one)
 
 
 def _refuse_other_stores(
@@ -154,11 +171,15 @@ def _remove_if_possible(directory: Directory, table: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Refilled:
-    """What a repair did: ids copied to the new store, and ids at which endpoints differed afterwards."""
+    """What a repair did: ids copied to the new store, and ids at which endpoints differed afterwards.
+
+    `went_on`: an earlier run had begun it, and did a part of it.
+    """
 
     members: Members
     copied: int
     mended: int
+    went_on: bool
 
 
 def refill(
@@ -167,31 +188,123 @@ def refill(
     incarnation: str,
     make_store: Callable[[], None],
     page_items: int = PAGE_ITEMS,
+    items_between_notes: int = ITEMS_BETWEEN_NOTES,
+    timeless_shards: bool = True,
+    anew: bool = False,
+    run: AtOnce = in_threads,
 ) -> Refilled:
-    """Put a new store with this incarnation, which `make_store` makes empty, into a slot.
+    """Go on with the repair of a slot, unless there is none or `anew` is wanted; else begin one.
 
+    A new one puts a new store with this incarnation, which `make_store` makes empty, into the slot.
     RegistryUnavailable if no majority of the other endpoints answers, RepairSuperseded if another repair has
-    begun since. Either way the slot stays down, and the repair can be run again.
+    begun since. Either way the slot stays down, and the repair can be run again. `timeless_shards`: as of
+    `gc_pass`.
     """
-    endpoints, register = registry.endpoints, registry.register
-    register.change(without_fresh_slots)
-    _require_others(register.read().members, slot)
+    register = registry.register
+    limits = _Limits(page_items, items_between_notes, timeless_shards, run)
+    members = register.read().members
+    item = _position_item(registry, slot)
+    position = None if anew else _read(item, registry)
+    is_copied = not anew and _is_copied(members, slot, position, registry.clock.now_us())
+    goes_on = is_copied or (position is not None and position.work == _copying(members, slot))
+    copied = 0
+    if not is_copied:
+        if not goes_on:
+            members = _take_out(registry, slot, incarnation)
+            make_store()
+            fault_point("repair.after_table")
+            item = _position_item(registry, slot)
+        copied = _copy(registry, slot, members, _Progress(item, position), limits)
+        fault_point("repair.before_up")
+        register.change(lambda now: _up_once(now, members, slot))
+        fault_point("repair.after_up")
+    mended = _count_and_compare(registry, slot, _Progress(item, position), limits)
+    return Refilled(register.read().members, copied, mended, goes_on)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    page_items: int
+    items_between_notes: int
+    timeless_shards: bool
+    run: AtOnce
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """Where a repair notes its position, and what was noted when it began."""
+
+    item: PositionItem
+    found: Position | None
+
+
+def _copying(members: Members, slot: int) -> str:
+    """The work of copying. What was copied under other members may not be what is chosen now (B11)."""
+    return f"copying to {members.incarnations[slot]} under members {members.version}"
+
+
+def _comparing(members: Members, slot: int) -> str:
+    return f"comparing after {members.incarnations[slot]} was filled"
+
+
+def _is_copied(members: Members, slot: int, position: Position | None, now_us: int) -> bool:
+    """Whether a repair of the slot died after its store had come up: only the comparison is left."""
+    if slot in members.down:
+        return False
+    if slot in members.fresh:
+        return True
+    if position is None or position.work != _comparing(members, slot):
+        return False
+    return now_us - position.at_us < COMPARISON_SECONDS * MICROSECONDS
+
+
+def _position_item(registry: QuorumRegistry, slot: int) -> PositionItem:
+    """In the store that is being filled: lost with what was copied."""
+    return PositionItem(registry.endpoints.alone(registry.endpoints.acceptors[slot]), "repair")
+
+
+def _read(item: PositionItem, registry: QuorumRegistry) -> Position | None:
+    """How far a repair has come; None if there is no such store."""
+    try:
+        return item.read(registry.endpoints.deadline(POSITION_SECONDS))
+    except Unanswered:
+        return None
+
+
+def _take_out(registry: QuorumRegistry, slot: int, incarnation: str) -> Members:
+    """The members with the slot out of use, for a store with this incarnation."""
+    registry.register.change(without_fresh_slots)
+    _require_others(registry.register.read().members, slot)
     _require_answers(registry, slot)
-    members = register.change(lambda now: _down_once(now, slot, incarnation)).members
+    members = registry.register.change(lambda now: _down_once(now, slot, incarnation)).members
     fault_point("repair.after_down")
-    make_store()
-    fault_point("repair.after_table")
-    active, store = endpoints.active, endpoints.acceptors[slot]
+    return members
+
+
+def _copy(registry: QuorumRegistry, slot: int, members: Members, progress: _Progress, limits: _Limits) -> int:
+    active, store = registry.endpoints.active, registry.endpoints.acceptors[slot]
     if active.members != members:
         raise RepairSuperseded(SUPERSEDED)
-    copied = _Copying(registry, active, page_items).copy_to(store)
-    fault_point("repair.before_up")
-    register.change(lambda now: _up_once(now, members, slot))
-    fault_point("repair.after_up")
-    register.change(without_fresh_slots)
+    ranges = _ranges(registry, _copying(members, slot), progress, limits)
+    return Copying(registry, active, limits.page_items).copy_to(store, ranges, limits.run)
+
+
+def _count_and_compare(registry: QuorumRegistry, slot: int, progress: _Progress, limits: _Limits) -> int:
+    ranges = _ranges(registry, _comparing(registry.register.read().members, slot), progress, limits)
+    ranges.note()  # soon nothing else says that the comparison is left to do
+    registry.register.change(without_fresh_slots)
     fault_point("repair.after_counted")
-    mended = _Copying(registry, endpoints.active, page_items).compare()
-    return Refilled(register.read().members, copied, mended)
+    mended = Copying(registry, registry.endpoints.active, limits.page_items).compare(ranges, limits.run)
+    progress.item.forget()
+    return mended
+
+
+def _ranges(registry: QuorumRegistry, work: str, progress: _Progress, limits: _Limits) -> Ranges:
+    """All shards, in an order in which those of a later resharding come last."""
+    *timed, fixed = shards_by_config(registry.register.read())
+    shards = [*(fixed if limits.timeless_shards else ()), *(shard for config in timed for shard in config)]
+    now_us, between = registry.clock.now_us, limits.items_between_notes
+    return Ranges(shards, work, progress.item, now_us, progress.found, between)
 
 
 def _require_others(members: Members, slot: int) -> None:
@@ -211,7 +324,7 @@ def _require_answers(registry: QuorumRegistry, slot: int) -> None:
     endpoints = registry.endpoints
 
     def ask(keys: Sequence[ItemKey]) -> list[bool | NoReply]:
-        (replies,) = endpoints.read(keys)
+        (replies,) = endpoints.read(keys, all_of_them)
         answers = [isinstance(reply, Stored) for other, reply in enumerate(replies) if other != slot]
         return [True if sum(answers) >= majority(endpoints.n) else NoReply("too few")]
 
@@ -240,160 +353,3 @@ def _up_once(register: Register, members: Members, slot: int) -> Register:
     if register.members == with_slot_up(replace(register, members=members), slot).members:
         return register  # it was done, and the answer got lost
     raise RepairSuperseded(SUPERSEDED)
-
-
-def recover_or_any(promised: Sequence[Stored], n: int) -> str | None:
-    """The value to go on with; for an id that is undecided any that was proposed, as in every Paxos."""
-    value = recover(promised, n)
-    proposed = (stored.value for stored in promised if stored.value is not None)
-    return min(proposed, default=None) if value is None else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """An id as a majority has it at this ballot; without a value it is only promised."""
-
-    item: Scanned
-    ballot: str
-    value: str | None
-
-
-class _Copying:
-    """Choosing ids again under one membership, and copying them to a store."""
-
-    def __init__(self, registry: QuorumRegistry, active: ActiveEndpoints, page_items: int) -> None:
-        self._endpoints = registry.endpoints
-        self._register = registry.register
-        self._known = registry.register.read()
-        self._active = active
-        self._page_items = page_items
-        self._proposer = registry.endpoints.new_proposer()
-
-    # -- the two passes
-
-    def copy_to(self, store: Acceptor) -> int:
-        """Choose every id of a majority again and copy it to the store; how many.
-
-        Before the store counts. The comparison can't do this: it runs when the store is up, and an empty
-        store in a majority takes a won id for a free one.
-        """
-        target = self._endpoints.alone(store)
-        try:
-            return sum(self._copy_page(page, target) for page in self._pages())
-        except Unanswered as error:
-            raise RegistryUnavailable(
-                f"the endpoint that is being repaired does not answer: {error}"
-            ) from error
-
-    def compare(self) -> int:
-        """Choose every id again at which the endpoints differ; how many. With all up, they then agree."""
-        mended = 0
-        for page in self._pages(of_all=True):
-            found = self._endpoints.read([item.key for item in page])
-            values = [{r.value for r in replies if isinstance(r, Stored)} for replies in found]
-            differing = [item for item, seen in zip(page, values, strict=True) if len(seen) > 1]
-            mended += sum(one.value is not None for one in self._choose_again(differing))
-        return mended
-
-    def _copy_page(self, page: Sequence[Scanned], target: Endpoints) -> int:
-        there = dict(self._ask_alone(target.read, [item.key for item in page]))
-        # What is in the new store was chosen before it came there: only this repair writes to it.
-        chosen = self._choose_again([item for item in page if there[item.key] == ABSENT])
-        accepts = [Accept(c.item.key, c.ballot, c.value, c.item.time) for c in chosen if c.value is not None]
-        prepares = [Prepare(c.item.key, c.ballot, c.item.time) for c in chosen if c.value is None]
-        # Refused: it has our own promise already, whose answer got lost.
-        self._ask_alone(target.accept, accepts)
-        self._ask_alone(target.prepare, prepares)
-        return len(chosen)
-
-    def _ask_alone(
-        self, send: Callable[[Sequence[Request]], list[list[Reply]]], requests: Sequence[Request]
-    ) -> list[tuple[Request, Reply]]:
-        """The replies of the new store. Unanswered."""
-        deadline = self._endpoints.deadline(PATIENCE_SECONDS)
-        return list(until_answered(lambda left: [reply for (reply,) in send(left)], requests, deadline))
-
-    # -- scanning
-
-    def _pages(self, of_all: bool = False) -> Iterator[Sequence[Scanned]]:
-        """All ids of a majority of the endpoints, or of all that answer, each as often as one of them has it.
-
-        Without those that gc has passed: what it deletes must not come back (protocol C2). An endpoint that
-        does not answer is asked again after the others; their order does not matter.
-        """
-        scans: deque[tuple[Endpoints, ItemKey | None]] = deque(
-            (self._endpoints.alone(acceptor), None) for acceptor in filter(None, self._active.acceptors)
-        )
-        enough = len(scans) - majority(self._endpoints.n)  # scans that need not come to their end
-        deadline = self._endpoints.deadline(PATIENCE_SECONDS)
-        while scans and (of_all or len(scans) > enough):
-            endpoint, after = scans[0]
-            ((page,),) = endpoint.ask(lambda a, batch: [a.scan(batch[0], self._page_items)], [after], 1)
-            if isinstance(page, NoReply):
-                scans.rotate(-1)
-                if deadline.pause():
-                    continue
-                if len(scans) <= enough:
-                    return
-                raise RegistryUnavailable(f"no majority of endpoints could be read to its end: {page.reason}")
-            scans.popleft()
-            if page.last is not None:
-                scans.appendleft((endpoint, page.last))
-            seconds = PATIENCE_SECONDS if len(scans) > enough else EXTRA_SECONDS
-            deadline = self._endpoints.deadline(seconds)
-            yield [item for item in page.items if self._is_kept(item)]
-
-    def _is_kept(self, item: Scanned) -> bool:
-        return item.key != REGISTER_KEY and not is_below_boundary(item.key, item.time, self._known)
-
-    # -- an identity round
-
-    def _choose_again(self, items: Sequence[Scanned]) -> list[_Chosen]:
-        """Have a majority accept, at a new ballot, whatever value each id must go on with."""
-        counters = {item.key: next_counter([item.stored]) for item in items}
-        rounds = until_answered(
-            lambda left: self._identity_round(left, counters),
-            items,
-            self._endpoints.deadline(PATIENCE_SECONDS),
-        )
-        try:
-            return [chosen for _, chosen in rounds]
-        except Unanswered as error:
-            raise RegistryUnavailable(
-                f"no majority answers for {len(error.left)} ids, such as {error.left[0].key}"
-            ) from error
-
-    def _identity_round(
-        self, items: Sequence[Scanned], counters: dict[ItemKey, int]
-    ) -> list[_Chosen | NoReply]:
-        q, n = majority(self._endpoints.n), self._endpoints.n
-        prepares = [
-            Prepare(item.key, ballot(counters[item.key], self._proposer), item.time) for item in items
-        ]
-        promises = self._endpoints.prepare(prepares)
-        chosen: dict[ItemKey, _Chosen] = {}
-        for item, prepare, replies in zip(items, prepares, promises, strict=True):
-            votes = votes_of(replies)
-            counters[item.key] = max(counters[item.key] + 1, next_counter(votes.refused))
-            if len(votes.promised) >= q:
-                chosen[item.key] = _Chosen(item, prepare.ballot, recover_or_any(votes.promised, n))
-        # Check between the two, or a late accept could undo what was chosen since (B11).
-        if not self._is_confirmed():
-            return [NoReply("the register does not answer")] * len(items)
-        accepts = [
-            Accept(k, c.ballot, c.value, c.item.time) for k, c in chosen.items() if c.value is not None
-        ]
-        answers = self._endpoints.accept(accepts)
-        for accept, accepted in zip(accepts, answers, strict=True):
-            if votes_of(accepted).accepted < q:
-                del chosen[accept.key]
-        return [chosen.get(item.key, NoReply("no majority")) for item in items]
-
-    def _is_confirmed(self) -> bool:
-        register = self._register.read_once()
-        if isinstance(register, NoReply):
-            return False
-        if register.members != self._active.members or self._endpoints.active is not self._active:
-            raise RepairSuperseded(SUPERSEDED)
-        self._known = register
-        return True

@@ -30,6 +30,7 @@ from photon.registry.dynamodb.answers import bytes_beside_key, item_bytes
 from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.registry.operations.resharding import RANGE_WRITES_PER_SECOND, commits_per_second
 from photon.registry.quorum.proposer import QuorumRegistry
 
 Kind = Literal["held", "cleared", "tombstones", "promised"]
@@ -40,6 +41,11 @@ Health = Literal["up", "takes no writes", "does not answer", "out of use"]
 PAGE_ITEMS = 1_000
 PAGES_OF_A_SHARD = 20  # so that one full shard leaves pages to the others
 WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
+HOT = 0.8  # of what a key range bears: another number of shards takes a day or two to begin
+HOT_SHARDS = (
+    f"shards take nearly the {RANGE_WRITES_PER_SECOND:,} writes a second that AWS serves of one key range,"
+    " and what is beyond is throttled: photon reshard, to twice as many"
+)
 
 
 @dataclass
@@ -118,6 +124,13 @@ class RegistryState:
     endpoints: Sequence[EndpointState]
     shards: Sequence[ShardState]  # those that were read
     shards_in_all: int
+    # Ids a second that each shard of the latest config takes; None: nobody said, or no key range has a limit.
+    shard_rate: float | None = None
+
+    @property
+    def has_hot_shards(self) -> bool:
+        """Whether shards take nearly as many ids as one key range bears."""
+        return self.shard_rate is not None and self.shard_rate >= HOT * RANGE_WRITES_PER_SECOND
 
     @property
     def whole(self) -> bool:
@@ -146,6 +159,7 @@ class RegistryState:
             "whole": self.whole,
             "shards_in_all": self.shards_in_all,
             "shards_looked_at": len(self.shards),
+            "shard_rate": self.shard_rate,
             **{name: self.total(name) for name in names},
             "horizon_us": self.register.horizon_us,
             "members_version": self.register.members.version,
@@ -186,8 +200,26 @@ def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: 
         shards.append(_read_shard(ShardState(shard, register.boundary_us), readers))
         pages -= max((reader.pages for reader in readers), default=pages)
     shards.sort(key=lambda state: state.shard)
-    in_all = sum(map(len, config_shards))
-    return RegistryState(register.pipeline, registry.clock.now_us(), register, endpoints, shards, in_all)
+    return RegistryState(
+        register.pipeline,
+        registry.clock.now_us(),
+        register,
+        endpoints,
+        shards,
+        sum(map(len, config_shards)),
+        _shard_rate(registry, register),
+    )
+
+
+def _shard_rate(registry: QuorumRegistry, register: Register) -> float | None:
+    """The ids a second of one shard, of the first endpoint that answers; a local server has no key ranges."""
+    if register.horizon_us is None or registry.settings.endpoints == "local":
+        return None
+    for acceptor in filter(None, registry.endpoints.active.acceptors):
+        rate = commits_per_second(acceptor, register, registry.clock.now_us())
+        if not isinstance(rate, NoReply):
+            return rate / register.configs[-1].shards
+    return None
 
 
 def kind_of(latest: Stored) -> Kind:

@@ -36,8 +36,11 @@ class Load:
     commits_per_second: float
 
 
-# What one shard may bear: half of the 10 GB and 1,000 writes/s of a DynamoDB key range.
-SHARD_LIMITS = Load(ids=25_000_000, bytes=4 * 2**30, commits_per_second=500)
+# AWS serves so many writes a second of one key range, however much a table may take in all. As long as events
+# come in the order of time, all that is written to a shard goes to the end of it: one range.
+RANGE_WRITES_PER_SECOND = 1_000
+# What one shard may bear: half of that, for a range also bears rounds by ballots, and of 10 GB.
+SHARD_LIMITS = Load(ids=25_000_000, bytes=4 * 2**30, commits_per_second=RANGE_WRITES_PER_SECOND / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +122,21 @@ def advise(registry: QuorumRegistry, limits: Load) -> Advice | None:
     present = register.configs[-1]
     if present.start_us is not None and present.start_us > now_us - _LOOK_BACK_US:
         return Advice(present.shards, load, None, awaits_us=present.start_us)
-    return Advice(present.shards, load, proposed_shards(present.shards, load, limits))
+    proposed = proposed_shards(present.shards, load, limits, least=registry.settings.shards)
+    return Advice(present.shards, load, proposed)
 
 
-def proposed_shards(shards: int, load: Load, limits: Load) -> int | None:
+def proposed_shards(shards: int, load: Load, limits: Load, least: int = 1) -> int | None:
     """Another number of shards, where this one is too small or more than twice too large; else None. Pure.
 
-    Double or halve: few changes, for each adds a config that is never forgotten. Never shrink a registry that
-    takes no ids just now: its joins may be stopped.
+    Double or halve: few changes, for each adds a config that is never forgotten. Never shrink below `least`,
+    nor a registry that takes no ids just now: its joins may be stopped.
     """
     wanted = shards
     while wanted < min(_needed(load, limits, 1.0), MOST_SHARDS):
         wanted = min(2 * wanted, MOST_SHARDS)
     if wanted == shards and load.commits_per_second > 0:
-        while wanted > 1 and _needed(load, limits, SHRINK_TO_FILL) <= wanted // 2:
+        while wanted // 2 >= least and _needed(load, limits, SHRINK_TO_FILL) <= wanted // 2:
             wanted //= 2
     return None if wanted == shards else wanted
 
@@ -147,15 +151,18 @@ def _needed(load: Load, limits: Load, fill: float) -> int:
 def _load_of(registry: QuorumRegistry, register: Register, now_us: int) -> Load:
     reason = "no endpoint is in use"
     for acceptor in filter(None, registry.endpoints.active.acceptors):
-        size, rate = acceptor.size(), _commits_per_second(acceptor, register, now_us)
+        size, rate = acceptor.size(), commits_per_second(acceptor, register, now_us)
         if isinstance(size, StoreSize) and not isinstance(rate, NoReply):
             return Load(size.items, size.bytes, rate)
         reason = next(reply.reason for reply in (size, rate) if isinstance(reply, NoReply))
     raise RegistryUnavailable(f"no endpoint of the registry tells its load: {reason}")
 
 
-def _commits_per_second(acceptor: Acceptor, register: Register, now_us: int) -> float | NoReply:
-    """The ids a second of all shards, by their events' times, from a sample of the shards."""
+def commits_per_second(acceptor: Acceptor, register: Register, now_us: int) -> float | NoReply:
+    """The ids a second of all shards, by their events' times, from a sample of the shards.
+
+    Only where ids carry their time.
+    """
     begin_us = now_us - _LOOK_BACK_US
     end_us = begin_us + WINDOW_SECONDS * MICROSECONDS
     shards = shards_of(len(register.configs) - 1, register.configs[-1])

@@ -8,41 +8,58 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from photon.clock import Clock, microseconds
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor
-from photon.registry.consensus.decisions import value_to_commit, value_to_release
-from photon.registry.consensus.layout import (
-    Held,
-    ItemKey,
-    fenced_epoch,
-    holder_of,
-    is_too_old,
-    item_key,
+from photon.registry.consensus.columns import (
+    Indices,
+    ItemColumn,
+    beyond_horizon,
+    fenced,
+    first_of_each,
+    in_order,
+    item_column,
+    too_old,
 )
+from photon.registry.consensus.decisions import fast_quorum, value_to_commit, value_to_release
+from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import Members, Register
-from photon.registry.endpoints.breaker import Breaker
+from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
-from photon.registry.endpoints.endpoints import Channel, Endpoints, Reopen, Threads
+from photon.registry.endpoints.endpoints import Endpoints, Reopen
+from photon.registry.endpoints.health import Health
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
+    ClaimColumns,
     CommitOutcome,
     Fenced,
     Free,
     Joined,
+    KeyColumns,
     LookupOutcome,
-    Lost,
+    Outcomes,
     RegistryUnavailable,
-    Released,
     ReleaseOutcome,
     TooOld,
     Unknown,
-    Won,
 )
+from photon.registry.quorum.clearing import Clearing
+from photon.registry.quorum.contender import Contender
+from photon.registry.quorum.outcomes import (
+    Settling,
+    outcome_of_commit,
+    outcome_of_follower,
+    outcome_of_release,
+    same_token_only,
+    settle_winners,
+)
+from photon.registry.quorum.reading import Reading, holders_of, tokens_of
 from photon.registry.quorum.register_store import RegisterStore
-from photon.registry.quorum.rounds import Contender, Reading, Rounds, holders_of, tokens_of
+from photon.registry.quorum.rounds import Rounds
 
 Outcome = TypeVar("Outcome")
 Found = TypeVar("Found")
@@ -63,13 +80,14 @@ class QuorumRegistry:
         members: Members | None = None,
         reopen: Reopen | None = None,
     ) -> None:
-        breaker = Breaker(len(acceptors), clock)
+        self.health = Health(len(acceptors), clock)
         channel = channel or Threads(settings.concurrent_requests)
-        self.endpoints = Endpoints(acceptors, channel, clock, chance, breaker, members, reopen)
+        self.endpoints = Endpoints(acceptors, channel, clock, chance, self.health, members, reopen)
         self.settings = settings
         self.clock = clock
         self.register = RegisterStore(self.endpoints, settings)
         self._rounds = Rounds(self.endpoints, self.register)
+        self._clearing = Clearing(self._rounds)
         self._moves_horizon = threading.Lock()  # held while it is moved in the background
         self._horizon_lead_us = self._draw_lead()
 
@@ -83,43 +101,94 @@ class QuorumRegistry:
 
     # -- the interface
 
-    def lookup(self, keys: Sequence[EventKey]) -> list[LookupOutcome]:
-        places = self._places(keys)
-        wanted = list(dict.fromkeys(place for place in places if isinstance(place, ItemKey)))
-        reading = holders_of(wanted)
-        register = self._until_read(reading) if wanted else None
-        outcomes: list[LookupOutcome] = []
-        for key, place in zip(keys, places, strict=True):
-            if not isinstance(place, ItemKey):
-                outcomes.append(place)
-            elif register is not None and is_too_old(key, register):
-                outcomes.append(TooOld())
-            else:
-                holder = reading.found[place]
-                outcomes.append(Free() if holder is None else Joined(holder))
-        return outcomes
+    def lookup(self, keys: Sequence[EventKey]) -> Outcomes[LookupOutcome]:
+        keys = KeyColumns.of(keys)
+        if not keys:
+            return Outcomes.of([])  # nobody is asked
+        settling: Settling[LookupOutcome] = Settling(len(keys))
+        register = self._register_for(keys)
+        settling.settle(too_old(keys, register), TooOld())
+        settling.settle(beyond_horizon(keys, register), BeyondHorizon())
+        asked = settling.open()
+        if len(asked):
+            items = item_column(keys.take(asked), register.configs)
+            reading, place = _reading_of(items, holders_of)
+            register = self._until_read(reading)
+            settling.settle(asked, Free())
+            joined = {i: Joined(holder) for i, holder in reading.found.items() if holder is not None}
+            there = np.isin(place, list(joined))
+            settling.settle_each(asked[there].tolist(), [joined[index] for index in place[there].tolist()])
+            settling.settle(asked[too_old(keys, register)[asked]], TooOld())
+        return settling.outcomes()
 
-    def commit(self, claims: Sequence[Claim]) -> list[CommitOutcome]:
+    def commit(self, claims: Sequence[Claim]) -> Outcomes[CommitOutcome]:
+        claims = ClaimColumns.of(claims)
+        if not claims:
+            return Outcomes.of([])  # nobody is asked
+        settling: Settling[CommitOutcome] = Settling(len(claims))
         try:
-            places = self._places_to_commit(claims)
+            register = self._register_for_claims(claims)
         except RegistryUnavailable as error:
-            return [Unknown(str(error))] * len(claims)
-        contenders = {
-            index: Contender(claim, place)
-            for index, (claim, place) in enumerate(zip(claims, places, strict=True))
-            if isinstance(place, ItemKey)
-        }
-        outcomes = self._in_waves(contenders, self._try_commit, _outcome_of_commit, outcome_of_follower)
-        return [
-            outcomes[index] if isinstance(place, ItemKey) else place for index, place in enumerate(places)
-        ]
+            settling.settle(settling.open(), Unknown(str(error)))
+            return settling.outcomes()
+        settling.settle(too_old(claims.keys, register), TooOld())
+        settling.settle(beyond_horizon(claims.keys, register), BeyondHorizon())
+        for index, epoch in fenced(claims.tokens, register).items():
+            settling.settle(index, Fenced(epoch))
+        asked = settling.open()
+        if len(asked):
+            items = item_column(claims.keys.take(asked), register.configs)
+            leaders = first_of_each(items)
+            firsts = in_order(items)
+            firsts = firsts[leaders[firsts] == firsts]
+            self._commit_distinct(settling, asked[firsts], claims, items.take(firsts))
+            self._commit_followers(settling, asked, leaders, claims, items)
+        return settling.outcomes()
+
+    def _commit_distinct(
+        self, settling: Settling[CommitOutcome], indices: Indices, claims: ClaimColumns, items: ItemColumn
+    ) -> None:
+        """Settle the claims with these indices, each for another item."""
+        own, deadline = claims.take(indices), self.deadline()
+        attempt = self._rounds.fast(own, items, self._needs_promises())
+        if attempt.confirmed_by is not None:
+            settle_winners(settling, indices, own, attempt.won, attempt.confirmed_by)
+        contenders = list(attempt.others.values())
+        self._classic_where_needed(contenders)
+        if attempt.won.any():
+            deadline.renew()
+        self._until_decided(contenders, self._try_commit, deadline)
+        for index, contender in attempt.others.items():
+            settling.settle(int(indices[index]), outcome_of_commit(contender))
+
+    def _commit_followers(
+        self,
+        settling: Settling[CommitOutcome],
+        asked: Indices,
+        leaders: Indices,
+        claims: ClaimColumns,
+        items: ItemColumn,
+    ) -> None:
+        """Settle the claims for items that another claim of the call was made for before (protocol B7)."""
+        waiting: dict[int, Contender] = {}
+        for place in np.flatnonzero(leaders != np.arange(len(leaders))).tolist():
+            index, leader = int(asked[place]), int(asked[leaders[place]])
+            claim, led_by = claims[index], claims.tokens[leader].as_py()
+            followed = outcome_of_follower(led_by, settling[leader], claim.token)
+            if followed is None:
+                waiting[index] = Contender(claim, items[place])
+            else:
+                settling.settle(index, followed)
+        outcomes = self._in_waves(waiting, self._try_commit, outcome_of_commit, outcome_of_follower)
+        for index, outcome in outcomes.items():
+            settling.settle(index, outcome)
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
         try:
             contenders = self._contenders(claims, needs_ballot=True)
         except RegistryUnavailable as error:
             return [Unknown(str(error))] * len(claims)
-        outcomes = self._in_waves(contenders, self._try_release, _outcome_of_release, _same_token_only)
+        outcomes = self._in_waves(contenders, self._try_release, outcome_of_release, same_token_only)
         return [outcomes[index] for index in range(len(claims))]
 
     def tokens_anywhere(self, keys: Sequence[EventKey]) -> list[frozenset[str]]:
@@ -128,11 +197,11 @@ class QuorumRegistry:
         An endpoint that was down when an id was cleared still has its token. RegistryUnavailable if no
         majority answers for all of them.
         """
-        items = self._items(keys)
-        reading = tokens_of(list(dict.fromkeys(items)))
-        if items:
-            self._until_read(reading)
-        return [reading.found[item] for item in items]
+        if not keys:
+            return []
+        reading, place = _reading_of(ItemColumn.of(self._items(keys)), tokens_of)
+        self._until_read(reading)
+        return [reading.found.get(index, frozenset()) for index in place.tolist()]
 
     def clear(self, claims: Sequence[Claim]) -> int:
         """Also raises RegistryUnavailable if some got no answer: clearing can be repeated."""
@@ -144,7 +213,7 @@ class QuorumRegistry:
             deadline = self.deadline()
             while left:
                 pending = left
-                cleared, left = self._rounds.clear(pending)
+                cleared, left = self._clearing.clear(pending)
                 changed |= cleared
                 if cleared or len(left) < len(pending):
                     deadline.renew()
@@ -166,7 +235,9 @@ class QuorumRegistry:
         waiting = dict(contenders)
         while waiting:
             wave, rest = _one_of_each(waiting)
-            self._until_decided(list(wave.values()), attempt)
+            those, deadline = list(wave.values()), self.deadline()
+            attempt(those)
+            self._until_decided(those, attempt, deadline)
             leaders: dict[ItemKey, tuple[str, Outcome]] = {}
             for index, contender in wave.items():
                 outcomes[index] = outcome(contender)
@@ -180,23 +251,31 @@ class QuorumRegistry:
                     outcomes[index] = followed
         return outcomes
 
-    def _until_decided(self, contenders: list[Contender], attempt: Callable[[list[Contender]], None]) -> None:
-        deadline = self.deadline()
-        pending = contenders
-        while pending:
-            attempt(pending)
-            left = [contender for contender in pending if contender.verdict is None]
-            if len(left) < len(pending):
+    def _until_decided(
+        self, contenders: list[Contender], attempt: Callable[[list[Contender]], None], deadline: Deadline
+    ) -> None:
+        """Try again what the first attempt left undecided, until the time is up."""
+        before, left = len(contenders), _undecided(contenders)
+        while left:
+            if len(left) < before:
                 deadline.renew()
-            pending = left
-            if pending and not deadline.pause():
+            if not deadline.pause():
                 return
+            attempt(left)
+            before, left = len(left), _undecided(left)
 
     def _try_commit(self, contenders: list[Contender]) -> None:
         fast = [contender for contender in contenders if not contender.needs_ballot]
         if fast:
-            self._rounds.fast(fast)
-        classic = [c for c in contenders if c.needs_ballot and c.verdict is None]
+            self._rounds.fast_again(fast, self._needs_promises())
+        self._classic_where_needed(contenders)
+
+    def _needs_promises(self) -> bool:
+        """Whether fewer endpoints will answer in time than a fast round needs."""
+        return self.endpoints.prompt() < fast_quorum(self.endpoints.n)
+
+    def _classic_where_needed(self, contenders: list[Contender]) -> None:
+        classic = [contender for contender in _undecided(contenders) if contender.needs_ballot]
         if classic:
             self._rounds.classic(classic, value_to_commit)
 
@@ -205,20 +284,21 @@ class QuorumRegistry:
 
     def _until_read(self, reading: Reading[Found]) -> Register:
         """The register that confirms all that was found. RegistryUnavailable if that can't be had."""
-        deadline, known = self.deadline(), 0
+        deadline, before = self.deadline(), len(reading.left())
         while True:
             register = self._rounds.read(reading)
             if register is not None:
                 return register
-            if len(reading.found) > known:
+            left = len(reading.left())
+            if left < before:
                 deadline.renew()
-            known = len(reading.found)
+            before = left
             if not deadline.pause():
                 raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
 
     # -- where events lie
 
-    def _register_for(self, keys: Sequence[EventKey]) -> Register:
+    def _register_for(self, keys: KeyColumns) -> Register:
         """A register whose horizon, if it has one, is ahead of all keys that are not too far ahead (C3)."""
         known = self._rounds.known
         if known is None:
@@ -226,11 +306,18 @@ class QuorumRegistry:
         horizon_us, now_us = known.horizon_us, self.clock.now_us()
         if horizon_us is None:
             return known
-        if any(key.time_us is not None and key.time_us >= horizon_us for key in keys):
+        if beyond_horizon(keys, known).any():
             known = self._rounds.known = self.register.advance_horizon(now_us)
         elif now_us + self._horizon_lead_us > horizon_us:
             self._move_horizon_in_background()
         return known
+
+    def _register_for_claims(self, claims: ClaimColumns) -> Register:
+        register = self._register_for(claims.keys)
+        if any(epoch not in register.epochs for epoch in fenced(claims.tokens, register).values()):
+            # Pruned, or begun since the register was read.
+            register = self._rounds.known = self.register.read()
+        return register
 
     def _move_horizon_in_background(self) -> None:
         """Have the horizon moved on, without waiting for it (protocol B12)."""
@@ -252,29 +339,12 @@ class QuorumRegistry:
         """How far ahead of its end to move the horizon: clients differ, or all would do it at once (B12)."""
         return round(microseconds(self.settings.horizon_step) * self.endpoints.chance.uniform(0.5, 1.0))
 
-    def _places(self, keys: Sequence[EventKey]) -> list[ItemKey | TooOld | BeyondHorizon]:
-        """The item of each event, or why it has none. RegistryUnavailable if the register is not there."""
-        if not keys:
-            return []  # nobody is asked
-        register = self._register_for(keys)
-        return [_place(key, register) for key in keys]
-
-    def _places_to_commit(self, claims: Sequence[Claim]) -> list[ItemKey | TooOld | BeyondHorizon | Fenced]:
-        if not claims:
-            return []  # nobody is asked
-        register = self._register_for([claim.key for claim in claims])
-        epochs = (fenced_epoch(claim.token, register) for claim in claims)
-        return [
-            _place(claim.key, register) if epoch is None else Fenced(epoch)
-            for claim, epoch in zip(claims, epochs, strict=True)
-        ]
-
     def _items(self, keys: Sequence[EventKey]) -> list[ItemKey]:
         """The item of each event, wherever boundary and horizon are: it was registered once."""
         if not keys:
             return []
-        configs = self._register_for(keys).configs
-        return [item_key(key, configs) for key in keys]
+        columns = KeyColumns.of(keys)
+        return list(item_column(columns, self._register_for(columns).configs))
 
     def _contenders(self, claims: Sequence[Claim], needs_ballot: bool = False) -> dict[int, Contender]:
         items = self._items([claim.key for claim in claims])
@@ -284,10 +354,17 @@ class QuorumRegistry:
         }
 
 
-def _place(key: EventKey, register: Register) -> ItemKey | TooOld | BeyondHorizon:
-    if key.time_us is not None and register.horizon_us is not None and key.time_us >= register.horizon_us:
-        return BeyondHorizon()
-    return TooOld() if is_too_old(key, register) else item_key(key, register.configs)
+def _reading_of(
+    items: ItemColumn, kind: Callable[[ItemColumn], Reading[Found]]
+) -> tuple[Reading[Found], Indices]:
+    """A read of each item once, and by index of `items` its index in the read."""
+    leaders = first_of_each(items)
+    distinct, place = np.unique(leaders, return_inverse=True)
+    return kind(items if len(distinct) == len(items) else items.take(distinct)), place
+
+
+def _undecided(contenders: Sequence[Contender]) -> list[Contender]:
+    return [contender for contender in contenders if contender.verdict is None]
 
 
 def _one_of_each(
@@ -304,40 +381,3 @@ def _one_of_each(
     indices = set(first.values())
     rest = {index: contender for index, contender in contenders.items() if index not in indices}
     return {first[item]: contenders[first[item]] for item in sorted(first)}, rest
-
-
-def _outcome_of_commit(contender: Contender) -> CommitOutcome:
-    register = contender.confirmed_by
-    if register is not None:  # boundary and epoch are checked after the win (protocol C1, B18)
-        epoch = fenced_epoch(contender.claim.token, register)
-        if epoch is not None:
-            return Fenced(epoch)
-        if is_too_old(contender.claim.key, register):
-            return TooOld()
-    return Unknown(contender.reason) if contender.verdict is None else contender.verdict
-
-
-def _outcome_of_release(contender: Contender) -> ReleaseOutcome:
-    match contender.verdict:
-        case Released() | Lost() as outcome:
-            return outcome
-    return Unknown(contender.reason)
-
-
-def outcome_of_follower(leader: str, outcome: CommitOutcome, token: str) -> CommitOutcome | None:
-    """What a claim with `token` gets after one with `leader` for the same id; None: it must ask itself."""
-    if token == leader:
-        return outcome
-    match outcome:
-        case Won():
-            return Lost(holder_of(Held(leader)))
-        case Lost(holder) if holder.token != token:
-            return outcome
-        case Unknown():
-            return outcome
-    # It may be the holder itself (protocol B16), or its record may say another time than the leader's.
-    return None
-
-
-def _same_token_only(leader: str, outcome: ReleaseOutcome, token: str) -> ReleaseOutcome | None:
-    return outcome if token == leader else None

@@ -6,15 +6,17 @@ compare-and-set by ballots.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from photon.clock import microseconds
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY
+from photon.registry.consensus.quorums import Enough, all_of_them, answered, count_answers, voted
 from photon.registry.consensus.register import (
     EpochRecord,
     Members,
@@ -35,6 +37,8 @@ MEMBERS_CHANGES = 3  # followed within one read of the register: a repair makes 
 
 _MEMBERS_MOVE = "the registry's endpoints are just being changed"
 _NOT_COUNTED = NoReply("the endpoint does not count yet: it is being repaired", "not_asked")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class RegisterStore:
         followed = 0
         while followed < MEMBERS_CHANGES:
             active = self._endpoints.active
-            (replies,) = self._endpoints.read([REGISTER_KEY])
+            (replies,) = self._endpoints.read([REGISTER_KEY], self._agree(active))
             register = self._read_from(replies, active)
             if isinstance(register, _HalfWritten):
                 if takeover.pause():
@@ -113,6 +117,16 @@ class RegisterStore:
             return register
         return _HalfWritten(next_counter(stored))
 
+    def _agree(self, active: ActiveEndpoints) -> Enough:
+        """Whether a majority answered and says what the register is: who differs need not be asked why."""
+
+        def agree(replies: Sequence[Any]) -> bool:
+            if count_answers(_counted(replies, active.members)) < majority(self._endpoints.n):
+                return False
+            return isinstance(self._read_from(replies, active), Register)
+
+        return agree
+
     def _end_change(self, half_written: _HalfWritten) -> Register | NoReply:
         """Somebody died while changing it, or an endpoint missed a change and another one is down.
 
@@ -137,7 +151,7 @@ class RegisterStore:
         """
         deadline = self._endpoints.deadline(self._deadline_seconds)
         # Above every ballot so far: a lower one would cost a round and a pause.
-        (replies,) = self._endpoints.read([REGISTER_KEY])
+        (replies,) = self._endpoints.read([REGISTER_KEY], answered(majority(self._endpoints.n)))
         counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
         while True:
             answer = self._round(change, ballot(counter, self._proposer), first)
@@ -153,9 +167,20 @@ class RegisterStore:
                 raise RegistryUnavailable(f"the registry's register could not be changed: {reason}")
 
     def add_epoch(self, epoch: str, datacenter: str, table_id: str, now_us: int) -> Register:
-        """Record a live epoch of a datacenter; adding it again changes nothing."""
+        """Record a live epoch of a datacenter, and log which old ones go; adding it again changes nothing."""
         record = EpochRecord(datacenter, "live", table_id, now_us)
-        return self.change(lambda register: with_epoch(register, epoch, record))
+        gone: dict[str, EpochRecord] = {}
+
+        def add(register: Register) -> Register:
+            changed = with_epoch(register, epoch, record)
+            gone.update((name, e) for name, e in register.epochs.items() if name not in changed.epochs)
+            return changed
+
+        register = self.change(add)
+        for name, old in gone.items():
+            if name not in register.epochs:
+                log.info("epoch %s is over for long, and its record leaves the registry: %s", name, old)
+        return register
 
     def revoke_epoch(self, epoch: str, now_us: int) -> Register:
         """Mark an epoch whose state was lost (protocol A13); its rows still count."""
@@ -171,7 +196,14 @@ class RegisterStore:
     def _round(self, change: Change, own: str, first: Register | None = None) -> Register | NoReply | int:
         """One classic round: the new register; or why too few replied, or the counter to go above."""
         n, active = self._endpoints.n, self._endpoints.active
-        (promises,) = self._endpoints.prepare([Prepare(REGISTER_KEY, own)])
+
+        def enough(replies: Sequence[Any]) -> bool:
+            # Count only slots that count under the old members too.
+            return voted(n)(_counted(replies, active.members))
+
+        if first is not None:
+            enough = all_of_them  # whoever looks next looks at each of them
+        (promises,) = self._endpoints.prepare([Prepare(REGISTER_KEY, own)], enough)
         promised = votes_of(_counted(promises, active.members)).promised
         if len(promised) < majority(n):
             return _failure(promises)
@@ -187,8 +219,7 @@ class RegisterStore:
         # Do not send the change to a slot that it takes down. A client that finds it only there would switch
         # between old and new members for ever.
         asked = {slot: [0] for slot in range(n) if slot not in _out(register.members)}
-        (accepted,) = self._endpoints.accept([accept], asked=asked)
-        # Count only slots that count under the old members too.
+        (accepted,) = self._endpoints.accept([accept], enough, asked=asked)
         if votes_of(_counted(accepted, active.members)).accepted < majority(n):
             return _failure(accepted)
         if self._endpoints.active is not active:

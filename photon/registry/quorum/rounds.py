@@ -1,16 +1,20 @@
-"""One attempt at each round of protocol B for many ids at once: fast, classic, reading, clearing.
+"""One attempt at each round of protocol B for many ids at once: fast, classic, reading.
 
 An attempt sends requests, lets `decisions` say what the replies mean and checks the register afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard, TypeVar
+
+import numpy as np
 
 from photon.faults import fault_point
+from photon.registry.consensus import quorums
 from photon.registry.consensus.acceptor import (
+    FAST_BALLOT,
     Accept,
     Done,
     Insert,
@@ -18,45 +22,38 @@ from photon.registry.consensus.acceptor import (
     Prepare,
     PrepareReply,
     ReadReply,
-    Replace,
     Stored,
     Unchanged,
     WriteReply,
 )
+from photon.registry.consensus.columns import AcceptColumn, InsertColumn, ItemColumn, Mask, insert_column
 from photon.registry.consensus.decisions import (
     FastReply,
     NeedsBallot,
     TooFewReplies,
     Verdict,
-    Votes,
     ballot,
     decide_fast,
-    decide_lookup,
     fast_quorum,
     majority,
-    next_counter,
     reason_of,
     recover,
-    tokens_in,
-    value_to_clear,
     verdict_of,
     votes_of,
 )
 from photon.registry.consensus.layout import (
-    Cleared,
-    Held,
-    ItemKey,
     Value,
-    datacenter_of,
-    decode_value,
     encode_value,
     fast_value,
-    is_cleared,
     stored_time,
 )
+from photon.registry.consensus.quorums import all_of_them
 from photon.registry.consensus.register import Register
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import Claim, Holder, Lost
+from photon.registry.endpoints.parts import Replies
+from photon.registry.interface import ClaimColumns, Lost, Won
+from photon.registry.quorum.contender import MEMBERS_MOVED, Contender, put_off
+from photon.registry.quorum.reading import Reading
 from photon.registry.quorum.register_store import RegisterStore
 
 Propose = Callable[[str | None, str], Value]
@@ -64,63 +61,14 @@ T = TypeVar("T")
 
 THROTTLED_SECONDS = 0.5  # then the other endpoints decide by a ballot, if they can
 
-_MEMBERS_MOVED = "the registry's endpoints have changed"
 
+@dataclass(frozen=True, slots=True)
+class FastRound:
+    """What an attempt at the fast round came to."""
 
-@dataclass
-class Contender:
-    """One claim on its way through the rounds."""
-
-    claim: Claim
-    item: ItemKey
-    needs_ballot: bool = False
-    counter: int = 1  # of the next ballot: above all that were seen
-    verdict: Verdict | None = None
-    confirmed_by: Register | None = None  # read after the replies on which the verdict rests (B11)
-    reason: str = "no endpoint was asked"  # why there is no verdict yet
-
-    def outbid(self, stored: Iterable[Stored]) -> None:
-        """Take a higher ballot than these the next time."""
-        self.counter = max(self.counter, next_counter(stored))
-
-    def note(self, votes: Votes) -> None:
-        """Take note of votes that may not be enough."""
-        self.outbid(votes.refused)
-        self.reason = votes.reason
-
-
-@dataclass
-class Reading(Generic[T]):
-    """A read of many distinct items: decided items stay decided, only the others are asked for again."""
-
-    items: Sequence[ItemKey]
-    decide: Callable[[Sequence[Stored], int], T | TooFewReplies]  # from the replies for an item, and N
-    found: dict[ItemKey, T] = field(default_factory=dict)
-    asked: ActiveEndpoints | None = None
-    reason: str = "no endpoint was asked"
-
-
-def holders_of(items: Sequence[ItemKey]) -> Reading[Holder | None]:
-    """Who holds each id; None: nobody."""
-    return Reading(items, decide_lookup)
-
-
-def tokens_of(items: Sequence[ItemKey]) -> Reading[frozenset[str]]:
-    """The tokens for each id at all endpoints that answer."""
-    return Reading(items, tokens_in)
-
-
-@dataclass
-class _Copies:
-    """A token to be cleared: the values that hold it, and the slots known to have its owner's name."""
-
-    contender: Contender
-    held: tuple[str, ...]
-    cleared_at: set[int]
-
-    def are_known_to_few(self, n: int) -> bool:
-        """Whether there is anything to clear, and fewer than a majority are known to have it cleared."""
-        return bool(self.held or self.cleared_at) and len(self.cleared_at) < majority(n)
+    won: Mask  # by index: the token is chosen, and the register confirms it
+    confirmed_by: Register | None
+    others: Mapping[int, Contender]  # by index: all the others, with a verdict or without
 
 
 class Rounds:
@@ -134,15 +82,93 @@ class Rounds:
 
     # -- fast round
 
-    def fast(self, contenders: Sequence[Contender]) -> None:
-        """Insert all tokens: a verdict where one is decided, `needs_ballot` elsewhere."""
+    def fast(self, claims: ClaimColumns, items: ItemColumn, with_promise: bool = False) -> FastRound:
+        """Insert the tokens of claims for distinct items. Who wins by that alone needs no object here.
+
+        `with_promise`: each insert promises a ballot too, by which a majority can decide (protocol B13).
+        """
+        counter = 1
+        inserts = insert_column(claims, items, self._promise(counter, with_promise))
+        return self._fast(
+            inserts, lambda index: Contender(claims[index], items[index], counter=counter + with_promise)
+        )
+
+    def fast_again(self, contenders: Sequence[Contender], with_promise: bool = False) -> None:
+        """Insert these tokens: a verdict where one is decided, `needs_ballot` elsewhere."""
+        counter = max(contender.counter for contender in contenders)
+        own = self._promise(counter, with_promise)
+        for contender in contenders:
+            contender.counter = counter + with_promise
+        inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim), own) for c in contenders]
+        attempt = self._fast(InsertColumn.of(inserts), contenders.__getitem__)
+        for index in np.flatnonzero(attempt.won).tolist():
+            contenders[index].verdict, contenders[index].confirmed_by = Won(), attempt.confirmed_by
+
+    def _promise(self, counter: int, with_promise: bool) -> str:
+        return ballot(counter, self._proposer) if with_promise else FAST_BALLOT
+
+    def _fast(self, inserts: InsertColumn, contender_of: Callable[[int], Contender]) -> FastRound:
         began_with = self.endpoints.active
-        inserts = [Insert(c.item, fast_value(c.claim.token), stored_time(c.claim)) for c in contenders]
         inserted = self._insert(inserts)
+        done = inserted.are(Done).sum(axis=1)
+        won = done >= fast_quorum(self.endpoints.n)
+        promised = ~won & (done >= majority(self.endpoints.n)) & (inserts.ballot != FAST_BALLOT)
+        others = {index: contender_of(index) for index in np.flatnonzero(~won & ~promised).tolist()}
+        verdicts = self._decide(others, inserted)
+
+        def put_all_off(register: Register | NoReply) -> FastRound:
+            others.update((i, contender_of(i)) for i in np.flatnonzero(won | promised).tolist())
+            put_off([others[i] for i in (*np.flatnonzero(won | promised).tolist(), *verdicts)], register)
+            return FastRound(np.zeros(len(won), bool), None, others)
+
+        if promised.any():
+            register = self._read_register()  # before anything is accepted (B11)
+            if not self._is_confirmed_by(register, began_with):
+                return put_all_off(register)
+            accepted = self._accept_promised(inserts, promised, contender_of, others)
+            won, promised = won | accepted, promised & accepted
+        if not verdicts and not won.any():
+            if any(not contender.needs_ballot for contender in others.values()):
+                self._read_register()  # the members may have moved: afterwards we know whom to ask
+            return FastRound(won, None, others)
+        register = self._read_register()
+        if not self._is_confirmed_by(register, began_with):
+            return put_all_off(register)
+        for index, verdict in verdicts.items():
+            others[index].verdict, others[index].confirmed_by = verdict, register
+        return FastRound(won, register, others)
+
+    def _accept_promised(
+        self,
+        inserts: InsertColumn,
+        promised: Mask,
+        contender_of: Callable[[int], Contender],
+        others: dict[int, Contender],
+    ) -> Mask:
+        """Go on where a majority inserted and promised: which own tokens are chosen, at that ballot.
+
+        All of a majority promised, and had nothing but the own token: that is what a recovery goes on with
+        (B4). Where it is not chosen, a contender is put among the `others`.
+        """
+        indices = np.flatnonzero(promised)
+        accepts = AcceptColumn.of_promised(inserts if promised.all() else inserts.take(indices))
+        answers = self.endpoints.accept(accepts, quorums.voted(self.endpoints.n), _during_register)
+        is_accepted = answers.are(Done).sum(axis=1) >= majority(self.endpoints.n)
+        for place in np.flatnonzero(~is_accepted).tolist():
+            contender = others[int(indices[place])] = contender_of(int(indices[place]))
+            contender.needs_ballot = True
+            contender.note(votes_of(answers[place]))
+        accepted = np.zeros(len(promised), bool)
+        accepted[indices[is_accepted]] = True
+        return accepted
+
+    def _decide(
+        self, contenders: Mapping[int, Contender], inserted: Replies[WriteReply]
+    ) -> dict[int, Verdict]:
+        """By index: the verdicts of those that did not win at once, as far as their ids are decided."""
         there = self._read_where_exists(contenders, inserted)
         verdicts: dict[int, Verdict] = {}
-        too_few = False
-        for index, contender in enumerate(contenders):
+        for index, contender in contenders.items():
             replies = fast_replies(inserted[index], there.get(index, ()))
             match decide_fast(contender.claim.token, replies, self.endpoints.n):
                 case NeedsBallot():
@@ -150,33 +176,30 @@ class Rounds:
                     contender.outbid(reply for reply in replies if isinstance(reply, Stored))
                 case TooFewReplies():
                     contender.reason = reason_of((*inserted[index], *there.get(index, ())))
-                    too_few = True
                 case verdict:
                     verdicts[index] = verdict
-        if too_few and not verdicts:
-            self._read_register()  # the members may have moved: afterwards we know whom to ask
-        self._confirm(contenders, verdicts, began_with)
+        return verdicts
 
-    def _insert(self, inserts: Sequence[Insert]) -> list[list[WriteReply]]:
+    def _insert(self, inserts: Sequence[Insert]) -> Replies[WriteReply]:
         """Insert at all endpoints, again where one throttles: that had no effect there (protocol B14).
 
         A ballot in its place costs an endpoint that is short of capacity two writes more.
         """
-        replies = self.endpoints.insert(inserts, _during_register)
+        replies = self.endpoints.insert(
+            inserts, quorums.answered(fast_quorum(self.endpoints.n)), _during_register
+        )
         deadline = self.endpoints.deadline(THROTTLED_SECONDS)
         while (throttled := throttled_inserts(replies, self.endpoints.n)) and deadline.pause():
-            again = self.endpoints.insert(inserts, asked=throttled)
-            for slot, indices in throttled.items():
-                for index in indices:
-                    replies[index][slot] = again[index][slot]
+            replies.take_again(self.endpoints.insert(inserts, all_of_them, asked=throttled))
         return replies
 
     def _read_where_exists(
-        self, contenders: Sequence[Contender], inserted: Sequence[Sequence[WriteReply]]
+        self, contenders: Mapping[int, Contender], inserted: Replies[WriteReply]
     ) -> Mapping[int, Sequence[ReadReply]]:
         """By index: what each endpoint has of the ids that some endpoint has already (protocol B2)."""
-        indices = [i for i, replies in enumerate(inserted) if any(isinstance(r, Unchanged) for r in replies)]
-        return dict(zip(indices, self.endpoints.read([contenders[i].item for i in indices]), strict=True))
+        indices = [i for i in contenders if any(isinstance(reply, Unchanged) for reply in inserted[i])]
+        items = [contenders[index].item for index in indices]
+        return dict(zip(indices, self.endpoints.read(items, quorums.found(self.endpoints.n)), strict=True))
 
     # -- classic round
 
@@ -199,7 +222,7 @@ class Rounds:
             Accept(contenders[i].item, ballots[i], encode_value(v), stored_time(contenders[i].claim))
             for i, v in proposed.items()
         ]
-        answers = self.endpoints.accept(accepts, _during_register)
+        answers = self.endpoints.accept(accepts, quorums.voted(self.endpoints.n), _during_register)
         for (index, value), replies in zip(proposed.items(), answers, strict=True):
             contender, votes = contenders[index], votes_of(replies)
             contender.note(votes)
@@ -207,9 +230,10 @@ class Rounds:
                 verdicts[index] = verdict_of(value, contender.claim.token)
         self._confirm(contenders, verdicts, began_with)
 
-    def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> list[list[PrepareReply]]:
+    def _prepare(self, contenders: Sequence[Contender], ballots: Sequence[str]) -> Replies[PrepareReply]:
         return self.endpoints.prepare(
-            [Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)]
+            [Prepare(c.item, b, stored_time(c.claim)) for c, b in zip(contenders, ballots, strict=True)],
+            quorums.voted(self.endpoints.n),
         )
 
     def _recover(
@@ -235,90 +259,22 @@ class Rounds:
         """Ask for what is not decided yet: the register that confirms all; None, with a reason, otherwise."""
         active = self.endpoints.active
         if reading.asked is not active:  # replies of other members do not go together with these (B11)
-            reading.found.clear()
+            reading.forget()
             reading.asked = active
-        left = [item for item in reading.items if item not in reading.found]
-        for item, replies in zip(left, self.endpoints.read(left), strict=True):
-            decided = reading.decide([r for r in replies if isinstance(r, Stored)], self.endpoints.n)
-            if isinstance(decided, TooFewReplies):
-                reading.reason = reason_of(replies)
-            else:
-                reading.found[item] = decided
+        left = reading.left()
+        answers = self.endpoints.read(
+            reading.items if len(left) == len(reading.items) else reading.items.take(left),
+            reading.enough(self.endpoints.n),
+        )
+        reading.take_note(left, answers, self.endpoints.n)
         register = self._read_register()
         if isinstance(register, NoReply):
             reading.reason = register.reason
-        elif not self._is_of(register, active):
-            reading.reason = _MEMBERS_MOVED
-        elif len(reading.found) == len(reading.items):
+        elif not self._is_confirmed_by(register, active):
+            reading.reason = MEMBERS_MOVED
+        elif not len(reading.left()):
             return register
         return None
-
-    # -- clearing (protocol B6)
-
-    def clear(self, contenders: Sequence[Contender]) -> tuple[set[ItemKey], list[Contender]]:
-        """Replace tokens by their owner's name: what changed, and which have to be asked again."""
-        began_with = self.endpoints.active
-        changed, answered = self._replace_copies(self._find_copies(contenders))
-        known = self._make_known(answered)
-        if self.check(contenders, began_with) is None:
-            return changed, list(contenders)
-        return changed, [contender for contender in contenders if contender.item not in known]
-
-    def _find_copies(self, contenders: Sequence[Contender]) -> list[_Copies]:
-        """The copies of each token, where enough endpoints answer.
-
-        Read first: a token may have been released, or is stored with what was released before it.
-        """
-        found: list[_Copies] = []
-        answers = self.endpoints.read([contender.item for contender in contenders])
-        for contender, replies in zip(contenders, answers, strict=True):
-            contender.outbid(reply for reply in replies if isinstance(reply, Stored))
-            if self._is_to_be_repeated(replies):
-                contender.reason = reason_of(replies)
-            else:
-                found.append(_copies_of(contender, replies))
-        return found
-
-    def _replace_copies(self, found: Sequence[_Copies]) -> tuple[set[ItemKey], list[_Copies]]:
-        """Replace each copy where it is: the items that changed, and where enough endpoints answered."""
-        # Endpoints may have it with different histories, and a request names an item once (B7).
-        waves: dict[int, list[tuple[_Copies, str]]] = {}
-        for copies in found:
-            for number, value in enumerate(copies.held):
-                waves.setdefault(number, []).append((copies, value))
-        changed: set[ItemKey] = set()
-        unanswered: set[ItemKey] = set()
-        for wave in waves.values():
-            answers = self.endpoints.replace(
-                [Replace(c.contender.item, old, _cleared(c.contender.claim.token)) for c, old in wave]
-            )
-            for (copies, _), replies in zip(wave, answers, strict=True):
-                done = {slot for slot, reply in enumerate(replies) if isinstance(reply, Done)}
-                copies.cleared_at |= done
-                if done:
-                    changed.add(copies.contender.item)
-                if self._is_to_be_repeated(replies):
-                    copies.contender.reason = reason_of(replies)
-                    unanswered.add(copies.contender.item)
-        return changed, [copies for copies in found if copies.contender.item not in unanswered]
-
-    def _make_known(self, answered: Sequence[_Copies]) -> set[ItemKey]:
-        """Have each owner's name at a majority, or chosen by a classic round: the items where it is so.
-
-        Else nobody would see it while the few endpoints that have it are away, and the token would win
-        again (B6).
-        """
-        few = [copies.contender for copies in answered if copies.are_known_to_few(self.endpoints.n)]
-        if few:
-            self.classic(few, value_to_clear, to_the_end=True)
-        unknown = {contender.item for contender in few if contender.verdict is None}
-        return {copies.contender.item for copies in answered} - unknown
-
-    def _is_to_be_repeated(self, replies: Sequence[object]) -> bool:
-        """Whether to clear again. A minority that is down keeps its tokens, which does no harm (B6)."""
-        silent = [reply for reply in replies if isinstance(reply, NoReply)]
-        too_few = len(replies) - len(silent) < majority(self.endpoints.n)
-        return too_few or any(reply.kind in ("unclear", "throttled") for reply in silent)
 
     # -- the register: only what a later check confirms counts
 
@@ -328,20 +284,22 @@ class Rounds:
             self.known = register
         return register
 
-    def _is_of(self, register: Register, began_with: ActiveEndpoints) -> bool:
+    def _is_confirmed_by(
+        self, register: Register | NoReply, began_with: ActiveEndpoints
+    ) -> TypeGuard[Register]:
         """Whether only the members that the register names were asked since then (B11)."""
-        return register.members == began_with.members and self.endpoints.active is began_with
+        return (
+            isinstance(register, Register)
+            and register.members == began_with.members
+            and self.endpoints.active is began_with
+        )
 
     def check(self, contenders: Sequence[Contender], began_with: ActiveEndpoints) -> Register | None:
         """The register as it is now; None if it does not answer or the members have moved (B11)."""
         register = self._read_register()
-        if isinstance(register, Register) and self._is_of(register, began_with):
+        if self._is_confirmed_by(register, began_with):
             return register
-        for contender in contenders:
-            if isinstance(register, NoReply):
-                contender.reason = register.reason
-            else:
-                contender.reason, contender.needs_ballot = _MEMBERS_MOVED, True
+        put_off(contenders, register)
         return None
 
     def _confirm(
@@ -356,37 +314,23 @@ class Rounds:
             contenders[index].verdict, contenders[index].confirmed_by = verdict, register
 
 
-def throttled_inserts(inserted: Sequence[Sequence[WriteReply]], n: int) -> dict[int, list[int]]:
+def throttled_inserts(inserted: Replies[WriteReply], n: int) -> dict[int, list[int]]:
     """By slot: the inserts that it throttled, where no other token is in the way and more are needed."""
-    throttled: dict[int, list[int]] = {}
-    for index, replies in enumerate(inserted):
-        done = sum(isinstance(reply, Done) for reply in replies)
-        if done < fast_quorum(n) and not any(isinstance(reply, Unchanged) for reply in replies):
-            for slot, reply in enumerate(replies):
-                if isinstance(reply, NoReply) and reply.kind == "throttled":
-                    throttled.setdefault(slot, []).append(index)
-    return throttled
+    is_throttled = inserted.codes(lambda reply: isinstance(reply, NoReply) and reply.kind == "throttled")
+    needs_more = inserted.are(Done).sum(axis=1) < fast_quorum(n)
+    worth_while = needs_more & ~inserted.are(Unchanged).any(axis=1)
+    by_slot = {
+        slot: np.flatnonzero(is_throttled[:, slot].astype(bool) & worth_while).tolist() for slot in range(n)
+    }
+    return {slot: indices for slot, indices in by_slot.items() if indices}
 
 
 def fast_replies(inserted: Sequence[WriteReply], there: Sequence[ReadReply]) -> list[FastReply]:
-    """What each endpoint that answered says in a fast round; `there` is what a read found at each."""
-    found = [there[slot] if isinstance(reply, Unchanged) else reply for slot, reply in enumerate(inserted)]
+    """What each endpoint that answered says in a fast round; `there` is what a read found at each, if any."""
+    found = [
+        there[slot] if there and not isinstance(reply, Done) else reply for slot, reply in enumerate(inserted)
+    ]
     return [reply for reply in found if isinstance(reply, Done | Stored)]
-
-
-def _copies_of(contender: Contender, replies: Sequence[ReadReply]) -> _Copies:
-    """The copies of a token; none of one that was released: another may hold the id by now."""
-    token = contender.claim.token
-    texts = {slot: r.value for slot, r in enumerate(replies) if isinstance(r, Stored) and r.value is not None}
-    values = {text: decode_value(text) for text in texts.values()}
-    if any(not isinstance(value, Cleared) and token in value.released for value in values.values()):
-        return _Copies(contender, (), set())
-    held = (text for text, value in values.items() if isinstance(value, Held) and value.token == token)
-    return _Copies(contender, tuple(sorted(held)), {slot for slot, text in texts.items() if is_cleared(text)})
-
-
-def _cleared(token: str) -> str:
-    return encode_value(Cleared(datacenter_of(token)))
 
 
 def _during_register() -> None:

@@ -1,0 +1,212 @@
+"""A network in one process whose time is virtual: nobody waits, and all happens in one order.
+
+Clients are ordinary code on threads of their own. Only one thread runs at a time: that of the client whose
+answers have come. How a message travels is for who derives a client; tests have clients for bad weather.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from photon.clock import MICROSECONDS
+
+Send = Callable[[Any, Sequence[Any]], list[Any]]
+Heard = Callable[[int, list[Any], float], None]  # with the seconds that the answer took
+Answer = tuple[int, list[Any]]  # to which request, and the replies
+
+
+class VirtualTime:
+    """Virtual time, and what happens next."""
+
+    def __init__(self) -> None:
+        self.now_seconds = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def after(self, seconds: float, event: Callable[[], None]) -> None:
+        """Have `event` happen so much later."""
+        self._count += 1
+        heapq.heappush(self._events, (self.now_seconds + seconds, self._count, event))
+
+    def run(self) -> None:
+        """Until nothing is left to happen."""
+        while self._events:
+            self.now_seconds, _, event = heapq.heappop(self._events)
+            event()
+
+
+def _taken() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(eq=False)
+class Strand:
+    """One thread of a client, which runs only while the network waits for it."""
+
+    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
+    mine: threading.Lock = field(default_factory=_taken)
+    networks: threading.Lock = field(default_factory=_taken)
+    error: BaseException | None = None
+
+    def resume(self) -> None:
+        """Let it run until it waits or ends."""
+        self.mine.release()
+        self.networks.acquire()
+        if self.error is not None:
+            raise self.error
+
+    def wait(self) -> None:
+        """Let the network go on until it resumes this strand."""
+        self.networks.release()
+        self.mine.acquire()
+
+
+@dataclass(eq=False)
+class _Answers:
+    """The answers to one exchange of a strand, as they come; it may have gone on without the last of them."""
+
+    time: VirtualTime
+    strand: Strand
+    heard: Heard
+    come: list[Answer] = field(default_factory=list)
+    are_awaited: bool = False
+    _indices: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._began_seconds = self.time.now_seconds
+
+    def take(self, index: int, replies: list[Any]) -> None:
+        """Take an answer, unless it came before, and let the strand go on if it waits."""
+        if index in self._indices:
+            return
+        self._indices.add(index)
+        self.heard(index, replies, self.time.now_seconds - self._began_seconds)
+        self.come.append((index, replies))
+        if self.are_awaited:
+            self.are_awaited = False
+            self.strand.resume()
+
+
+class VirtualClient:
+    """One process: its threads, its clock and its channel. One thread works, others are in the background.
+
+    `skew_seconds`: how far its time of day is ahead; whoever changes that sets the clock.
+    """
+
+    def __init__(self, time: VirtualTime, skew_seconds: float = 0.0) -> None:
+        self.skew_seconds = skew_seconds
+        self._time = time
+        self._worker = Strand()
+        self._own = threading.local()  # the strand of each thread
+        self._over = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run `work` on this client, from now on."""
+
+        def work_to_the_end() -> None:
+            try:
+                work()
+            finally:
+                self._over = True
+
+        self._run(work_to_the_end, self._worker)
+        self._time.after(0.0, self._worker.resume)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its work ended."""
+        return self._over
+
+    @property
+    def strand(self) -> Strand:
+        """That of the thread that asks."""
+        strand: Strand = self._own.strand
+        return strand
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the thread that asks is the one that works, and not one in the background."""
+        return self.strand is self._worker
+
+    def _run(self, work: Callable[[], None], strand: Strand, end: Callable[[], None] = lambda: None) -> None:
+        """Have a new thread do `work` when its strand is resumed."""
+
+        def run() -> None:
+            self._own.strand = strand
+            strand.mine.acquire()
+            try:
+                work()
+            except BaseException as error:
+                strand.error = error
+            end()
+            strand.networks.release()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _wait(self) -> None:
+        self.strand.wait()
+
+    # -- its clock
+
+    def now_us(self) -> int:
+        """Virtual time, as this client's clock has it."""
+        return round((self._time.now_seconds + self.skew_seconds) * MICROSECONDS)
+
+    def elapsed_us(self) -> int:
+        """Virtual time since all began."""
+        return round(self._time.now_seconds * MICROSECONDS)
+
+    def sleep(self, seconds: float) -> None:
+        """Let the others run for so long."""
+        self._time.after(seconds, self.strand.resume)
+        self._wait()
+
+    # -- its channel
+
+    def exchange(
+        self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard, is_write: bool
+    ) -> Generator[list[Answer]]:
+        """Send all, and wait for their answers, as long as it is asked for them."""
+        answers = _Answers(self._time, self.strand, heard)
+        for index, (endpoint, batch) in enumerate(requests):
+            self._send(send, endpoint, batch, partial(answers.take, index))
+        left = len(requests)
+        while left:
+            if not answers.come:
+                answers.are_awaited = True
+                self._wait()
+            come, answers.come = answers.come, []
+            left -= len(come)
+            yield come
+
+    def aside(self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard) -> None:
+        """Send all, and wait for none."""
+        answers = _Answers(self._time, self.strand, heard)
+        for index, (endpoint, batch) in enumerate(requests):
+            self._send(send, endpoint, batch, partial(answers.take, index))
+
+    def _send(
+        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[list[Any]], None]
+    ) -> None:
+        """Have `send(endpoint, batch)` done when the message arrives; `answered` takes its answer."""
+        raise NotImplementedError
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Do it after a while, on a thread of its own."""
+        strand = Strand()
+        self._run(work, strand)
+        self._time.after(self._moment(), strand.resume)
+
+    def _moment(self) -> float:
+        """How long after it was handed over work in the background begins, in seconds."""
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing was opened."""

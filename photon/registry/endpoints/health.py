@@ -1,0 +1,116 @@
+"""The health of a registry's endpoints: which answer, which are slow, and what people hear of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from photon.clock import Clock
+from photon.registry.consensus.acceptor import Acceptor, NoReply, Same
+from photon.registry.consensus.decisions import majority
+from photon.registry.endpoints.breaker import Breaker, is_silence
+from photon.registry.endpoints.channel import Heard, Send
+from photon.registry.endpoints.parts import Part
+from photon.registry.endpoints.tempo import Tempo
+
+_SPARED = NoReply("the endpoint did not answer lately; it is being probed", "not_asked")
+
+log = logging.getLogger(__name__)
+
+
+class Health:
+    """The health of n endpoints. Thread-safe."""
+
+    def __init__(self, n: int, clock: Clock) -> None:
+        self.tempo = Tempo(n)
+        self._breaker = Breaker(n, clock)
+        self._n = n
+
+    def lets_pass(self, slot: int) -> bool:
+        """Whether to send a request to an endpoint."""
+        return self._breaker.lets_pass(slot)
+
+    def prompt_among(self, slots: Collection[int]) -> frozenset[int]:
+        """Those that will answer in time: that are neither silent nor slow."""
+        return frozenset(slot for slot in slots if self.lets_pass(slot)) - self.tempo.slow
+
+    def slow_among(self, slots: Collection[int]) -> frozenset[int]:
+        """Those that are slow and that nobody need wait for; none, if the others are no majority."""
+        slow = self.tempo.slow.intersection(slots)
+        return slow if len(self.prompt_among(slots)) >= majority(self._n) else frozenset()
+
+    def probes_due(self, slots: Collection[int]) -> list[int]:
+        """Those that did not answer, and that somebody should ask now whether they do again."""
+        return [slot for slot in slots if self._breaker.take_probe(slot)]
+
+    def heard(self, slot: int, answers: Sequence[Any]) -> None:
+        """Take note of the answers to one request, and say what is new about the endpoint."""
+        news = self._breaker.saw(slot, answers)
+        if news == "fell_silent":
+            log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
+        elif news == "denies":
+            reason = next(answer.reason for answer in answers if answer.kind == "denied")
+            log.warning("endpoint %d of the registry does not let us in: %s", slot + 1, reason)
+        elif news == "is_back":
+            log.warning("endpoint %d of the registry answers again", slot + 1)
+
+    def took(self, slot: int, seconds: float, others: Sequence[float]) -> None:
+        """Take note of how long an answer took; `others`: of other endpoints, as far as they were faster."""
+        if self.tempo.saw(slot, seconds, others):
+            is_slow = slot in self.tempo.slow
+            log.info("endpoint %d of the registry is %s", slot + 1, "slow" if is_slow else "quick again")
+
+    def forget(self, slot: int) -> None:
+        """Treat the endpoint as a good one: another store has taken its place."""
+        self.tempo.forget(slot)
+        self._breaker.forget(slot)
+
+
+class Hearing:
+    """The requests of one kind that go out together: what comes of them is noted, whoever waits for it.
+
+    `is_current`: whether a part's store is still in its slot. Thread-safe.
+    """
+
+    def __init__(self, health: Health | None, is_current: Callable[[Part], bool]) -> None:
+        self._health = health
+        self._is_current = is_current
+        self._silent: set[int] = set()  # slots that did not answer one of these requests
+        self._times: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)  # by group: slot, seconds
+
+    def sender(self, send: Send[Any, Any], parts: Sequence[Part]) -> Send[Any, Any]:
+        """`send`, unless the endpoint has fallen silent by then.
+
+        Decided when it is to be sent: what waited in line behind a time-out need not meet it too.
+        """
+        slots = {id(part.acceptor): part.slot for part in parts}
+
+        def send_unless_silent(acceptor: Acceptor, batch: Sequence[Any]) -> Sequence[Any]:
+            slot = slots[id(acceptor)]
+            if slot in self._silent or not (self._health is None or self._health.lets_pass(slot)):
+                return Same(_SPARED, len(batch))
+            return send(acceptor, batch)
+
+        return send_unless_silent
+
+    def told_of(
+        self, sent: Sequence[tuple[Part, Sequence[Any]]]
+    ) -> tuple[list[tuple[Acceptor, Sequence[Any]]], Heard[Any]]:
+        """What a channel sends for these parts, and what it is to tell their answers."""
+
+        def heard(number: int, answers: Sequence[Any], seconds: float) -> None:
+            part, _ = sent[number]
+            if is_silence(answers):
+                self._silent.add(part.slot)
+            if self._health is None or not self._is_current(part):
+                return
+            self._health.heard(part.slot, answers)
+            if not all(isinstance(reply, NoReply) for reply in answers):
+                times = self._times[part.group]
+                others = [other_seconds for slot, other_seconds in times if slot != part.slot]
+                times.append((part.slot, seconds))
+                self._health.took(part.slot, seconds, others)
+
+        return [(part.acceptor, batch) for part, batch in sent], heard
