@@ -17,9 +17,9 @@ from photon.registry.consensus.columns import (
     InsertColumn,
     ItemColumn,
     beyond_horizon,
+    distinct_in_order,
     fenced,
     first_of_each,
-    in_order,
     insert_column,
     item_column,
     once,
@@ -180,9 +180,11 @@ def test_an_item_that_is_there_twice_is_led_by_its_first_one(claims: list[Claim]
     assert first_of_each(items).tolist() == [keys.index(key) for key in keys]
 
 
-def test_the_order_of_items_is_that_of_their_keys(claims: list[Claim]) -> None:
-    items = item_column(ClaimColumns.of(claims).keys, CONFIGS)
-    assert list(items.take(in_order(items))) == sorted(items)
+def test_distinct_items_are_in_the_order_of_their_keys(claims: list[Claim]) -> None:
+    items = item_column(ClaimColumns.of([*claims, *claims]).keys, CONFIGS)
+    firsts = distinct_in_order(items, first_of_each(items))
+    assert list(items.take(firsts)) == sorted(set(items))
+    assert firsts.max() < len(claims)
 
 
 def test_a_body_has_each_text_as_it_is_and_the_table_of_its_endpoint(claims: list[Claim]) -> None:

@@ -293,16 +293,16 @@ def first_of_each(items: ItemColumn) -> Indices:
     return first[inverse]
 
 
-def in_order(items: ItemColumn) -> Indices:
-    """The indices of all items in the order of their keys.
+def distinct_in_order(items: ItemColumn, first: Indices) -> Indices:
+    """The first index of each item, in the order of their keys; `first` as of `first_of_each`.
 
     Requests are cut from that order: one that writes neighbours touches one page of the store's tree, where
     100 scattered ids touch dozens. dynoxide commits 1.3 times as many.
     """
     table = pa.table({"p": items.shards, "s": items.range_keys})
-    return cast(
-        Indices, pc.sort_indices(table, sort_keys=[("p", "ascending"), ("s", "ascending")]).to_numpy()
-    ).astype(np.intp)
+    by_key = pc.sort_indices(table, sort_keys=[("p", "ascending"), ("s", "ascending")])
+    order: Indices = by_key.to_numpy().astype(np.intp)
+    return cast(Indices, order[first[order] == order])
 
 
 def _below(times_us: pa.Int64Array | None, bound_us: int, count: int) -> Mask:

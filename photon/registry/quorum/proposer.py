@@ -18,9 +18,9 @@ from photon.registry.consensus.columns import (
     Indices,
     ItemColumn,
     beyond_horizon,
+    distinct_in_order,
     fenced,
     first_of_each,
-    in_order,
     item_column,
     too_old,
 )
@@ -139,8 +139,7 @@ class QuorumRegistry:
         if len(asked):
             items = item_column(claims.keys.take(asked), register.configs)
             leaders = first_of_each(items)
-            firsts = in_order(items)
-            firsts = firsts[leaders[firsts] == firsts]
+            firsts = distinct_in_order(items, leaders)
             self._commit_distinct(settling, asked[firsts], claims, items.take(firsts))
             self._commit_followers(settling, asked, leaders, claims, items)
         return settling.outcomes()
@@ -359,8 +358,10 @@ def _reading_of(
 ) -> tuple[Reading[Found], Indices]:
     """A read of each item once, and by index of `items` its index in the read."""
     leaders = first_of_each(items)
-    distinct, place = np.unique(leaders, return_inverse=True)
-    return kind(items if len(distinct) == len(items) else items.take(distinct)), place
+    firsts = distinct_in_order(items, leaders)
+    place = np.empty(len(items), np.intp)
+    place[firsts] = np.arange(len(firsts))
+    return kind(items.take(firsts)), place[leaders]
 
 
 def _undecided(contenders: Sequence[Contender]) -> list[Contender]:
