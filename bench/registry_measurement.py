@@ -1,6 +1,7 @@
 """What `photon bench registry` measures: rates, bytes, memory and outages, on servers of its own.
 
-`bench.registry_load` puts a load on it, `bench.registry_outage` kills its servers.
+`bench.registry_load` puts a load on it, `bench.registry_outage` kills its servers. Distance is measured in
+virtual time, by `bench.distant_clients`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from bench.distant_clients import measure_distant_clients
 from bench.registry_load import Load, Rates, mean_rates, measure_rates
 from bench.registry_outage import measure_outage
 from bench.store_servers import StoreServer, fastest_kind, is_available, registry_pipeline, store_servers
@@ -173,7 +175,7 @@ def _claims(datacenter: str, numbers: range, timed: bool) -> list[Claim]:
 def measure_registry(
     folder: Path, parts: tuple[str, ...], load: Load, delay_seconds: float, ids: int, progress: Progress
 ) -> Mapping[str, Any]:
-    """The parts that are asked for: `rates`, `bytes`, `memory`, `outages`."""
+    """The parts that are asked for: `rates`, `bytes`, `memory`, `outages`, `distance`."""
     found: dict[str, Any] = {}
     if "rates" in parts:
         found["rates"] = []
@@ -189,4 +191,7 @@ def measure_registry(
     if "outages" in parts:
         progress("outages")
         found["outages"] = outages(folder / "outages", 3 * load.seconds)
+    if "distance" in parts:
+        progress("clients far away")
+        found["distance"] = measure_distant_clients()
     return found

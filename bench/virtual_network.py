@@ -15,9 +15,9 @@ from typing import Any
 
 from photon.clock import MICROSECONDS
 
-Send = Callable[[Any, Sequence[Any]], list[Any]]
-Heard = Callable[[int, list[Any], float], None]  # with the seconds that the answer took
-Answer = tuple[int, list[Any]]  # to which request, and the replies
+Send = Callable[[Any, Sequence[Any]], Sequence[Any]]
+Heard = Callable[[int, Sequence[Any], float], None]  # with the seconds that the answer took
+Answer = tuple[int, Sequence[Any]]  # to which request, and the replies
 
 
 class VirtualTime:
@@ -82,7 +82,7 @@ class _Answers:
     def __post_init__(self) -> None:
         self._began_seconds = self.time.now_seconds
 
-    def take(self, index: int, replies: list[Any]) -> None:
+    def take(self, index: int, replies: Sequence[Any]) -> None:
         """Take an answer, unless it came before, and let the strand go on if it waits."""
         if index in self._indices:
             return
@@ -193,7 +193,7 @@ class VirtualClient:
             self._send(send, endpoint, batch, partial(answers.take, index))
 
     def _send(
-        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[list[Any]], None]
+        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[Sequence[Any]], None]
     ) -> None:
         """Have `send(endpoint, batch)` done when the message arrives; `answered` takes its answer."""
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import pytest
@@ -9,13 +10,16 @@ from click.testing import CliRunner
 
 from bench import registry_measurement
 from bench.command import _registry_lines, bench
+from bench.distant_clients import CHANGES, IDS_PER_CALL, NEAREST_SECONDS, Calls, DistantClients
 from bench.manual_clock import ManualClock
 from bench.registry_load import Distant, Rates
 from bench.registry_measurement import Stores
 from bench.registry_outage import TOKENS, _different, _not_theirs
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.layout import ItemKey
-from photon.registry.interface import Claim
+from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
+from photon.registry.consensus.register import Register, decode_register
+from photon.registry.interface import Claim, Unknown, Won
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 
@@ -69,7 +73,50 @@ def test_the_table_has_a_line_for_each_measurement() -> None:
         "bytes": {"fast": {"before_clearing": 95.0, "after_clearing": 28.0}},
         "memory": {"ids": 10, "resident_bytes": [50_000_000, 51_000_000]},
         "outages": {"one_of_three": OUTAGE},
+        "distance": {
+            "clients": 40,
+            "endpoints": 3,
+            "while_changing": {"horizon": asdict(Calls(10, 1.0, 0.9, 2.0, 1.5, 3.0, 0.25))},
+        },
     }
     heading, *lines = _registry_lines(found)
     assert heading.split() == ["ids", "a", "second", "commits", "far", "lookups", "far", "CPU", "us,", "each"]
-    assert [line.split()[-1] for line in lines] == ["15.0", "28", "51", "0"]
+    assert [line.split()[-1] for line in lines] == ["15.0", "28", "51", "0", "unknown", "25.00%"]
+
+
+def register_of(clients: DistantClients) -> Register:
+    stored = [store.items[REGISTER_KEY] for store in clients._stores.values()]
+    return decode_register(max(stored, key=lambda one: one.accepted).value or "")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_while_distant_clients_commit_the_register_changes_as_it_is_said(change: str) -> None:
+    clients = DistantClients(change, seconds=25.0, clients=4)
+    calls = clients.measure()
+    register = register_of(clients)
+    first_us = 2_000_000 * int(clients._settings.horizon_step.total_seconds())
+    changed = {
+        "horizon": (register.horizon_us or 0) > first_us,
+        "boundary": register.boundary_us is not None,
+        "members": register.members.version > 1,
+    }
+    assert [name for name, is_so in changed.items() if is_so] == [change][change == "calm" :]
+    assert calls.calls > 4
+    assert calls.p50_seconds > 4 * NEAREST_SECONDS  # a round and its check, there and back
+    assert calls.p50_round_trips < 4
+
+
+def test_what_ends_unknown_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(self: QuorumRegistry, claims: Sequence[Claim]) -> list[object]:
+        return [Unknown("broken"), *[Won()] * (len(claims) - 1)]
+
+    monkeypatch.setattr(QuorumRegistry, "commit", unknown)
+    assert DistantClients("calm", seconds=5.0, clients=2).measure().unknown_share == 1 / IDS_PER_CALL
+
+
+@pytest.mark.slow
+def test_clients_far_apart_do_not_hold_each_other_up_when_horizon_or_boundary_move() -> None:
+    calm, *others = (DistantClients(change, 30.0).measure() for change in ("calm", "horizon", "boundary"))
+    for calls in (calm, *others):
+        assert calls.unknown_share == 0
+        assert calls.p99_seconds < 2 * calm.p99_seconds
