@@ -149,11 +149,11 @@ class Client(VirtualClient):
         return _moment(self.network.chance)
 
     def _send(
-        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[list[Any]], None]
+        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[Sequence[Any]], None]
     ) -> None:
         chance, weather = self.network.chance, self.network.weather
 
-        def serve() -> list[Any]:
+        def serve() -> Sequence[Any]:
             if not endpoint.answers:
                 return send(endpoint, batch)  # who is not there refuses all of it
             if chance.random() < weather.throttled:
@@ -164,21 +164,27 @@ class Client(VirtualClient):
             answer = [next(replies) if is_done else UNPROCESSED for is_done in done]
             return [_UNREADABLE] * len(batch) if chance.random() < weather.unreadable else answer
 
-        self._deliver(serve, answered, [TIMED_OUT] * len(batch))
+        self._deliver(endpoint, serve, answered, [TIMED_OUT] * len(batch))
 
-    def _deliver(self, serve: Callable[[], T], answered: Callable[[T], None], timed_out: T) -> None:
+    def _way(self, endpoint: Any) -> float:
+        """How many seconds a message takes to the endpoint, or back."""
+        return self._moment()
+
+    def _deliver(
+        self, endpoint: Any, serve: Callable[[], T], answered: Callable[[T], None], timed_out: T
+    ) -> None:
         """Have a message arrive, as the weather is, and its answer come; at the latest, that it timed out."""
         network, chance, weather = self.network, self.network.chance, self.network.weather
 
         def arrive() -> None:
             answer = serve()
             if chance.random() >= weather.lost:
-                network.after(self._moment(), lambda: answered(answer))
+                network.after(self._way(endpoint), lambda: answered(answer))
 
         for _ in range(2 if chance.random() < weather.repeated else 1):
             if chance.random() >= weather.lost:
                 is_late = chance.random() < weather.late
-                network.after(chance.uniform(1.0, 8.0) if is_late else self._moment(), arrive)
+                network.after(chance.uniform(1.0, 8.0) if is_late else self._way(endpoint), arrive)
         network.after(REQUEST_TIMEOUT_SECONDS, lambda: answered(timed_out))
 
 
@@ -186,7 +192,7 @@ class ClientOfRequests(Client):
     """One whose acceptors send requests of their own: each message is one of these."""
 
     def _send(
-        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[list[Any]], None]
+        self, send: Send, endpoint: Any, batch: Sequence[Any], answered: Callable[[Sequence[Any]], None]
     ) -> None:
         """Have the acceptor work on a thread of its own: it may send one request after another."""
         strand, replies = Strand(), list[Any]()
@@ -201,8 +207,8 @@ class ClientOfRequests(Client):
         self._run(work, strand, end)
         self.network.after(0.0, strand.resume)
 
-    def ask(self, serve: Callable[[], T], timed_out: T) -> T:
-        """Send a message, and wait for its answer or its time-out."""
+    def ask(self, endpoint: Any, serve: Callable[[], T], timed_out: T) -> T:
+        """Send a message to an endpoint, and wait for its answer or its time-out."""
         strand, answers = self.strand, list[T]()
 
         def answered(answer: T) -> None:
@@ -210,7 +216,7 @@ class ClientOfRequests(Client):
                 answers.append(answer)
                 strand.resume()
 
-        self._deliver(serve, answered, timed_out)
+        self._deliver(endpoint, serve, answered, timed_out)
         self._wait()
         return answers[0]
 

@@ -29,7 +29,7 @@ class Wire(KeywordClient):
 
     def _call(self, operation: str, **request: Any) -> Any:
         timed_out: Any = ReadTimeoutError(endpoint_url=_URL)
-        answer = self._client.ask(lambda: self._serve(operation, request), timed_out)
+        answer = self._client.ask(self._store, lambda: self._serve(operation, request), timed_out)
         if isinstance(answer, Exception):
             raise answer
         return answer
