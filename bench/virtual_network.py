@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from photon.clock import MICROSECONDS
+from photon.registry.endpoints.deadline import Deadline
 
 Send = Callable[[Any, Sequence[Any]], Sequence[Any]]
 Heard = Callable[[int, Sequence[Any], float], None]  # with the seconds that the answer took
@@ -77,10 +78,23 @@ class _Answers:
     heard: Heard
     come: list[Answer] = field(default_factory=list)
     are_awaited: bool = False
+    _waits: int = 0
     _indices: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._began_seconds = self.time.now_seconds
+
+    def resume_at(self, until: Deadline | None) -> None:
+        """Have the strand go on with the next answer, or when the deadline passes; it is about to wait."""
+        self.are_awaited = True
+        self._waits += 1
+        if until is not None:
+            self.time.after(until.left_seconds(), partial(self._give_up, self._waits))
+
+    def _give_up(self, wait: int) -> None:
+        if self.are_awaited and wait == self._waits:
+            self.are_awaited = False
+            self.strand.resume()
 
     def take(self, index: int, replies: Sequence[Any]) -> None:
         """Take an answer, unless it came before, and let the strand go on if it waits."""
@@ -171,18 +185,25 @@ class VirtualClient:
     # -- its channel
 
     def exchange(
-        self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard, is_write: bool
+        self,
+        send: Send,
+        requests: Sequence[tuple[Any, Sequence[Any]]],
+        heard: Heard,
+        is_write: bool,
+        until: Deadline | None = None,
     ) -> Generator[list[Answer]]:
-        """Send all, and wait for their answers, as long as it is asked for them."""
+        """Send all, and wait for their answers, as long as it is asked for them and the deadline allows."""
         answers = _Answers(self._time, self.strand, heard)
         for index, (endpoint, batch) in enumerate(requests):
             self._send(send, endpoint, batch, partial(answers.take, index))
         left = len(requests)
         while left:
             if not answers.come:
-                answers.are_awaited = True
+                answers.resume_at(until)
                 self._wait()
             come, answers.come = answers.come, []
+            if not come:
+                return
             left -= len(come)
             yield come
 

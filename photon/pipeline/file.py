@@ -170,8 +170,8 @@ class Registry(Strict):
     shards: Whole = Field(default=128, ge=1, le=MOST_SHARDS)
     keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
     request_timeout: PositiveDuration = timedelta(seconds=2)
-    # Without any answer, retries included; then a commit is unknown.
-    total_timeout: Duration = _keyed("deadline", timedelta(seconds=10))
+    # Without getting on, retries included; then a commit is unknown.
+    total_timeout: PositiveDuration = _keyed("deadline", timedelta(seconds=10))
     # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
     concurrent_requests: Whole = _keyed("concurrency", 40, ge=1, le=256)
     # Shards that gc and a repair work on at once, at each endpoint. On AWS a key range bears 1,000 writes a

@@ -410,7 +410,7 @@ class Waits(Exception):
 
 
 # Nobody waits here: each pause would be a step of its own.
-IMPATIENT = Registry(request_timeout=timedelta(microseconds=1), total_timeout=timedelta(0))
+IMPATIENT = Registry(request_timeout=timedelta(microseconds=1), total_timeout=timedelta(microseconds=1))
 REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
 _STORED = Stored(encode_register(REGISTER))
 _LEFT = NoReply("the client went on before it was answered", "not_asked")
@@ -438,7 +438,7 @@ class Inline:
     """A channel without threads, which stops the client where it waits for an answer that is missing."""
 
     def exchange(
-        self, send: Any, requests: Sequence[Any], heard: Any, is_write: bool
+        self, send: Any, requests: Sequence[Any], heard: Any, is_write: bool, until: Any = None
     ) -> Generator[list[tuple[int, list[Any]]]]:
         answers = [send(*request) for request in requests]
         missing = [answer for (answer,) in answers if isinstance(answer, Asked)]

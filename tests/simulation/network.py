@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from bench.virtual_network import Answer, Heard, Send, Strand, VirtualClient, VirtualTime
 from photon.registry.consensus.acceptor import NoReply
+from photon.registry.endpoints.deadline import Deadline
 from tests.simulation.crash import SimulatedCrash
 from tests.simulation.faulty_acceptor import TIMED_OUT, UNPROCESSED
 
@@ -122,17 +123,26 @@ class Client(VirtualClient):
     # -- its channel
 
     def exchange(
-        self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard, is_write: bool
+        self,
+        send: Send,
+        requests: Sequence[tuple[Any, Sequence[Any]]],
+        heard: Heard,
+        is_write: bool,
+        until: Deadline | None = None,
     ) -> Generator[list[Answer]]:
-        """Send all, and wait for the answers or the time-out of each."""
+        """Send all, and wait for the answers or the time-out of each, or until the deadline passes."""
         if self.is_at_work and requests:
             self._exchanges += 1
             if self._interruption is not None and self._interruption[0] == self._exchanges:
                 self.network.after(self._moment(), self._interruption[1])
-        for come in super().exchange(send, requests, heard, is_write):
+        left = len(requests)
+        for come in super().exchange(send, requests, heard, is_write, until):
             if self.is_at_work:
                 self._note_silences([r for _, replies in come for r in replies if isinstance(r, NoReply)])
+            left -= len(come)
             yield come
+        if left and self.is_at_work:
+            self._note_silences([TIMED_OUT])
 
     def aside(self, send: Send, requests: Sequence[tuple[Any, Sequence[Any]]], heard: Heard) -> None:
         """Send all, and wait for none: what it does not hear may be of importance."""

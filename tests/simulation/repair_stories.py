@@ -36,7 +36,7 @@ class LastSlotFirst:
     """A channel that sends one request after the other."""
 
     def exchange(
-        self, send: Any, requests: Any, heard: Any, is_write: bool
+        self, send: Any, requests: Any, heard: Any, is_write: bool, until: Any = None
     ) -> Generator[list[tuple[int, list[Any]]]]:
         for index in reversed(range(len(requests))):
             replies = send(*requests[index])

@@ -21,7 +21,7 @@ from tests.simulation.faulty_acceptor import FaultyAcceptor
 EAST = "east:e:1#p:1:0"
 CLAIMS = [Claim(EventKey(f"id-{number}"), EAST) for number in range(10)]
 KEYS = [claim.key for claim in CLAIMS]
-DEADLINE_SECONDS = 1.0
+DEADLINE_SECONDS = 2.0
 REQUEST_SECONDS = 0.4
 THROTTLED = NoReply("too many requests", "throttled")
 
@@ -128,3 +128,9 @@ def test_a_deadline_of_days_has_pauses_of_a_second_at_most() -> None:
         longest_us = max(longest_us, clock.elapsed_us() - before_us)
     assert longest_us <= MAX_BACKOFF_SECONDS * 1_000_000
     assert clock.elapsed_us() == 3_600 * 1_000_000
+
+
+def test_no_attempt_follows_the_pause_with_which_the_time_is_up() -> None:
+    deadline = Deadline(ManualClock(), seconds=1.0)
+    while deadline.pause():
+        assert deadline.left_seconds() > 0

@@ -149,14 +149,6 @@ def test_a_crash_while_registering_leaves_ids_that_the_same_plan_wins_on_its_re_
     assert client(acceptors).commit(claims) == [Won()] * 100
 
 
-def test_a_slow_endpoint_is_waited_for_while_it_gets_on() -> None:
-    clock = ManualClock()
-    acceptor = FaultyAcceptor(clock)
-    registry = memory_registry(acceptor, clock=clock, settings=SETTINGS)
-    acceptor.slow_seconds = 4.0
-    assert registry.commit([Claim(EventKey(f"id-{i}"), EAST) for i in range(100)]) == [Won()] * 100
-
-
 @pytest.mark.parametrize(
     ("outcome", "follower", "expected"),
     [

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.endpoints.concurrency_limit import ConcurrencyLimit, is_overloaded
+from photon.registry.endpoints.deadline import Deadline
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -41,11 +42,13 @@ class Channel(Protocol):
         requests: Sequence[tuple[Acceptor, Sequence[Q]]],
         heard: Heard[R],
         is_write: bool,
+        until: Deadline | None = None,
     ) -> Generator[list[Answered[R]]]:
         """Send all requests at once: each time the answers that have come since the last time, at least one.
 
-        `heard` is told each of them too, on any thread. Whoever has enough closes the generator: then `heard`
-        alone is told the others, and what was not yet sent may be dropped, above all if it is no write.
+        `heard` is told each of them too, on any thread. The generator ends with the last answer, or when the
+        deadline passes, or is closed by whoever has enough. Then `heard` alone is told the others, and what
+        was not yet sent may be dropped, above all if it is no write.
         """
         ...
 
@@ -82,14 +85,15 @@ class Threads:
         requests: Sequence[tuple[Acceptor, Sequence[Q]]],
         heard: Heard[R],
         is_write: bool,
+        until: Deadline | None = None,
     ) -> Generator[list[Answered[R]]]:
         exchange = _Exchange(send, heard, is_write)
         lanes = {id(acceptor): self._lane_of(acceptor) for acceptor, _ in requests}
         try:
             for index, (acceptor, batch) in enumerate(requests):
                 lanes[id(acceptor)].put(_Request(exchange, index, acceptor, batch))
-            while exchange.heard_of < len(requests):
-                yield exchange.wait()
+            while exchange.heard_of < len(requests) and (come := exchange.wait(until)):
+                yield come
         finally:
             exchange.is_left = True
             if exchange.heard_of < len(requests):
@@ -133,9 +137,15 @@ class _Exchange:
         self.heard_of = 0  # how many answers were waited for and have come
         self.is_left = False  # nobody waits for its answers any more
 
-    def wait(self) -> list[Answered[Any]]:
-        """All that has come, at least one; or the error of a request that could not be made."""
-        come = [self.answered.get()]
+    def wait(self, until: Deadline | None) -> list[Answered[Any]]:
+        """All that has come, at least one, or none if the deadline passes before.
+
+        Raises the error of a request that could not be made.
+        """
+        try:
+            come = [self.answered.get(timeout=None if until is None else until.left_seconds())]
+        except Empty:
+            return []
         while not self.answered.empty():
             come.append(self.answered.get())
         self.heard_of += len(come)

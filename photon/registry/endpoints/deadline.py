@@ -18,12 +18,22 @@ MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 
 class Deadline:
-    """The time that a call may take without getting on, and the pauses between its tries (protocol B15)."""
+    """The time that a call may take without getting on, and the pauses between its tries (protocol B15).
 
-    def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
+    `within` another one: it ends with that one at the latest.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        seconds: float,
+        chance: random.Random = MACHINE_CHANCE,
+        within: Deadline | None = None,
+    ) -> None:
         self._clock = clock
         self._chance = chance
         self._seconds = seconds
+        self._within = within
         self.renew()
 
     def renew(self) -> None:
@@ -31,15 +41,23 @@ class Deadline:
         self._end_us = self._clock.elapsed_us() + round(self._seconds * MICROSECONDS)
         self._backoff_seconds = FIRST_BACKOFF_SECONDS
 
+    def left_seconds(self) -> float:
+        """The time until it passes; 0 afterwards."""
+        left_seconds = max(0.0, (self._end_us - self._clock.elapsed_us()) / MICROSECONDS)
+        return left_seconds if self._within is None else min(left_seconds, self._within.left_seconds())
+
+    def leave(self, seconds: float) -> None:
+        """Leave the call at least so much time from now on."""
+        self._end_us = max(self._end_us, self._clock.elapsed_us() + round(seconds * MICROSECONDS))
+
     def pause(self) -> bool:
-        """Wait, longer each time and with jitter, for the next attempt; False if the time is up."""
-        left_seconds = (self._end_us - self._clock.elapsed_us()) / MICROSECONDS
-        if left_seconds <= 0:
-            return False
-        # Jitter: proposers that collided once must not do so again and again.
-        self._clock.sleep(min(self._backoff_seconds * self._chance.uniform(0.5, 1.0), left_seconds))
-        self._backoff_seconds = min(2 * self._backoff_seconds, MAX_BACKOFF_SECONDS)
-        return True
+        """Wait, longer each time and with jitter, for the next attempt; False if the time is up by then."""
+        left_seconds = self.left_seconds()
+        if left_seconds:
+            # Jitter: proposers that collided once must not do so again and again.
+            self._clock.sleep(min(self._backoff_seconds * self._chance.uniform(0.5, 1.0), left_seconds))
+            self._backoff_seconds = min(2 * self._backoff_seconds, MAX_BACKOFF_SECONDS)
+        return self.left_seconds() > 0
 
 
 class Unanswered(Exception, Generic[Request]):

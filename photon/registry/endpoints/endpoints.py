@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from photon.clock import Clock
 from photon.registry.consensus.acceptor import (
@@ -19,11 +19,14 @@ from photon.registry.consensus.acceptor import (
     Acceptor,
     AcceptReply,
     Insert,
+    NoReply,
     Prepare,
     PrepareReply,
     ReadReply,
     Replace,
+    Same,
     WriteReply,
+    different,
 )
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.quorums import Enough, all_of_them
@@ -31,7 +34,7 @@ from photon.registry.consensus.register import Members
 from photon.registry.endpoints.channel import Channel, Send
 from photon.registry.endpoints.deadline import MACHINE_CHANCE, Deadline
 from photon.registry.endpoints.health import Health, Hearing
-from photon.registry.endpoints.parts import Replies, batches, cut
+from photon.registry.endpoints.parts import Part, Replies, batches, cut
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -51,6 +54,25 @@ class ActiveEndpoints:
         down = () if members is None else members.down
         asked = tuple(None if slot in down else acceptor for slot, acceptor in enumerate(acceptors))
         return ActiveEndpoints(members, asked)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of one thread: nothing is waited for beyond its deadline, and nothing is asked later."""
+
+    deadline: Deadline | None = None  # None: it waits for all that it asks
+    reason: str = "no answer before the call's deadline"  # why there was none, as it was last heard
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and not self.deadline.left_seconds()
+
+    def hear(self, answers: Sequence[object]) -> None:
+        """Take note of what an endpoint says, if it says why there is no answer."""
+        for answer in different(answers):
+            if isinstance(answer, NoReply) and answer.kind != "not_asked":
+                self.reason = answer.reason
 
 
 class Endpoints:
@@ -78,6 +100,7 @@ class Endpoints:
         self._reopen = reopen
         self._lock = threading.Lock()
         self._active = ActiveEndpoints.of(members, self.acceptors)
+        self._calls = threading.local()
 
     @property
     def n(self) -> int:
@@ -102,8 +125,24 @@ class Endpoints:
         self._channel.in_background(work)
 
     def deadline(self, seconds: float) -> Deadline:
-        """The end of a call that may be `seconds` without progress."""
-        return Deadline(self._clock, seconds, self.chance)
+        """The end of work that may be `seconds` without progress, and does not outlive this thread's call."""
+        return Deadline(self._clock, seconds, self.chance, within=self._call().deadline)
+
+    @contextmanager
+    def call(self, seconds: float) -> Iterator[Deadline]:
+        """A call of this thread, or a part of one, that may be `seconds` without progress: its deadline.
+
+        Nothing that the thread asks in it is waited for any longer, and nothing is asked later.
+        """
+        outer, deadline = self._call(), self.deadline(seconds)
+        self._calls.current = _Call(deadline)
+        try:
+            yield deadline
+        finally:
+            self._calls.current = outer
+
+    def _call(self) -> _Call:
+        return getattr(self._calls, "current", None) or _Call()
 
     def new_proposer(self) -> str:
         """Random 64 bits as 16 hex digits, which keep ballots of different proposers apart (protocol B4)."""
@@ -178,16 +217,18 @@ class Endpoints:
     ) -> Replies[R]:
         """Send requests in batches of `per_request`, all under the same members.
 
-        Returns once the replies to each request are `enough`; the rest arrives aside (protocol B13). So does
-        what a slow endpoint is sent, unless `all_of_them` are wanted. `asked`: by slot the indices of the
-        requests for it; None: all for each. `after_each` is called, in this thread, whenever a batch has been
-        answered.
+        Returns once the replies to each request are `enough`, or the deadline of the thread's call passes.
+        The rest arrives aside (protocol B13). So does what a slow endpoint is sent, unless `all_of_them` are
+        wanted. `asked`: by slot the indices of the requests for it; None: all for each. `after_each` is
+        called, in this thread, whenever a batch has been answered.
         """
         if not requests:
             return Replies(0, self.n, (), enough)
-        active = self._active
-        self._probe(active)
+        active, call = self._active, self._call()
         parts = cut(len(requests), per_request, active.acceptors, asked)
+        if call.is_over:
+            return _unanswered(Replies(len(requests), self.n, parts, enough), parts, call)
+        self._probe(active)
         slow = frozenset[int]() if enough is all_of_them else self._slow(active)
         sent = list(zip(parts, batches(requests, parts), strict=True))
         waited_for = [(part, batch) for part, batch in sent if part.slot not in slow]
@@ -197,14 +238,20 @@ class Endpoints:
         if slow:
             aside = [(part, batch) for part, batch in sent if part.slot in slow]
             self._channel.aside(send, *hearing.told_of(aside))
-        with closing(self._channel.exchange(send, *hearing.told_of(waited_for), is_write)) as exchange:
+        until, patience_seconds = call.deadline, call.deadline.left_seconds() if call.deadline else 0.0
+        unheard = dict(enumerate(part for part, _ in waited_for))
+        with closing(self._channel.exchange(send, *hearing.told_of(waited_for), is_write, until)) as exchange:
             for come in exchange:
+                got_on = replies.got_on
                 for number, answers in come:
-                    replies.take(waited_for[number][0], answers)
+                    replies.take(unheard.pop(number), answers)
                     after_each()
+                    call.hear(answers)
                 if replies.are_enough():
-                    break
-        return replies
+                    return replies
+                if until is not None and replies.got_on > got_on:
+                    until.leave(patience_seconds)  # so many take a while: only the last of them count
+        return _unanswered(replies, unheard.values(), call)
 
     def prompt(self) -> int:
         """How many endpoints will answer in time, as far as is known."""
@@ -229,6 +276,13 @@ class Endpoints:
 
     def _send_probe(self, health: Health, slot: int, acceptor: Acceptor) -> None:
         health.heard(slot, acceptor.read([REGISTER_KEY]))
+
+
+def _unanswered(replies: Replies[Any], parts: Iterable[Part], call: _Call) -> Replies[Any]:
+    """These replies, where the call's time was up before these parts were answered."""
+    for part in parts:
+        replies.take(part, Same(NoReply(call.reason, "not_asked"), len(part.indices)))
+    return replies
 
 
 def _slots_of(active: ActiveEndpoints) -> list[int]:

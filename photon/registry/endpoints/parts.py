@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.registry.consensus.acceptor import Acceptor, NoReply, Same
-from photon.registry.consensus.quorums import Enough
+from photon.registry.consensus.decisions import majority
+from photon.registry.consensus.quorums import Enough, count_answers
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -66,6 +67,7 @@ class Replies(Sequence[list[R]], Generic[R]):
     """By request the replies of n endpoints, as far as they have come."""
 
     def __init__(self, count: int, n: int, parts: Sequence[Part], enough: Enough) -> None:
+        self.got_on = 0  # groups that are settled, by the answers of a majority
         self._table = np.full((count, n), _NO_REPLY_YET, object)
         self._enough = enough
         self._taken: list[tuple[Part, Sequence[R]]] = []
@@ -94,7 +96,8 @@ class Replies(Sequence[list[R]], Generic[R]):
         """Whether nobody needs to wait for any of the others."""
         for group in self._changed & self._unsettled.keys():
             if self._is_settled(group):
-                del self._unsettled[group]
+                first, *_ = self._unsettled.pop(group)
+                self.got_on += count_answers(self[first]) >= majority(self._table.shape[1])
         self._changed.clear()
         return not self._unsettled
 

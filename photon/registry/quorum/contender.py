@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from photon.registry.consensus.acceptor import NoReply, Stored
@@ -43,3 +43,24 @@ def put_off(contenders: Sequence[Contender], register: Register | NoReply) -> No
             contender.reason = register.reason
         else:
             contender.reason, contender.needs_ballot = MEMBERS_MOVED, True
+
+
+def undecided(contenders: Sequence[Contender]) -> list[Contender]:
+    """Those without a verdict."""
+    return [contender for contender in contenders if contender.verdict is None]
+
+
+def one_of_each(
+    contenders: Mapping[int, Contender],
+) -> tuple[dict[int, Contender], dict[int, Contender]]:
+    """The first contender for each item, in the order of items, and the others.
+
+    Requests are cut from that order: one that writes neighbours touches one page of the store's tree, where
+    100 scattered ids touch dozens. dynoxide commits 1.3 times as many.
+    """
+    first: dict[ItemKey, int] = {}
+    for index, contender in contenders.items():
+        first.setdefault(contender.item, index)
+    indices = set(first.values())
+    rest = {index: contender for index, contender in contenders.items() if index not in indices}
+    return {first[item]: contenders[first[item]] for item in sorted(first)}, rest

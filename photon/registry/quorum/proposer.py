@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import numpy as np
@@ -48,7 +49,7 @@ from photon.registry.interface import (
     Unknown,
 )
 from photon.registry.quorum.clearing import Clearing
-from photon.registry.quorum.contender import Contender
+from photon.registry.quorum.contender import Contender, one_of_each, undecided
 from photon.registry.quorum.outcomes import (
     Settling,
     outcome_of_commit,
@@ -96,8 +97,12 @@ class QuorumRegistry:
         self.endpoints.close()
 
     def deadline(self) -> Deadline:
-        """The end of a call that begins now, unless it gets on."""
+        """The end of work that begins now, unless it gets on."""
         return self.endpoints.deadline(self.settings.total_timeout.total_seconds())
+
+    def _call(self) -> AbstractContextManager[Deadline]:
+        """A call of the interface, which nothing outlives that is asked in it."""
+        return self.endpoints.call(self.settings.total_timeout.total_seconds())
 
     # -- the interface
 
@@ -105,6 +110,10 @@ class QuorumRegistry:
         keys = KeyColumns.of(keys)
         if not keys:
             return Outcomes.of([])  # nobody is asked
+        with self._call() as deadline:
+            return self._lookup(keys, deadline)
+
+    def _lookup(self, keys: KeyColumns, deadline: Deadline) -> Outcomes[LookupOutcome]:
         settling: Settling[LookupOutcome] = Settling(len(keys))
         register = self._register_for(keys)
         settling.settle(too_old(keys, register), TooOld())
@@ -113,7 +122,7 @@ class QuorumRegistry:
         if len(asked):
             items = item_column(keys.take(asked), register.configs)
             reading, place = _reading_of(items, holders_of)
-            register = self._until_read(reading)
+            register = self._until_read(reading, deadline)
             settling.settle(asked, Free())
             joined = {i: Joined(holder) for i, holder in reading.found.items() if holder is not None}
             there = np.isin(place, list(joined))
@@ -125,6 +134,10 @@ class QuorumRegistry:
         claims = ClaimColumns.of(claims)
         if not claims:
             return Outcomes.of([])  # nobody is asked
+        with self._call() as deadline:
+            return self._commit(claims, deadline)
+
+    def _commit(self, claims: ClaimColumns, deadline: Deadline) -> Outcomes[CommitOutcome]:
         settling: Settling[CommitOutcome] = Settling(len(claims))
         try:
             register = self._register_for_claims(claims)
@@ -140,22 +153,27 @@ class QuorumRegistry:
             items = item_column(claims.keys.take(asked), register.configs)
             leaders = first_of_each(items)
             firsts = distinct_in_order(items, leaders)
-            self._commit_distinct(settling, asked[firsts], claims, items.take(firsts))
-            self._commit_followers(settling, asked, leaders, claims, items)
+            self._commit_distinct(settling, asked[firsts], claims, items.take(firsts), deadline)
+            self._commit_followers(settling, asked, leaders, claims, items, deadline)
         return settling.outcomes()
 
     def _commit_distinct(
-        self, settling: Settling[CommitOutcome], indices: Indices, claims: ClaimColumns, items: ItemColumn
+        self,
+        settling: Settling[CommitOutcome],
+        indices: Indices,
+        claims: ClaimColumns,
+        items: ItemColumn,
+        deadline: Deadline,
     ) -> None:
         """Settle the claims with these indices, each for another item."""
-        own, deadline = claims.take(indices), self.deadline()
+        own = claims.take(indices)
         attempt = self._rounds.fast(own, items, self._needs_promises())
         if attempt.confirmed_by is not None:
             settle_winners(settling, indices, own, attempt.won, attempt.confirmed_by)
-        contenders = list(attempt.others.values())
-        self._classic_where_needed(contenders)
         if attempt.won.any():
             deadline.renew()
+        contenders = list(attempt.others.values())
+        self._classic_where_needed(contenders)
         self._until_decided(contenders, self._try_commit, deadline)
         for index, contender in attempt.others.items():
             settling.settle(int(indices[index]), outcome_of_commit(contender))
@@ -167,6 +185,7 @@ class QuorumRegistry:
         leaders: Indices,
         claims: ClaimColumns,
         items: ItemColumn,
+        deadline: Deadline,
     ) -> None:
         """Settle the claims for items that another claim of the call was made for before (protocol B7)."""
         waiting: dict[int, Contender] = {}
@@ -178,17 +197,20 @@ class QuorumRegistry:
                 waiting[index] = Contender(claim, items[place])
             else:
                 settling.settle(index, followed)
-        outcomes = self._in_waves(waiting, self._try_commit, outcome_of_commit, outcome_of_follower)
+        attempt, follow = self._try_commit, outcome_of_follower
+        outcomes = self._in_waves(waiting, attempt, outcome_of_commit, follow, deadline)
         for index, outcome in outcomes.items():
             settling.settle(index, outcome)
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
-        try:
-            contenders = self._contenders(claims, needs_ballot=True)
-        except RegistryUnavailable as error:
-            return [Unknown(str(error))] * len(claims)
-        outcomes = self._in_waves(contenders, self._try_release, outcome_of_release, same_token_only)
-        return [outcomes[index] for index in range(len(claims))]
+        with self._call() as deadline:
+            try:
+                contenders = self._contenders(claims, needs_ballot=True)
+            except RegistryUnavailable as error:
+                return [Unknown(str(error))] * len(claims)
+            attempt, follow = self._try_release, same_token_only
+            outcomes = self._in_waves(contenders, attempt, outcome_of_release, follow, deadline)
+            return [outcomes[index] for index in range(len(claims))]
 
     def tokens_anywhere(self, keys: Sequence[EventKey]) -> list[frozenset[str]]:
         """The tokens that any endpoint has for each id, chosen or not: the caller knows which has a row.
@@ -198,26 +220,27 @@ class QuorumRegistry:
         """
         if not keys:
             return []
-        reading, place = _reading_of(ItemColumn.of(self._items(keys)), tokens_of)
-        self._until_read(reading)
+        with self._call() as deadline:
+            reading, place = _reading_of(ItemColumn.of(self._items(keys)), tokens_of)
+            self._until_read(reading, deadline)
         return [reading.found.get(index, frozenset()) for index in place.tolist()]
 
     def clear(self, claims: Sequence[Claim]) -> int:
         """Also raises RegistryUnavailable if some got no answer: clearing can be repeated."""
-        waiting = self._contenders(claims)
         changed: set[ItemKey] = set()  # an id may change at one endpoint after the other
-        while waiting:
-            wave, waiting = _one_of_each(waiting)
-            left = list(wave.values())
-            deadline = self.deadline()
-            while left:
-                pending = left
-                cleared, left = self._clearing.clear(pending)
-                changed |= cleared
-                if cleared or len(left) < len(pending):
-                    deadline.renew()
-                if left and not deadline.pause():
-                    raise RegistryUnavailable(f"{len(left)} ids could not be cleared: {left[0].reason}")
+        with self._call() as deadline:
+            waiting = self._contenders(claims)
+            while waiting:
+                wave, waiting = one_of_each(waiting)
+                left = list(wave.values())
+                while left:
+                    pending = left
+                    cleared, left = self._clearing.clear(pending)
+                    changed |= cleared
+                    if cleared or len(left) < len(pending):
+                        deadline.renew()
+                    if left and not deadline.pause():
+                        raise RegistryUnavailable(f"{len(left)} ids could not be cleared: {left[0].reason}")
         return len(changed)
 
     # -- attempts until all is decided or the time is up
@@ -228,13 +251,14 @@ class QuorumRegistry:
         attempt: Callable[[list[Contender]], None],
         outcome: Callable[[Contender], Outcome],
         follow: Callable[[str, Outcome, str], Outcome | None],
+        deadline: Deadline,
     ) -> dict[int, Outcome]:
         """Outcomes by index. Claims for one id go in turn: a request that names it twice is refused (B7)."""
         outcomes: dict[int, Outcome] = {}
         waiting = dict(contenders)
         while waiting:
-            wave, rest = _one_of_each(waiting)
-            those, deadline = list(wave.values()), self.deadline()
+            wave, rest = one_of_each(waiting)
+            those = list(wave.values())
             attempt(those)
             self._until_decided(those, attempt, deadline)
             leaders: dict[ItemKey, tuple[str, Outcome]] = {}
@@ -254,14 +278,15 @@ class QuorumRegistry:
         self, contenders: list[Contender], attempt: Callable[[list[Contender]], None], deadline: Deadline
     ) -> None:
         """Try again what the first attempt left undecided, until the time is up."""
-        before, left = len(contenders), _undecided(contenders)
-        while left:
+        before = len(contenders)
+        while True:
+            left = undecided(contenders)
             if len(left) < before:
                 deadline.renew()
-            if not deadline.pause():
+            if not left or not deadline.pause():
                 return
+            before = len(left)
             attempt(left)
-            before, left = len(left), _undecided(left)
 
     def _try_commit(self, contenders: list[Contender]) -> None:
         fast = [contender for contender in contenders if not contender.needs_ballot]
@@ -274,16 +299,16 @@ class QuorumRegistry:
         return self.endpoints.prompt() < fast_quorum(self.endpoints.n)
 
     def _classic_where_needed(self, contenders: list[Contender]) -> None:
-        classic = [contender for contender in _undecided(contenders) if contender.needs_ballot]
+        classic = [contender for contender in undecided(contenders) if contender.needs_ballot]
         if classic:
             self._rounds.classic(classic, value_to_commit)
 
     def _try_release(self, contenders: list[Contender]) -> None:
         self._rounds.classic(contenders, value_to_release)
 
-    def _until_read(self, reading: Reading[Found]) -> Register:
+    def _until_read(self, reading: Reading[Found], deadline: Deadline) -> Register:
         """The register that confirms all that was found. RegistryUnavailable if that can't be had."""
-        deadline, before = self.deadline(), len(reading.left())
+        before = len(reading.left())
         while True:
             register = self._rounds.read(reading)
             if register is not None:
@@ -362,23 +387,3 @@ def _reading_of(
     place = np.empty(len(items), np.intp)
     place[firsts] = np.arange(len(firsts))
     return kind(items.take(firsts)), place[leaders]
-
-
-def _undecided(contenders: Sequence[Contender]) -> list[Contender]:
-    return [contender for contender in contenders if contender.verdict is None]
-
-
-def _one_of_each(
-    contenders: Mapping[int, Contender],
-) -> tuple[dict[int, Contender], dict[int, Contender]]:
-    """The first contender for each item, in the order of items, and the others.
-
-    Requests are cut from that order: one that writes neighbours touches one page of the store's tree, where
-    100 scattered ids touch dozens. dynoxide commits 1.3 times as many.
-    """
-    first: dict[ItemKey, int] = {}
-    for index, contender in contenders.items():
-        first.setdefault(contender.item, index)
-    indices = set(first.values())
-    rest = {index: contender for index, contender in contenders.items() if index not in indices}
-    return {first[item]: contenders[first[item]] for item in sorted(first)}, rest

@@ -27,6 +27,7 @@ from photon.registry.consensus.register import (
     with_epoch_state,
     with_horizon,
 )
+from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
 from photon.registry.interface import RegistryUnavailable
 
@@ -66,13 +67,13 @@ class RegisterStore:
 
     def read(self) -> Register:
         """The register, as a majority has it at a moment after the call began."""
-        deadline = self._endpoints.deadline(self._deadline_seconds)
-        while True:
-            answer = self.read_once()
-            if isinstance(answer, Register):
-                return answer
-            if not deadline.pause():
-                raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
+        with self._endpoints.call(self._deadline_seconds) as deadline:
+            while True:
+                answer = self.read_once()
+                if isinstance(answer, Register):
+                    return answer
+                if not deadline.pause():
+                    raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
 
     def read_once(self) -> Register | NoReply:
         """`read` in a single attempt: the *check* of protocol B.
@@ -80,14 +81,15 @@ class RegisterStore:
         A client that finds other members than it asked goes on and asks those (B11). One that finds a change
         half written gives the other client the time of a request to end it, then ends it itself (B12).
         """
-        takeover = self._endpoints.deadline(self._takeover_seconds)
+        takeover, is_patient = self._endpoints.deadline(self._takeover_seconds), True
         followed = 0
         while followed < MEMBERS_CHANGES:
             active = self._endpoints.active
             (replies,) = self._endpoints.read([REGISTER_KEY], self._agree(active))
             register = self._read_from(replies, active)
             if isinstance(register, _HalfWritten):
-                if takeover.pause():
+                if is_patient:
+                    is_patient = takeover.pause()
                     continue
                 register = self._end_change(register)
             if isinstance(register, NoReply):
@@ -149,7 +151,10 @@ class RegisterStore:
 
         `first`: the register where there is none.
         """
-        deadline = self._endpoints.deadline(self._deadline_seconds)
+        with self._endpoints.call(self._deadline_seconds) as deadline:
+            return self._change(change, first, deadline)
+
+    def _change(self, change: Change, first: Register | None, deadline: Deadline) -> Register:
         # Above every ballot so far: a lower one would cost a round and a pause.
         (replies,) = self._endpoints.read([REGISTER_KEY], answered(majority(self._endpoints.n)))
         counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
