@@ -49,13 +49,18 @@ def fail(message: str, status: int) -> NoReturn:
 
 
 def log_to_stderr() -> None:
-    """Photon's log messages as plain lines on standard error."""
+    """Photon's log messages as plain lines on standard error.
+
+    A terminal shows warnings only of the registry's endpoints: their hiccups are for a log.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("photon")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    is_screen = sys.stderr.isatty()
+    logging.getLogger("photon.registry.endpoints").setLevel(logging.WARNING if is_screen else logging.NOTSET)
 
 
 @contextmanager

@@ -160,6 +160,28 @@ def test_a_child_whose_parent_was_killed_with_its_terminal_goes_on_to_its_end(tm
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize(("is_screen", "said"), [(True, ["silence"]), (False, ["hiccup", "silence"])])
+def test_a_terminal_shows_no_hiccups_of_the_endpoints_and_a_log_has_them(
+    is_screen: bool, said: list[str]
+) -> None:
+    script = (
+        "import logging\n"
+        "from photon.cli.output import log_to_stderr\n"
+        "log_to_stderr()\n"
+        "log = logging.getLogger('photon.registry.endpoints.health')\n"
+        "log.info('hiccup')\n"
+        "log.warning('silence')\n"
+    )
+    reader, writer = os.openpty() if is_screen else os.pipe()
+    try:
+        subprocess.run([sys.executable, "-c", script], stderr=writer, timeout=60, check=True)
+        lines = os.read(reader, 10_000).decode().splitlines()
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert [line.split()[-1] for line in lines] == said
+
+
 def test_an_interrupted_command_has_neither_the_status_of_a_violation_nor_a_traceback(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

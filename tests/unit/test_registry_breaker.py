@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -16,7 +17,7 @@ from photon.registry.consensus.acceptor import Acceptor, Insert, NoReply, ReadRe
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.quorums import all_of_them
 from photon.registry.endpoints import concurrency_limit
-from photon.registry.endpoints.breaker import Breaker
+from photon.registry.endpoints.breaker import SAID_AFTER_SECONDS, Breaker
 from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Unknown, Won
@@ -71,12 +72,36 @@ def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -
 def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
     breaker = Breaker(3, ManualClock())
     assert [breaker.saw(1, replies) for replies in ([GONE], [DENIED], [GONE], [DENIED], ["an answer"])] == [
-        "fell_silent",
+        "missed",
         "denies",
         None,
         None,
         "is_back",
     ]
+
+
+def heard_each_second(breaker: Breaker, clock: ManualClock, replies: Sequence[object]) -> list[str | None]:
+    """What is new about an endpoint that is heard of once a second."""
+    heard: list[str | None] = []
+    for reply in replies:
+        heard.append(breaker.saw(1, [reply]))
+        clock.advance(1)
+    return heard
+
+
+def test_a_silence_that_lasts_is_said_once_and_so_is_its_end() -> None:
+    clock = ManualClock()
+    seconds = round(SAID_AFTER_SECONDS)
+    heard = heard_each_second(Breaker(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
+    expected = ["missed", *[None] * (seconds - 1), "is_silent", *[None] * (59 - seconds), "is_back", None]
+    assert heard == expected
+
+
+def test_a_busy_endpoint_that_misses_some_requests_is_never_said_to_be_silent() -> None:
+    clock = ManualClock()
+    hiccup = [*[GONE] * round(SAID_AFTER_SECONDS), "an answer"]
+    heard = heard_each_second(Breaker(3, clock), clock, hiccup * 10)
+    assert {news for news in heard if news} == {"missed", "goes_on"}
 
 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
@@ -158,22 +183,28 @@ class ProbesAtOnce(Threads):
         work()
 
 
-def test_an_endpoint_that_falls_silent_and_is_back_is_said_so_once(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("seconds", [1, 10])
+def test_a_silence_is_a_warning_only_if_it_lasts_and_a_hiccup_is_for_the_log(
+    seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     clock = ManualClock()
     acceptors = [FaultyAcceptor(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[1].fail("down")
-    for batch in range(3):
-        registry.commit(claims(2, prefix=f"b{batch}"))
+    for second in range(seconds):
+        registry.commit(claims(2, prefix=f"b{second}"))
+        clock.advance(1)
     acceptors[1].mend()
-    clock.advance(1)
     registry.commit(claims(2, prefix="back"))
     registry.close()
-    assert [record.getMessage() for record in caplog.records] == [
-        "endpoint 2 of the registry does not answer: connection refused",
-        "endpoint 2 of the registry answers again",
-    ]
+    hiccup = ("INFO", "endpoint 2 of the registry missed a request: connection refused")
+    goes_on = ("INFO", "endpoint 2 of the registry goes on")
+    silence = ("WARNING", "endpoint 2 of the registry does not answer: connection refused")
+    is_back = ("WARNING", "endpoint 2 of the registry answers again")
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said == ([hiccup, goes_on] if seconds < SAID_AFTER_SECONDS else [hiccup, silence, is_back])
 
 
 def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:

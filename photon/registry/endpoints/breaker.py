@@ -14,9 +14,11 @@ from photon.clock import MICROSECONDS, Clock
 from photon.registry.consensus.acceptor import NoReply, NoReplyKind, different
 from photon.registry.consensus.decisions import majority
 
-News = Literal["fell_silent", "denies", "is_back"]
+# `missed`, `goes_on`: a hiccup begins and ends. `is_silent`, `is_back`: it lasts, and it ends.
+News = Literal["missed", "goes_on", "is_silent", "denies", "is_back"]
 
 PAUSE_SECONDS = 1.0  # a probe a second costs nothing, and an endpoint that is back is soon asked again
+SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server, and nobody need do anything
 # Who may read but not write is let pass after each probe and denied again: that is no news every second.
 REMIND_SECONDS = 3600.0
 
@@ -31,7 +33,8 @@ class Breaker:
         self._pause_us = round(PAUSE_SECONDS * MICROSECONDS)
         self._lock = threading.Lock()
         self._probe_at_us: list[int | None] = [None] * n  # None: it answers
-        self._is_said = [False] * n  # that it is silent, since it last answered
+        self._silent_since_us = [0] * n  # of those that do not answer
+        self._said: list[News | None] = [None] * n  # the latest, since it last answered
         self._denied_said_us: list[int | None] = [None] * n
 
     def lets_pass(self, slot: int) -> bool:
@@ -46,24 +49,36 @@ class Breaker:
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
-            was_silent = self._probe_at_us[slot] is not None
             if all(_kind(reply) not in _SILENCE for reply in replies):
-                was_said, self._is_said[slot] = self._is_said[slot], False
-                self._probe_at_us[slot] = None
-                return "is_back" if was_said else None
+                return self._answered(slot)
             if not is_silence(replies):
                 return None
-            elapsed_us = self._clock.elapsed_us()
+            elapsed_us, was_silent = self._clock.elapsed_us(), self._probe_at_us[slot] is not None
             if not was_silent:
                 self._probe_at_us[slot] = elapsed_us + self._pause_us
-            news: News | None = None if was_silent else "fell_silent"
+                self._silent_since_us[slot] = elapsed_us
             if any(_kind(reply) == "denied" for reply in replies):
-                said_us = self._denied_said_us[slot]
-                is_news = said_us is None or elapsed_us - said_us >= REMIND_SECONDS * MICROSECONDS
-                news = "denies" if is_news else None
-                self._denied_said_us[slot] = elapsed_us if is_news else said_us
-            self._is_said[slot] |= news is not None
-            return news
+                return self._denied(slot, elapsed_us)
+            if not was_silent:
+                self._said[slot] = "missed"
+                return "missed"
+            lasts = elapsed_us - self._silent_since_us[slot] >= SAID_AFTER_SECONDS * MICROSECONDS
+            if self._said[slot] in ("is_silent", "denies") or not lasts:
+                return None
+            self._said[slot] = "is_silent"
+            return "is_silent"
+
+    def _answered(self, slot: int) -> News | None:
+        said, self._said[slot] = self._said[slot], None
+        self._probe_at_us[slot] = None
+        return None if said is None else "goes_on" if said == "missed" else "is_back"
+
+    def _denied(self, slot: int, elapsed_us: int) -> News | None:
+        said_us = self._denied_said_us[slot]
+        if said_us is not None and elapsed_us - said_us < REMIND_SECONDS * MICROSECONDS:
+            return None
+        self._denied_said_us[slot], self._said[slot] = elapsed_us, "denies"
+        return "denies"
 
     def take_probe(self, slot: int) -> bool:
         """Whether to probe an endpoint that is left alone: at most once a pause."""
@@ -79,7 +94,7 @@ class Breaker:
         """Treat the endpoint as one that answers: another store has taken its place."""
         with self._lock:
             self._probe_at_us[slot] = self._denied_said_us[slot] = None
-            self._is_said[slot] = False
+            self._said[slot] = None
 
 
 def is_silence(replies: Sequence[object]) -> bool:

@@ -46,15 +46,22 @@ class Health:
         return [slot for slot in slots if self._breaker.take_probe(slot)]
 
     def heard(self, slot: int, answers: Sequence[Any]) -> None:
-        """Take note of the answers to one request, and say what is new about the endpoint."""
-        news = self._breaker.saw(slot, answers)
-        if news == "fell_silent":
-            log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
-        elif news == "denies":
-            reason = next(answer.reason for answer in answers if answer.kind == "denied")
-            log.warning("endpoint %d of the registry does not let us in: %s", slot + 1, reason)
-        elif news == "is_back":
-            log.warning("endpoint %d of the registry answers again", slot + 1)
+        """Take note of the answers to one request, and say what is new about the endpoint.
+
+        What lasts is a warning; a hiccup is for the log alone.
+        """
+        match self._breaker.saw(slot, answers):
+            case "missed":
+                log.info("endpoint %d of the registry missed a request: %s", slot + 1, answers[0].reason)
+            case "goes_on":
+                log.info("endpoint %d of the registry goes on", slot + 1)
+            case "is_silent":
+                log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
+            case "denies":
+                reason = next(answer.reason for answer in answers if answer.kind == "denied")
+                log.warning("endpoint %d of the registry does not let us in: %s", slot + 1, reason)
+            case "is_back":
+                log.warning("endpoint %d of the registry answers again", slot + 1)
 
     def took(self, slot: int, seconds: float, others: Sequence[float]) -> None:
         """Take note of how long an answer took; `others`: of other endpoints, as far as they were faster."""
