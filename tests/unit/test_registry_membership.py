@@ -18,9 +18,11 @@ from photon.registry.operations.init import Answer, EndpointReply, RegistryFound
 
 EVENTS = Pipeline.model_construct(name="p", file=Path("p.yaml"))
 GONE = NoReply("connection refused")
+DENIES = NoReply("not you; mend its rights", "denied")
 NEW = Answer(None, None)
 SILENT = "does not answer (connection refused)"
 WHY = {"gone": "does not answer (connection refused); bring it back"}
+WHY |= {"denies": "does not let us in (not you; mend its rights)"}
 WHY |= {"new": "has lost its data, or is a new store; it is not used until it is repaired"}
 WHY |= {"other": "has the data of another registry; it is not used until it is repaired"}
 WHY |= {"down": "is out of use until a repair of it has ended; run it again"}
@@ -53,6 +55,7 @@ def found(members: Members, **problems: str) -> RegistryFound:
         # A majority makes the registry, and the others are named with the remedy.
         ([A, B, C], found(FIRST)),
         ([A, GONE, C], found(FIRST, slot1="gone")),
+        ([A, DENIES, C], found(FIRST, slot1="denies")),
         ([NEW, B, C], found(FIRST, slot0="new")),
         ([A, B, says("x", None)], found(FIRST, slot2="other")),
         ([A, B, says("x", Members(1, ("x", "y", "z")))], found(FIRST, slot2="other")),
@@ -81,6 +84,7 @@ NO_MAJORITY = (
     ("replies", "error"),
     [
         ([NEW, NEW, GONE], RegistryUnavailable(f"{TOO_FEW}s2 {SILENT}")),
+        ([A, DENIES, GONE], RegistryUnavailable(f"{TOO_FEW}s1 {WHY['denies']}; s2 {SILENT}")),
         ([A, GONE, GONE], RegistryUnavailable(f"{TOO_FEW}s1 {SILENT}; s2 {SILENT}")),
         (
             [A, B, A],

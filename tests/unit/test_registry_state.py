@@ -11,7 +11,7 @@ from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Endpoint, Registry
-from photon.registry.consensus.acceptor import Accept, Insert, Prepare, Scanned, Stored
+from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, fast_value
 from photon.registry.consensus.register import with_boundary, with_slot_down
@@ -138,6 +138,17 @@ def test_an_endpoint_that_does_not_answer_is_named_and_compared_with_nobody(cloc
     assert state.endpoints[1].problem == "connection refused"
     assert [one.behind for one in state.endpoints] == [0, 0, 0]
     assert state.total("held") == 1
+
+
+def test_an_endpoint_that_denies_is_told_from_one_that_does_not_answer(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, registry = three(clock)
+    denied = NoReply("not you; mend its rights", "denied")
+    monkeypatch.setattr(stores[1], "read", lambda batch: [denied] * len(batch))
+    state = look(registry, clock)
+    assert [one.health for one in state.endpoints] == ["up", "does not let us in", "up"]
+    assert state.endpoints[1].problem == denied.reason
 
 
 def test_an_endpoint_that_takes_no_writes_is_named_and_compared_all_the_same(clock: ManualClock) -> None:

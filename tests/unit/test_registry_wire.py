@@ -41,7 +41,7 @@ from cryptography.x509.oid import NameOID
 
 from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
@@ -49,10 +49,10 @@ from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import Access, CredentialSource, access
 from photon.registry.dynamodb.keep_alive import KeepAliveClient, ProxyUnusable
 from photon.registry.dynamodb.wire import UNREADABLE, WireClient
-from photon.registry.interface import Claim, Won
+from photon.registry.interface import Claim, RegistryUnavailable, Won
 from photon.registry.open import connection
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
-from photon.registry.operations.init import ask_endpoint
+from photon.registry.operations.init import ask_endpoint, classify_endpoints
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -256,7 +256,31 @@ def test_one_that_is_no_store_of_a_registry_is_an_endpoint_that_does_not_answer(
     assert isinstance(ask_endpoint("clicks", address), NoReply)
     with pytest.raises(EndpointSilent, match=f"^{endpoint.url} does not answer") as raised:
         Directory(address, ManualClock()).create("table")
-    assert endpoint.url not in raised.value.reason, "it is said once"
+    assert endpoint.url not in raised.value.reply.reason, "it is said once"
+
+
+DENIAL = b'{"__type": "x#AccessDeniedException", "message": "not you"}'
+
+
+def test_who_may_not_read_a_directory_hears_what_to_mend(endpoint: Endpoint) -> None:
+    endpoint.answer = (400, DENIAL, {})
+    address = EndpointAddress(endpoint.url)
+    remedy = "does not let us in (AccessDeniedException: not you; mend this endpoint's credentials or rights"
+    for call in (lambda: Directory(address, ManualClock()).create("table"), lambda: found(address)):
+        with pytest.raises(RegistryUnavailable, match=f"{endpoint.url} {re.escape(remedy)}"):
+            call()
+
+
+def test_who_has_no_credentials_for_a_directory_hears_what_to_mend(endpoint: Endpoint) -> None:
+    address = EndpointAddress(endpoint.url, profile="nobody")
+    with pytest.raises(EndpointSilent, match=f"{endpoint.url} does not let us in .no credentials.*mend"):
+        Directory(address, ManualClock()).create("table")
+    assert endpoint.asked == []
+
+
+def found(address: EndpointAddress) -> object:
+    pipeline = Pipeline.model_construct(name="clicks", file=Path("clicks.yaml"))
+    return classify_endpoints(pipeline, [address], [ask_endpoint("clicks", address)])
 
 
 def test_the_tables_of_a_pipeline_are_on_all_pages_and_not_those_of_others(endpoint: Endpoint) -> None:

@@ -144,6 +144,11 @@ class NoReply:
     reason: str
     kind: NoReplyKind = "unclear"
 
+    @property
+    def problem(self) -> Literal["does not answer", "does not let us in"]:
+        """What to say of an endpoint that has no better reply than this."""
+        return "does not let us in" if self.kind == "denied" else "does not answer"
+
 
 ReadReply = Stored | NoReply
 WriteReply = Done | Unchanged | NoReply

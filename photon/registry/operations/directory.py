@@ -16,7 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
-from photon.registry.dynamodb.answers import UNREADABLE
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.dynamodb.answers import UNREADABLE, denied, no_reply
+from photon.registry.dynamodb.wire import CredentialsMissing
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import connection
@@ -36,11 +38,11 @@ T = TypeVar("T")
 
 
 class EndpointSilent(RegistryUnavailable):
-    """The endpoint gave no answer that we can use; `reason` without the endpoint's name."""
+    """The endpoint gave no answer that we can use: `reply`, which does not name it, says why."""
 
-    def __init__(self, endpoint: EndpointAddress, reason: str) -> None:
-        super().__init__(f"{endpoint} does not answer ({reason})")
-        self.reason = reason
+    def __init__(self, endpoint: EndpointAddress, reply: NoReply) -> None:
+        super().__init__(f"{endpoint} {reply.problem} ({reply.reason})")
+        self.reply = reply
 
 
 def new_incarnation() -> str:
@@ -142,8 +144,13 @@ class Directory:
         except ClientError as error:
             if error.response.get("Error", {}).get("Code", "") == unless:
                 return None
-            raise EndpointSilent(self.endpoint, str(error)) from error
+            reply = no_reply(error.response)
+            is_denied = reply.kind == "denied"
+            raise EndpointSilent(self.endpoint, reply if is_denied else NoReply(str(error))) from error
+        except CredentialsMissing as error:
+            raise EndpointSilent(self.endpoint, denied(str(error))) from error
         except BotoCoreError as error:
-            raise EndpointSilent(self.endpoint, str(error)) from error
+            raise EndpointSilent(self.endpoint, NoReply(str(error))) from error
         except UNREADABLE as error:
-            raise EndpointSilent(self.endpoint, f"an answer that can't be read: {error!r}") from error
+            reply = NoReply(f"an answer that can't be read: {error!r}")
+            raise EndpointSilent(self.endpoint, reply) from error

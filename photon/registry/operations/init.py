@@ -138,7 +138,7 @@ def ask_endpoint(pipeline: str, endpoint: EndpointAddress) -> EndpointReply:
     try:
         table = Directory(endpoint, SystemClock()).table_of(pipeline)
     except EndpointSilent as silent:
-        return NoReply(silent.reason)
+        return silent.reply
     except RegistryUnavailable as error:  # a local one that does not start
         return NoReply(str(error))
     if table is None:
@@ -205,7 +205,7 @@ def classify_endpoints(
         right = [s for s in range(n) if s not in members.down and s < len(named) and tables[s] == named[s]]
         if len(named) == n and len(right) >= majority(n):
             return RegistryFound(members, _problems(pipeline.name, members, replies))
-    reasons = {s: f"does not answer ({r.reason})" for s, r in enumerate(replies) if isinstance(r, NoReply)}
+    reasons = {s: f"{r.problem} ({r.reason})" for s, r in enumerate(replies) if isinstance(r, NoReply)}
     if registers and n - len(reasons) >= majority(n):
         problems = _problems(pipeline.name, registers[0].members, replies)
         raise RegistryMismatch(
@@ -239,8 +239,10 @@ def _problems(pipeline: str, members: Members, replies: Sequence[EndpointReply])
     problems: dict[int, str] = {}
     for slot, reply in enumerate(replies):
         match reply:
+            case NoReply(reason, "denied"):  # with its remedy
+                problems[slot] = f"{reply.problem} ({reason})"
             case NoReply(reason):
-                problems[slot] = f"does not answer ({reason}); bring it back"
+                problems[slot] = f"{reply.problem} ({reason}); bring it back"
             case Answer(register=Register(pipeline=owner)) if owner != pipeline:
                 problems[slot] = (
                     f"has a registry that belongs to the pipeline {owner}; give each its own name"

@@ -143,7 +143,7 @@ def _refuse_other_stores(
         return
     reply = ask_endpoint(pipeline.name, endpoint)
     if isinstance(reply, NoReply):
-        raise RegistryUnavailable(f"{endpoint} does not answer ({reply.reason})")
+        raise RegistryUnavailable(f"{endpoint} {reply.problem} ({reply.reason})")
     if reply.register is not None:
         known = {table_name(pipeline.name, name) for name in reply.register.members.incarnations}
         if not known & others:

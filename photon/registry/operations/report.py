@@ -36,7 +36,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 Kind = Literal["held", "cleared", "tombstones", "promised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _KIND_OF_VALUE: dict[type, Kind] = {Held: "held", Cleared: "cleared", Tombstone: "tombstones"}
-Health = Literal["up", "takes no writes", "does not answer", "out of use"]
+Health = Literal["up", "takes no writes", "does not answer", "does not let us in", "out of use"]
 
 PAGE_ITEMS = 1_000
 PAGES_OF_A_SHARD = 20  # so that one full shard leaves pages to the others
@@ -253,7 +253,7 @@ def _probed(
     began_us = registry.clock.now_us()
     (reply,) = acceptor.read([REGISTER_KEY])
     if isinstance(reply, NoReply):
-        return EndpointState(number + 1, *name, "does not answer", reply.reason)
+        return EndpointState(number + 1, *name, reply.problem, reply.reason)
     state = EndpointState(number + 1, *name, "up", read_ms=(registry.clock.now_us() - began_us) / 1_000)
     refusal = None if reply.value is None else _refused_write(registry, acceptor, reply.value)
     if refusal is not None:  # a full disk, a right that is missing: it answers, and gets behind
