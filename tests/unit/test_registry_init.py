@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -24,10 +24,11 @@ from photon.pipeline.file import (
     Registry,
 )
 from photon.registry.address import EndpointAddress, RegistryAddress
+from photon.registry.consensus.acceptor import Done, Insert, NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.register import ReshardingRefused
-from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.local_server import local_server
+from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import Claim, Lost, RegistryMismatch, RegistryUnavailable, Unknown, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.directory import DIRECTORY
@@ -207,17 +208,20 @@ def test_at_a_url_ids_are_inserted_by_transactions_only_if_the_pipeline_file_say
     endpoint = Endpoint(url=url, transactions=True) if transactions else Endpoint(url=url)
     registry = Registry(endpoints=(endpoint,), total_timeout=QUICK)
     address = init_registry(pipeline(url).model_copy(update={"registry": registry}), SystemClock())
-    sent: list[int] = []
-    transact = DynamoAcceptor._transact
+    sent: list[str] = []
+    post = WireClient.post
 
-    def count(acceptor: DynamoAcceptor, writes: Sequence[Any], as_puts: bool) -> Any:
-        sent.append(len(writes))
-        return transact(acceptor, writes, as_puts)
+    def note(wire: WireClient, operation: str, body: bytes) -> Any:
+        sent.append(operation)
+        return post(wire, operation, body)
 
-    monkeypatch.setattr(DynamoAcceptor, "_transact", count)
+    monkeypatch.setattr(WireClient, "post", note)
     ids = [Claim(EventKey(f"id-{i}"), EAST) for i in range(30)]
     assert open_registry(address).commit(ids) == [Won()] * 30
-    assert sent == ([30] if transactions else [])
+    in_batches = ["batch_execute_statement"] * 2  # of at most 25
+    assert [one for one in sent if "get" not in one] == (
+        ["transact_write_items"] if transactions else in_batches
+    )
 
 
 def test_the_local_registry_inserts_by_transactions() -> None:
@@ -234,10 +238,7 @@ def test_each_endpoint_keeps_the_profile_and_the_role_that_the_file_gives_it() -
 
 @pytest.mark.server
 def test_a_key_that_the_endpoint_refuses_does_not_hold_up_the_others(url: str, client: Any) -> None:
-    from photon.registry.consensus.acceptor import Done, Insert, NoReply
-
-    address = init_registry(pipeline(url), SystemClock())
-    acceptor = DynamoAcceptor(address.tables[0], lambda: client)
+    (acceptor,) = open_registry(init_registry(pipeline(url), SystemClock())).endpoints.acceptors
     too_long, fine = Insert(ItemKey("p", "k" * 3_000), EAST), Insert(ItemKey("p", "k"), EAST)
     refused, done = acceptor.insert([too_long, fine])
     assert isinstance(refused, NoReply)
