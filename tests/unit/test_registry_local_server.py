@@ -5,15 +5,18 @@ On dynoxide, as it is by default; what depends on the server is tried on DynamoD
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,7 +26,10 @@ import pytest
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Datacenter, ForeignLog, LocalServerName, Pipeline, PrimaryLog, Registry
+from photon.registry.consensus.acceptor import NoReply
+from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb import local_server as module
+from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.local_server import (
     DATABASES,
     LocalServer,
@@ -286,6 +292,87 @@ def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RegistryUnavailable, match="make it writable"), local_server(tmp_path / "file" / "f"):
         pass
+
+
+@contextmanager
+def held_by_another_process(folder: Path, name: str) -> Iterator[None]:
+    """A supervisor that neither serves nor ends."""
+    with (folder / name).open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.parametrize("lock", ["users.lock", "server.lock"])
+def test_who_waits_for_a_server_that_another_process_starts_or_stops_hears_in_time_what_to_do(
+    lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_SECONDS", 0.5)
+    server, began = LocalServer(tmp_path, "dynoxide"), time.monotonic()
+    with held_by_another_process(tmp_path, lock), pytest.raises(RegistryUnavailable) as raised:
+        server.ensure()
+    assert time.monotonic() - began < 5
+    server.leave()
+    for part in (
+        f"dynoxide in {tmp_path}",
+        f"its log {tmp_path}/server.log",
+        "end the process",
+        "start again",
+    ):
+        assert part in str(raised.value)
+
+
+def test_each_thread_waits_for_a_server_once_and_not_once_for_each_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_SECONDS", 1.0)
+    server, began = LocalServer(tmp_path, "dynoxide"), time.monotonic()
+    with held_by_another_process(tmp_path, "server.lock"), ThreadPoolExecutor(5) as pool:
+        failures = [pool.submit(server.ensure).exception for _ in range(5)]
+        assert all(isinstance(failure(), RegistryUnavailable) for failure in failures)
+    assert time.monotonic() - began < 4
+    server.leave()
+
+
+def test_a_start_that_failed_is_not_tried_again_by_each_request_that_waited_for_it() -> None:
+    starts, waiting = list[int](), threading.Semaphore(0)
+
+    def connect() -> None:
+        for _ in range(5):
+            assert waiting.acquire(timeout=10)
+        time.sleep(0.2)  # until they stand at the lock
+        starts.append(1)
+        raise RegistryUnavailable("it does not start")
+
+    def request(acceptor: DynamoAcceptor) -> object:
+        waiting.release()
+        return acceptor.read([ItemKey("p", "s")])[0]
+
+    acceptor = DynamoAcceptor("table", connect)
+    with ThreadPoolExecutor(5) as pool:
+        replies = list(pool.map(request, [acceptor] * 5))
+    assert replies == [NoReply("it does not start", "unreachable")] * 5
+    assert len(starts) == 1
+    for _ in range(4):
+        waiting.release()
+    request(acceptor)
+    assert len(starts) == 2, "who comes later tries again"
+
+
+def test_a_supervisor_gives_up_a_server_that_hangs_as_soon_as_its_users_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_SECONDS", 1.0)
+    started: list[int] = []
+
+    def hangs(*_: object) -> list[str]:
+        started.append(1)
+        return ["sleep", "60"]
+
+    monkeypatch.setattr(module, "server_command", hangs)
+    began = time.monotonic()
+    assert module._start_server(tmp_path, "dynoxide") is None
+    assert time.monotonic() - began < 3
+    assert len(started) == 1
 
 
 @pytest.mark.server

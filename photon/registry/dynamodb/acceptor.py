@@ -93,6 +93,7 @@ class DynamoAcceptor:
         self._transactions = transactions
         self._connect = connect
         self._client: Any = None
+        self._failure: RegistryUnavailable | None = None  # the latest one of `connect`
         self._lock = threading.Lock()
 
     # -- the acceptor
@@ -278,9 +279,16 @@ class DynamoAcceptor:
             return NoReply(f"an answer that can't be read: {error!r}")
 
     def _connected(self) -> Any:
+        failure = self._failure
         with self._lock:
             if self._client is None:
-                self._client = self._connect()
+                if self._failure is not None and self._failure is not failure:
+                    raise self._failure  # a server takes long to fail: who waited need not try it too
+                try:
+                    self._client = self._connect()
+                except RegistryUnavailable as error:
+                    self._failure = error
+                    raise
             return self._client
 
     def _disconnect(self, client: Any) -> None:

@@ -55,6 +55,7 @@ USERS_POLL_SECONDS = 0.5
 WAIT_POLL_SECONDS = 0.05
 PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
 LOG_TAIL_BYTES = 600
+_MODULE = "photon.registry.dynamodb.local_server"  # run as the supervisor
 _PR_SET_PDEATHSIG = 1
 _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
@@ -84,14 +85,15 @@ class LocalServer:
     def ensure(self) -> str:
         """The URL of a server that answers, started if need be, and held until `leave`.
 
-        RegistryUnavailable, with the reason and the remedy, if it does not start. RegistryMismatch if the
-        folder has the data of a server of another kind.
+        RegistryUnavailable, with the reason and the remedy, if it does not start within `START_SECONDS`,
+        whoever is to start it. RegistryMismatch if the folder has the data of a server of another kind.
         """
-        with self._lock:
+        deadline = time.monotonic() + START_SECONDS
+        with self._lock:  # whoever holds it gives up before we have to
             refuse_data_of_another_server(self.folder, self.kind)
             try:
-                self._hold()
-                return self._wait_until_running()
+                self._hold(deadline)
+                return self._wait_until_running(deadline)
             except OSError as error:
                 raise RegistryUnavailable(
                     f"the local registry's folder {self.folder} can't be used: {error}; make it writable"
@@ -104,16 +106,19 @@ class LocalServer:
                 self._users.close()
                 self._users = None
 
-    def _hold(self) -> None:
+    def _hold(self, deadline: float) -> None:
         if self._users is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             users = (self.folder / "users.lock").open("ab")
             # Wait for a supervisor that is just stopping the server: it holds the lock exclusively.
-            fcntl.flock(users, fcntl.LOCK_SH)
+            while not _try_lock(users, fcntl.LOCK_SH):
+                if time.monotonic() >= deadline:
+                    users.close()
+                    raise self._not_in_time()
+                time.sleep(WAIT_POLL_SECONDS)
             self._users = users
 
-    def _wait_until_running(self) -> str:
-        deadline = time.monotonic() + START_SECONDS
+    def _wait_until_running(self, deadline: float) -> str:
         while time.monotonic() < deadline:
             running = running_server(self.folder)
             if running is not None:
@@ -121,14 +126,14 @@ class LocalServer:
             if not _is_supervised(self.folder):
                 self._start_supervisor()
             time.sleep(WAIT_POLL_SECONDS)
-        raise self._not_started(f"no answer within {START_SECONDS:.0f} s")
+        raise self._not_in_time()
 
     def _start_supervisor(self) -> None:
         if self._supervisor is not None and self._supervisor.poll() is None:
             return  # ours is on its way
         if self._supervisor is not None and self._supervisor.returncode not in (0, -signal.SIGKILL):
             self._supervisor = None
-            raise self._not_started("it ended at once")
+            raise self._not_started("it ended before it answered")
         try:
             server_command(self.kind, self.folder, free_port())
         except UserError as error:
@@ -136,7 +141,7 @@ class LocalServer:
         arguments = [str(self.folder.resolve()), self.kind]
         with (self.folder / "server.log").open("ab") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "photon.registry.dynamodb.local_server", *arguments],
+                [sys.executable, "-m", _MODULE, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -144,13 +149,20 @@ class LocalServer:
                 env={**os.environ, "PYTHONPATH": _python_path()},
             )
 
+    def _not_in_time(self) -> RegistryUnavailable:
+        return self._not_started(f"no answer within {START_SECONDS:.0f} s")
+
     def _not_started(self, reason: str) -> RegistryUnavailable:
         log = self.folder / "server.log"
         try:
             end = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
         except OSError as error:
             end = str(error)
-        return RegistryUnavailable(f"the local registry did not start: {reason}. The end of {log}: {end!r}")
+        return RegistryUnavailable(
+            f"the local registry, {NAMES[self.kind]} in {self.folder}, did not start: {reason}. Mend what its"
+            f" log {log} says, or end the process `{_MODULE} {self.folder.resolve()}` if one hangs, and start"
+            f" again. The end of the log: {end!r}"
+        )
 
 
 def default_kind() -> ServerKind:
@@ -249,6 +261,7 @@ def _take_lock(lock: IO[bytes]) -> bool:
 
 def _start_server(folder: Path, kind: ServerKind) -> subprocess.Popen[bytes] | None:
     """A server that answers, with its `server.json` written; None if none would start (see the log)."""
+    deadline = time.monotonic() + START_SECONDS
     for _ in range(PORT_ATTEMPTS):
         port = free_port()
         url = f"http://{LOOPBACK}:{port}"
@@ -258,7 +271,6 @@ def _start_server(folder: Path, kind: ServerKind) -> subprocess.Popen[bytes] | N
             cwd=folder,
             preexec_fn=die_with_parent,
         )
-        deadline = time.monotonic() + START_SECONDS
         while server.poll() is None and time.monotonic() < deadline:
             # Another one that has taken the port may answer too.
             if answers(url) and listens(server.pid, port):
@@ -268,6 +280,8 @@ def _start_server(folder: Path, kind: ServerKind) -> subprocess.Popen[bytes] | N
                 return server
             time.sleep(WAIT_POLL_SECONDS)
         _stop(server)
+        if time.monotonic() >= deadline:
+            break
     return None
 
 
