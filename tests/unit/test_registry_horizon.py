@@ -164,3 +164,24 @@ def test_a_change_whose_client_died_is_ended_by_another_one() -> None:
     assert clock.elapsed_us() - began_us >= microseconds(SETTINGS.request_timeout)
     values = {acceptor.items[REGISTER_KEY].value for acceptor in acceptors[:2]}
     assert len(values) == 1
+
+
+def test_a_client_that_was_outbid_by_the_very_change_it_wants_does_not_propose_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock(HORIZON_US)
+    acceptors = three_acceptors(clock)
+    clock.advance(STEP_US / 4 / 1_000_000)
+    registry, _ = client_of(acceptors, clock, seed=1)
+    other, _ = client_of(acceptors, clock, seed=2)
+    rounds: list[str] = []
+
+    def outbid(change: Callable[[Register], Register], own: str, first: Register | None = None) -> int:
+        rounds.append(own)
+        other.register.advance_horizon(clock.now_us())
+        return 99
+
+    monkeypatch.setattr(registry.register, "_round", outbid)
+    now_us = clock.now_us()
+    assert registry.register.advance_horizon(now_us).horizon_us == now_us + 2 * STEP_US
+    assert len(rounds) == 1
