@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.registry.interface import BeyondHorizon, Free, Joined, Lost, Released, TooOld, Won
+from photon.registry.interface import BeyondHorizon, Fenced, Free, Joined, Lost, Released, TooOld, Won
 
 Kind = Literal["commit", "release", "lookup", "clear"]
 Answer = Literal[
@@ -23,6 +23,7 @@ Answer = Literal[
     "cleared",
     "too old",
     "beyond the horizon",
+    "fenced",
     "unknown",
 ]
 
@@ -71,6 +72,8 @@ def in_words(outcome: object) -> tuple[Answer, str]:
             return "too old", ""
         case BeyondHorizon():
             return "beyond the horizon", ""
+        case Fenced():
+            return "fenced", ""
         case "cleared":
             return "cleared", ""
     return "unknown", ""

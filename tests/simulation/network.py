@@ -52,11 +52,17 @@ class Network(VirtualTime):
 
 
 class Client(VirtualClient):
-    """One process in this weather, which may be killed and interrupted."""
+    """One process in this weather, which may be killed and interrupted.
 
-    def __init__(self, network: Network, skew_seconds: float = 0.0) -> None:
+    `way`: how many seconds a message takes to an endpoint, or back; None: as the weather is.
+    """
+
+    def __init__(
+        self, network: Network, skew_seconds: float = 0.0, way: Callable[[Any], float] | None = None
+    ) -> None:
         super().__init__(network, skew_seconds)
         self.network = network
+        self._way = way or (lambda endpoint: self._moment())
         self._exchanges = 0
         self._interruption: tuple[int, Callable[[], None]] | None = None
         self._dead = False
@@ -175,10 +181,6 @@ class Client(VirtualClient):
             return [_UNREADABLE] * len(batch) if chance.random() < weather.unreadable else answer
 
         self._deliver(endpoint, serve, answered, [TIMED_OUT] * len(batch))
-
-    def _way(self, endpoint: Any) -> float:
-        """How many seconds a message takes to the endpoint, or back."""
-        return self._moment()
 
     def _deliver(
         self, endpoint: Any, serve: Callable[[], T], answered: Callable[[T], None], timed_out: T

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
+from photon.clock import microseconds
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import ABSENT, Stored
-from photon.registry.consensus.layout import ItemKey, fast_value, item_key
+from photon.registry.consensus.layout import ItemKey, fast_value, fenced_epoch, item_key
+from photon.registry.consensus.register import Register
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
+    Fenced,
     Joined,
     Lost,
     RegistryUnavailable,
@@ -41,15 +45,15 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class _Began:
-    """What was so when a call began: virtual time, its client's clock, the horizon."""
+    """What was so when a call began: virtual time, its client's clock, the register."""
 
     seconds: float
     clock_us: int
-    horizon_us: int | None
+    register: Register
 
     def is_placed(self, key: EventKey) -> bool:
         """Whether the id had its place: it is below the horizon, or carries no time."""
-        return key.time_us is None or _is_below(key, self.horizon_us)
+        return key.time_us is None or _is_below(key, self.register.horizon_us)
 
     def may_be_beyond(self, key: EventKey) -> bool:
         """Whether the event may be beyond the horizon: for what has been, a client moves that on."""
@@ -118,7 +122,7 @@ class Calls:
     def _call(
         self, kind: Kind, client: Client, fates: Sequence[Fate], call: Callable[[], Sequence[object]]
     ) -> None:
-        began = _Began(self._network.now_seconds, client.now_us(), self._observer.register.horizon_us)
+        began = _Began(self._network.now_seconds, client.now_us(), self._observer.register)
         self._network.disturbed.discard(client)
         self._network.unheard.discard(client)
         first = len(self.operations)
@@ -130,6 +134,9 @@ class Calls:
             outcomes = call()
         except RegistryUnavailable:
             outcomes = [Unknown("unavailable")] * len(fates)
+        # The clock may have been set back meanwhile.
+        elapsed_us = microseconds(timedelta(seconds=self._network.now_seconds - began.seconds))
+        began = replace(began, clock_us=min(began.clock_us, client.now_us() - elapsed_us))
         calm = self._is_whole and client not in self._network.disturbed and not self._network.weather.repeated
         for place, (fate, outcome) in enumerate(zip(fates, outcomes, strict=True), first):
             if kind == "release" and not began.is_placed(fate.key):
@@ -166,7 +173,15 @@ class Calls:
             case TooOld() if not self._is_too_old(fate.key):
                 raise RuleBroken(f"F5: {fate} was told that it is too old, and no boundary is above it")
             case BeyondHorizon() if not began.may_be_beyond(fate.key):
-                raise RuleBroken(f"C3: {fate} was told that it is beyond the horizon, {began.horizon_us}")
+                raise RuleBroken(
+                    f"C3: {fate} was told that it is beyond the horizon, {began.register.horizon_us}"
+                )
+            case Won() if fenced_epoch(fate.token, began.register):
+                raise RuleBroken(f"B18: {fate} won, and its epoch was over")
+            case Fenced() if not (
+                fenced_epoch(fate.token, began.register) or fenced_epoch(fate.token, register)
+            ):
+                raise RuleBroken(f"B18: {fate} was told that its epoch is over, which it is not")
             case Lost(holder) | Joined(holder):
                 if not is_forgotten and not is_held_by(values, holder):
                     raise RuleBroken(f"F4: {fate} was told {outcome}, never chosen")

@@ -11,7 +11,7 @@ from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.endpoints.tempo import Tempo
 from photon.registry.quorum.proposer import QuorumRegistry
 from tests.simulation.network import Client, ClientOfRequests, Network
-from tests.simulation.simulated_stores import Stores
+from tests.simulation.simulated_stores import Store, Stores
 from tests.simulation.simulated_wire import acceptor_of
 
 SKEWS_SECONDS = (0.0, -3_600.0, 40.0, 86_400.0)
@@ -36,7 +36,8 @@ class Process:
 
     `transactions`: it sends the product's own requests, and writes in transactions or in batches (see
     `DynamoAcceptor`); None: it asks the stores item by item. `slow`: slots that it takes for slow all the
-    time: it does not wait for them, and promises a ballot with its inserts.
+    time: it does not wait for them, and promises a ballot with its inserts. `skew_seconds`: None: some.
+    `way`: see `Client`.
     """
 
     def __init__(
@@ -47,12 +48,15 @@ class Process:
         chance: random.Random,
         transactions: bool | None = None,
         slow: frozenset[int] = frozenset(),
+        skew_seconds: float | None = None,
+        way: Callable[[Store], float] | None = None,
     ) -> None:
-        skew_seconds = chance.choice(SKEWS_SECONDS)
-        self.client = Client(network, skew_seconds)
+        if skew_seconds is None:
+            skew_seconds = chance.choice(SKEWS_SECONDS)
+        self.client = Client(network, skew_seconds, way)
         acceptor: Callable[[int, str], Acceptor] = stores.store
         if transactions is not None:
-            self.client = client = ClientOfRequests(network, skew_seconds)
+            self.client = client = ClientOfRequests(network, skew_seconds, way)
             acceptor = partial(acceptor_of, client, stores, transactions)
         members = stores.members
         self._registry = QuorumRegistry(

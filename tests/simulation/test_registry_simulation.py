@@ -48,7 +48,9 @@ def test_what_seeds_do_is_worth_checking() -> None:
     for simulation in simulations:
         simulation.run()
     answers = {operation.answer for s in simulations for operation in s.calls.operations}
-    assert answers == set(get_args(Answer))
+    assert answers == set(get_args(Answer)) - {
+        "fenced"
+    }  # epochs end in `tests.simulation.distant_simulation`
     registers = [s.observer.register for s in simulations]
     assert any(len(register.configs) > 1 for register in registers)
     assert any(register.boundary_us for register in registers)

@@ -1,0 +1,105 @@
+"""Registries broken on purpose that harm only clients far away from each other: each is caught, and by what.
+
+See `tests.simulation.test_broken_registries`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from photon.clock import microseconds
+from photon.registry.consensus.layout import Held, holder_of
+from photon.registry.endpoints.deadline import Deadline
+from photon.registry.interface import Lost, Won
+from photon.registry.quorum import outcomes, proposer
+from photon.registry.quorum.proposer import QuorumRegistry
+from photon.registry.quorum.register_store import RegisterStore
+from tests.simulation.catching import TWO_HELD, WORDS_TOLD
+from tests.simulation.distant_simulation import SETTINGS, simulate
+
+Patch = pytest.MonkeyPatch
+
+SEEDS = range(30)
+
+
+def caught_at_a_distance(because: str, only_history: bool = False) -> None:
+    """By the rules and bounds of the simulation of clients far away, in one of the first seeds."""
+    others: Counter[str] = Counter()
+    for seed in SEEDS:
+        problem = simulate(seed, only_history, over_requests=False)
+        if problem is not None and because in problem:
+            print(f"caught at a distance (seed {seed}): {problem}; before it {dict(others)}")
+            return
+        if problem is not None:
+            others[problem[:WORDS_TOLD]] += 1
+    pytest.fail(f"none of {len(SEEDS)} seeds finds that {because!r}; but {dict(others)}")
+
+
+def test_a_horizon_that_every_call_moves_and_waits_for_holds_clients_up(monkeypatch: Patch) -> None:  # B12
+    def move_it(self: RegisterStore, now_us: int) -> Any:
+        wanted_us = now_us + 2 * self._horizon_step_us
+        return self.change(lambda now: replace(now, horizon_us=max(now.horizon_us or 0, wanted_us)))
+
+    def move_now(self: QuorumRegistry) -> None:
+        self._rounds.known = self.register.advance_horizon(self.clock.now_us())
+
+    monkeypatch.setattr(RegisterStore, "advance_horizon", move_it)
+    monkeypatch.setattr(QuorumRegistry, "_move_horizon_in_background", move_now)
+    two_steps = 2 * microseconds(SETTINGS.horizon_step)
+    monkeypatch.setattr(QuorumRegistry, "_draw_lead", lambda self: two_steps)
+    caught_at_a_distance(because="half of the calls took more than")
+
+
+class TimeOfDay:
+    """A clock that takes the time of day for the time that has elapsed."""
+
+    def __init__(self, clock: Any) -> None:
+        self.elapsed_us = clock.now_us
+        self.sleep = clock.sleep
+
+
+def test_deadlines_by_the_time_of_day_end_calls_when_a_clock_is_set(monkeypatch: Patch) -> None:  # B15
+    def by_the_time_of_day(self: Deadline, clock: Any, *others: Any) -> None:
+        right(self, TimeOfDay(clock), *others)
+
+    right = Deadline.__init__
+    monkeypatch.setattr(Deadline, "__init__", by_the_time_of_day)
+    caught_at_a_distance(because="ended unknown")
+
+
+def test_a_second_claim_of_a_call_that_wins_beside_the_first_is_two_winners(monkeypatch: Patch) -> None:  # B7
+    def wins_too(leader: str, outcome: Any, token: str) -> Any:
+        return outcome if isinstance(outcome, Won) else right(leader, outcome, token)
+
+    right = outcomes.outcome_of_follower
+    monkeypatch.setattr(proposer, "outcome_of_follower", wins_too)
+    caught_at_a_distance(because="won, but is not chosen")
+    caught_at_a_distance(because=TWO_HELD, only_history=True)
+
+
+def test_the_same_claim_twice_in_a_call_that_loses_to_itself_is_seen(monkeypatch: Patch) -> None:  # B16
+    def loses(leader: str, outcome: Any, token: str) -> Any:
+        return Lost(holder_of(Held(leader))) if isinstance(outcome, Won) else right(leader, outcome, token)
+
+    right = outcomes.outcome_of_follower
+    monkeypatch.setattr(proposer, "outcome_of_follower", loses)
+    caught_at_a_distance(because="a token lost to itself")
+
+
+def test_proposers_that_do_not_pause_outbid_each_other(monkeypatch: Patch) -> None:  # B15
+    def go_on_at_once(self: Deadline) -> bool:
+        return self._clock.elapsed_us() < self._end_us
+
+    monkeypatch.setattr(Deadline, "pause", go_on_at_once)
+    caught_at_a_distance(because="ended unknown")
+
+
+def test_a_token_whose_epoch_nobody_looks_for_wins_after_it_is_over(monkeypatch: Patch) -> None:  # B18
+    monkeypatch.setattr(proposer, "fenced", lambda tokens, register: {})
+    monkeypatch.setattr(outcomes, "fenced", lambda tokens, register: {})
+    monkeypatch.setattr(outcomes, "fenced_epoch", lambda token, register: None)
+    caught_at_a_distance(because="its epoch was over")
