@@ -18,7 +18,7 @@ from photon.registry.consensus.decisions import fast_quorum, majority, recover
 from photon.registry.consensus.layout import fast_value
 from photon.registry.endpoints.channel import ASIDE_AT_ONCE
 from photon.registry.endpoints.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
-from photon.registry.interface import Claim, Joined, Lost, Won
+from photon.registry.interface import Claim, Free, Joined, Lost, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.faulty_acceptor import FaultyAcceptor
@@ -88,9 +88,14 @@ class Held(FaultyAcceptor):
 def registry_over(*acceptors: FaultyAcceptor, slow: Sequence[int] = ()) -> QuorumRegistry:
     registry = memory_registry(*acceptors, clock=ManualClock(), settings=SETTINGS)
     for slot in slow:
-        for _ in range(TOO_MANY_LATE):
-            registry.health.took(slot, 0.9, USUAL)
+        make_slow(registry, slot)
     return registry
+
+
+def make_slow(registry: QuorumRegistry, slot: int) -> None:
+    for _ in range(LOOKED_AT):
+        registry.health.took(slot, 0.9, USUAL)
+    assert slot in registry.health.tempo.slow
 
 
 def asked_of(acceptors: Sequence[FaultyAcceptor]) -> Counter[str]:
@@ -116,6 +121,26 @@ def test_a_slow_endpoint_holds_up_neither_commits_nor_lookups() -> None:
     slow.goes_on.set()
     registry.close()
     assert slow.came.total() == ASIDE_AT_ONCE
+
+
+def test_a_lookup_waits_for_a_slow_endpoint_where_the_others_prove_nothing() -> None:
+    acceptors = [FaultyAcceptor(), FaultyAcceptor(), Held()]
+    registry = registry_over(*acceptors)
+    registry.commit(claims(250))  # without a ballot: two copies of three are no proof
+    make_slow(registry, 2)
+    new = [claim.key for claim in claims(250, prefix="new")]
+    found = registry.lookup([*(claim.key for claim in claims(250)), *new])
+    assert found.are(Joined).tolist() == [True] * 250 + [False] * 250
+    registry.close()
+
+
+def test_a_lookup_of_new_ids_waits_for_no_slow_endpoint() -> None:
+    slow = Held()
+    registry = registry_over(FaultyAcceptor(), FaultyAcceptor(), slow, slow=[2])
+    slow.goes_on.clear()
+    assert registry.lookup([claim.key for claim in claims(250)]) == [Free()] * 250
+    slow.goes_on.set()
+    registry.close()
 
 
 def test_a_slow_endpoint_that_a_majority_needs_is_waited_for() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -175,9 +175,11 @@ class Endpoints:
     ) -> Replies[WriteReply]:
         return self._write(lambda a, batch: a.insert(batch), inserts, enough, after_each, asked)
 
-    def read(self, items: Sequence[ItemKey], enough: Enough) -> Replies[ReadReply]:
+    def read(self, items: Sequence[ItemKey], enough: Enough, slow_too: bool = False) -> Replies[ReadReply]:
         per_request = min(acceptor.reads_per_request for acceptor in self.acceptors)
-        return self.ask(lambda acceptor, batch: acceptor.read(batch), items, per_request, enough)
+        return self.ask(
+            lambda acceptor, batch: acceptor.read(batch), items, per_request, enough, slow_too=slow_too
+        )
 
     def prepare(self, prepares: Sequence[Prepare], enough: Enough) -> Replies[PrepareReply]:
         return self._write(lambda a, batch: a.prepare(batch), prepares, enough)
@@ -214,44 +216,65 @@ class Endpoints:
         after_each: Callable[[], None] = lambda: None,
         asked: Mapping[int, Sequence[int]] | None = None,
         is_write: bool = False,
+        slow_too: bool = False,
     ) -> Replies[R]:
         """Send requests in batches of `per_request`, all under the same members.
 
         Returns once the replies to each request are `enough`, or the deadline of the thread's call passes.
         The rest arrives aside (protocol B13). So does what a slow endpoint is sent, unless `all_of_them` are
-        wanted. `asked`: by slot the indices of the requests for it; None: all for each. `after_each` is
-        called, in this thread, whenever a batch has been answered.
+        wanted; `slow_too`: or unless the others' replies are not enough. `asked`: by slot the indices of the
+        requests for it; None: all for each. `after_each` is called, in this thread, whenever a batch has been
+        answered.
         """
         if not requests:
             return Replies(0, self.n, (), enough)
-        active, call = self._active, self._call()
-        parts = cut(len(requests), per_request, active.acceptors, asked)
-        if call.is_over:
-            return _unanswered(Replies(len(requests), self.n, parts, enough), parts, call)
+        active = self._active
         self._probe(active)
-        slow = frozenset[int]() if enough is all_of_them else self._slow(active)
+        parts = cut(len(requests), per_request, active.acceptors, asked)
         sent = list(zip(parts, batches(requests, parts), strict=True))
-        waited_for = [(part, batch) for part, batch in sent if part.slot not in slow]
-        replies: Replies[R] = Replies(len(requests), self.n, [part for part, _ in waited_for], enough)
+        slow = frozenset[int]() if enough is all_of_them else self._slow(active)
+        quick, late = (
+            [(part, batch) for part, batch in sent if (part.slot in slow) is is_slow]
+            for is_slow in (False, True)
+        )
+        waited_for = parts if slow_too else [part for part, _ in quick]
+        replies: Replies[R] = Replies(len(requests), self.n, waited_for, enough)
         hearing = Hearing(self._health, lambda part: self._active.acceptors[part.slot] is part.acceptor)
         send = hearing.sender(send, parts)
-        if slow:
-            aside = [(part, batch) for part, batch in sent if part.slot in slow]
-            self._channel.aside(send, *hearing.told_of(aside))
-        until, patience_seconds = call.deadline, call.deadline.left_seconds() if call.deadline else 0.0
-        unheard = dict(enumerate(part for part, _ in waited_for))
-        with closing(self._channel.exchange(send, *hearing.told_of(waited_for), is_write, until)) as exchange:
-            for come in exchange:
-                got_on = replies.got_on
-                for number, answers in come:
-                    replies.take(unheard.pop(number), answers)
-                    after_each()
-                    call.hear(answers)
-                if replies.are_enough():
-                    return replies
-                if until is not None and replies.got_on > got_on:
-                    until.leave(patience_seconds)  # so many take a while: only the last of them count
-        return _unanswered(replies, unheard.values(), call)
+        if late and not slow_too:
+            self._channel.aside(send, *hearing.told_of(late))
+        self._wait_for(quick, send, hearing, replies, after_each, is_write)
+        if slow_too:
+            needed = [(part, batch) for part, batch in late if replies.needs(part)]
+            self._wait_for(needed, send, hearing, replies, after_each, is_write)
+        return replies
+
+    def _wait_for(
+        self,
+        sent: Sequence[tuple[Part, Sequence[Q]]],
+        send: Send[Q, Any],
+        hearing: Hearing,
+        replies: Replies[Any],
+        after_each: Callable[[], None],
+        is_write: bool,
+    ) -> None:
+        """Send these parts, and put their answers among the replies until these are enough."""
+        call, unheard = self._call(), dict(enumerate(part for part, _ in sent))
+        if sent and not call.is_over:
+            until, patience_seconds = call.deadline, call.deadline.left_seconds() if call.deadline else 0.0
+            with closing(self._channel.exchange(send, *hearing.told_of(sent), is_write, until)) as exchange:
+                for come in exchange:
+                    got_on = replies.got_on
+                    for number, answers in come:
+                        replies.take(unheard.pop(number), answers)
+                        after_each()
+                        call.hear(answers)
+                    if replies.are_enough():
+                        return
+                    if until is not None and replies.got_on > got_on:
+                        until.leave(patience_seconds)  # so many take a while: only the last of them count
+        for part in unheard.values():  # the call's time is up
+            replies.take(part, Same(NoReply(call.reason, "not_asked"), len(part.indices)))
 
     def prompt(self) -> int:
         """How many endpoints will answer in time, as far as is known."""
@@ -276,13 +299,6 @@ class Endpoints:
 
     def _send_probe(self, health: Health, slot: int, acceptor: Acceptor) -> None:
         health.heard(slot, acceptor.read([REGISTER_KEY]))
-
-
-def _unanswered(replies: Replies[Any], parts: Iterable[Part], call: _Call) -> Replies[Any]:
-    """These replies, where the call's time was up before these parts were answered."""
-    for part in parts:
-        replies.take(part, Same(NoReply(call.reason, "not_asked"), len(part.indices)))
-    return replies
 
 
 def _slots_of(active: ActiveEndpoints) -> list[int]:

@@ -101,6 +101,10 @@ class Replies(Sequence[list[R]], Generic[R]):
         self._changed.clear()
         return not self._unsettled
 
+    def needs(self, part: Part) -> bool:
+        """Whether the replies to some request of this part are not enough yet."""
+        return part.group in self._unsettled
+
     def codes(self, code: Callable[[R], int]) -> npt.NDArray[np.int8]:
         """By request and endpoint: the code of its reply; 0 where there is none."""
         found = np.zeros(self._table.shape, np.int8)
