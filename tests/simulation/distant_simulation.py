@@ -3,8 +3,8 @@
     python -m tests.simulation.distant_simulation --seeds 1000
     python -m tests.simulation.distant_simulation --seed 17
 
-In most seeds no message is lost. Then there are bounds besides the rules: no call ends unknown, none takes
-too many round trips, and a claim costs so many writes. Events are half a second apart, and several clients
+In most seeds no message is lost. Then there are bounds besides the rules: no call ends unknown, most take few
+round trips, and a claim costs so many writes. Events are half a second apart, and several clients
 register them soon after, so that clients meet.
 """
 
@@ -65,9 +65,9 @@ STEP_WITHIN_SECONDS = 3.0  # of the begin of a call
 NEAR_SKEW_SECONDS = 0.5
 
 # Bounds in calm weather.
-MOST_ROUND_TRIPS = 50.0  # of any call
+MOST_SECONDS = 40.0  # of any call: who is near waits for those who are far away
 USUAL_ROUND_TRIPS = 3.5  # of half of the calls, unless an endpoint was replaced
-MOST_WRITES = 2.5  # of a claim at each endpoint, on average
+MOST_WRITES = 4.0  # of a claim at each endpoint, on average
 
 
 class DistantSimulation:
@@ -87,6 +87,7 @@ class DistantSimulation:
         self.stores = Stores(self.network, self.observer, self._first_register())
         self.calls = Calls(self.network, self.observer, self.stores, self.keys, only_history, is_whole=False)
         self.round_trips: list[float] = []  # that each call took
+        self.longest_seconds = 0.0
         self.writes = 0  # at all endpoints
         self.claims = 0
         self._only_history = only_history
@@ -133,8 +134,8 @@ class DistantSimulation:
             raise RuleBroken(f"calm: {len(unknown)} calls ended unknown: {unknown[0]}")
         if self._given_up:
             raise RuleBroken(f"calm: the register could not be changed: {self._given_up[0]}")
-        if max(self.round_trips) > MOST_ROUND_TRIPS:
-            raise RuleBroken(f"calm: a call took {max(self.round_trips):.1f} round trips")
+        if self.longest_seconds > MOST_SECONDS:
+            raise RuleBroken(f"calm: a call took {self.longest_seconds:.1f} s")
         usual = statistics.median(self.round_trips)
         if usual > USUAL_ROUND_TRIPS and self.observer.register.members.version == 1:
             raise RuleBroken(f"calm: half of the calls took more than {usual:.1f} round trips")
@@ -183,7 +184,9 @@ class DistantSimulation:
                 fates = self._claims(datacenter)
                 self.claims += len(fates)
                 self.calls.commit(registry, client, fates)
-            self.round_trips.append((self.network.now_seconds - began) / distances.round_trip_seconds)
+            seconds = self.network.now_seconds - began
+            self.longest_seconds = max(self.longest_seconds, seconds)
+            self.round_trips.append(seconds / distances.round_trip_seconds)
 
     def _pause_seconds(self) -> float:
         if not self._in_bursts:

@@ -63,8 +63,8 @@ class TimeOfDay:
 
 
 def test_deadlines_by_the_time_of_day_end_calls_when_a_clock_is_set(monkeypatch: Patch) -> None:  # B15
-    def by_the_time_of_day(self: Deadline, clock: Any, *others: Any) -> None:
-        right(self, TimeOfDay(clock), *others)
+    def by_the_time_of_day(self: Deadline, clock: Any, *others: Any, **more: Any) -> None:
+        right(self, TimeOfDay(clock), *others, **more)
 
     right = Deadline.__init__
     monkeypatch.setattr(Deadline, "__init__", by_the_time_of_day)
