@@ -1,16 +1,25 @@
 """Adapters: how a foreign and its primary event become one row (paper, section 3.5).
 
-An adapter is a function of the pair alone: no clock, no network, no randomness. A rebuild must give the
-same row, and every datacenter must decide alike.
+An adapter is a function of the pair alone: no clock, no network, no randomness, nothing of the other pairs of
+its batch (protocol A20). A rebuild must give the same row, and every datacenter must decide alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
+
+PRIMARY_PREFIX = "primary_"
+FOREIGN_PREFIX = "foreign_"  # of foreign columns whose names are taken
+SUFFIX_BYTES = 4
+_REFUSED = re.compile(r"[ ,;{}()\n\t=]")  # in names of Parquet columns, by Delta
 
 # The columns that Photon puts before those of the events.
 ROW_COLUMNS = pa.schema(
@@ -42,8 +51,11 @@ class Adapted:
 class Adapter:
     """Combines, filters or skips. Derive from it and override `combine`, and `skip` where needed.
 
-    Called with batches of any size, also of one pair. An instance may be used for many batches.
+    Called with batches of any size, also of one pair. An instance may be used for many batches. A column that
+    is in no record of the batch is not in its tables, unless the pipeline file declares it.
     """
+
+    primary_prefix: str = PRIMARY_PREFIX  # the pipeline file's `primary.prefix`, once it is loaded
 
     def skip(self, foreign: pa.Table) -> pa.BooleanArray | None:
         """Which foreign events to pass over before any lookup: true for those; None: none of them."""
@@ -55,36 +67,45 @@ class Adapter:
         A table has one row a pair, in order; `Adapted` leaves out the pairs that are filtered.
         Column names beginning with those of `RESERVED_COLUMNS` are not for adapters.
         """
-        return merge(foreign, primary)
+        return merge(foreign, primary, self.primary_prefix)
 
 
-def merge(foreign: pa.Table, primary: pa.Table) -> pa.Table:
-    """All columns of both: foreign columns keep their names, primary ones get `primary_` where taken.
+def merge(foreign: pa.Table, primary: pa.Table, prefix: str = PRIMARY_PREFIX) -> pa.Table:
+    """All columns of both: foreign columns keep their names, primary ones get the prefix, always.
 
-    Names are compared without regard to case, as Delta compares them. A foreign column with one of Photon's
-    own names gets `foreign_`. A prefix is repeated until the name is free.
+    A foreign column with one of Photon's own names, or one that begins with the prefix, gets `foreign_`.
     """
-    taken = set(RESERVED_COLUMNS)
-    columns: dict[str, Any] = {}
-    for prefix, table in (("foreign_", foreign), ("primary_", primary)):
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            while name.lower() in taken:
-                name = prefix + name
-            taken.add(name.lower())
-            columns[name] = column
-    if not columns:
+    names = [_foreign_name(name, prefix) for name in foreign.column_names]
+    names += [prefix + name for name in primary.column_names]
+    if not names:
         raise ValueError("neither the foreign nor the primary events have a column; expected at least one")
-    return pa.table(columns)
+    return pa.table([*foreign.columns, *primary.columns], names=names)
+
+
+def _foreign_name(name: str, prefix: str) -> str:
+    own = same_column(name)
+    while own.startswith(FOREIGN_PREFIX):  # or two names would become one
+        own = own.removeprefix(FOREIGN_PREFIX)
+    is_free = own not in RESERVED_COLUMNS and not own.startswith(prefix.lower())
+    return name if is_free else FOREIGN_PREFIX + name
 
 
 merge_columns = Adapter()
+
+
+class EventColumns(dict[str, Any]):
+    """The values of one event by column, without nulls. A column that is not there reads as None."""
+
+    def __missing__(self, name: str) -> None:
+        return None
 
 
 @dataclass(frozen=True)
 class PerEventAdapter(Adapter):
     """An adapter from a function on one pair, as dicts by column; it returns a row or None (filter).
 
-    Also as a decorator: `@per_event` before `def f(foreign: dict, primary: dict) -> dict | None`.
+    Also as a decorator: `@per_event` before `def f(foreign: dict, primary: dict) -> dict | None`. What the
+    dicts have is what the two records have: `EventColumns`.
 
     Values have the Python types of their columns. Give each column of the row one type: a value that
     Arrow can't bring under one type with those before it makes its event a dead letter.
@@ -93,7 +114,7 @@ class PerEventAdapter(Adapter):
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
 
     def combine(self, foreign: pa.Table, primary: pa.Table) -> Adapted:
-        pairs = zip(foreign.to_pylist(), primary.to_pylist(), strict=True)
+        pairs = zip(_events(foreign), _events(primary), strict=True)
         results = [self.function(*pair) for pair in pairs]
         rows = [row for row in results if row is not None]
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -101,4 +122,44 @@ class PerEventAdapter(Adapter):
         return Adapted(table, pa.array([row is not None for row in results], pa.bool_()))
 
 
+def _events(table: pa.Table) -> Iterator[EventColumns]:
+    for row in table.to_pylist():
+        yield EventColumns((name, value) for name, value in row.items() if value is not None)
+
+
 per_event = PerEventAdapter
+
+
+# -- names of columns: two are one for a table if they differ only in case, or in characters that it refuses
+
+
+def stored_name(name: str) -> str:
+    """The name in a table: characters that Delta refuses become `_`."""
+    return _REFUSED.sub("_", name) or "column"
+
+
+def same_column(name: str) -> str:
+    """What two names have in common that are one column for a table."""
+    return stored_name(name).lower()
+
+
+@lru_cache(1024)
+def distinct_names(names: tuple[str, ...], declared: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """Names for the different keys of one record, so that no two are one column.
+
+    One of those that would be keeps its name, as it is `declared`: the declared one, else one that a table
+    bears as it is, else the first with lower case before upper case. Each other gets its hash behind it.
+    """
+    spellings = {same_column(name): name for name in declared}
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        alike[same_column(name)].append(name)
+    found = {name: f"{name}_{_hash(name)}" for name in names}
+    for column, group in alike.items():
+        first = min(group, key=lambda n: (n not in declared, n != stored_name(n), n.swapcase()))
+        found[first] = spellings.get(column, first)
+    return found
+
+
+def _hash(name: str) -> str:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=SUFFIX_BYTES).hexdigest()

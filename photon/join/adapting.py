@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter
 from photon.errors import WrongUsage
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
-from photon.storage.columns import fit, presentable
+from photon.storage.columns import fit
 
 T = TypeVar("T")
 REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
@@ -56,6 +57,13 @@ class Skipped:
 
     rows: list[int]
     failures: dict[int, str] = field(default_factory=dict)
+
+
+def adapter_of(pipeline: Pipeline) -> Adapter:
+    """The pipeline's adapter, which knows the pipeline's prefix for primary columns. AdapterNotFound."""
+    adapter = copy(load_adapter(pipeline.adapter, pipeline.file.parent))
+    object.__setattr__(adapter, "primary_prefix", pipeline.primary.prefix)  # it may be frozen
+    return adapter
 
 
 def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
@@ -207,7 +215,7 @@ def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema) 
         what = type(result).__name__
         raise AdapterMisbehaved(f"combine returned {what}; expected a pyarrow.Table or Adapted")
     kept = checked_mask(result.kept, pairs, "Adapted.kept")
-    table = fit(presentable(result.table), row_schema)
+    table = fit(result.table, row_schema)
     # Fitting leaves out columns without a type, and so may leave no row.
     if not table.num_rows == result.table.num_rows == kept.true_count:
         raise AdapterMisbehaved(
@@ -230,7 +238,7 @@ def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise AdapterMisbehaved for a reserved name. `presentable` has made all names different."""
+    """Raise AdapterMisbehaved for a reserved name. `fit` has made all names different."""
     for name in names:
         if name.lower() in RESERVED_COLUMNS:
             raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")

@@ -20,7 +20,7 @@ from photon.event_store.indexing import Indexed, index_ranges
 from photon.event_store.log_file_map import map_path
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
-from photon.join.adapting import load_adapter
+from photon.join.adapting import adapter_of
 from photon.join.joiner import EpochFenced, Joiner, own_tokens
 from photon.join.messages import (
     BatchTasks,
@@ -156,7 +156,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     records = _read(task, reader, clock)
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
-    adapter = load_adapter(context.pipeline.adapter, context.pipeline.file.parent)
+    adapter = adapter_of(context.pipeline)
     with _event_store(context) as store:
         joined_earlier = partial(_joined_earlier, context)
         verdicts = Joiner(records, context, registry, store, adapter, joined_earlier, clock).join()

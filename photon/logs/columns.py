@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.adapters import distinct_names
 from photon.logs.discovery import scan
 from photon.logs.lines import decode_record, header_names, read_csv_lines
 from photon.logs.source import UNREADABLE, open_source, read_header
@@ -65,7 +66,7 @@ def _csv_columns(
     raws: Sequence[bytes], header: bytes, log: Log, limits: Limits
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     tsv = log.format == "tsv"
-    names = _unique(header_names(header, tsv))
+    names = _unique(header_names(header, tsv), tuple(log.columns))
     if len(names) > limits.columns:
         nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(raws), pa.string()))
         return nothing, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
@@ -76,6 +77,7 @@ def _csv_columns(
 def _json_columns(
     raws: Sequence[bytes], log: Log, limits: Limits
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    declared = tuple(log.columns)
     failures: dict[int, str] = {}
     records: list[dict[str, str | None]] = []
     for row, raw in enumerate(raws):
@@ -88,38 +90,29 @@ def _json_columns(
             failures[row] = _too_many(len(record), limits)
             record = {}
         records.append(record)
-    names = _spellings([key for record in records for key in record], log)
-    for record in records:
-        for key in [key for key in record if names[key] != key]:
-            record.setdefault(names[key], record.pop(key))
-    columns = {name: [record.get(name) for record in records] for name in dict.fromkeys(names.values())}
-    return {name: pa.array(values, pa.string()) for name, values in columns.items()}, failures
-
-
-def _spellings(keys: Sequence[str], log: Log) -> dict[str, str]:
-    """The column of each key: keys that differ in case alone are one, for tables ignore case."""
-    declared = {name.lower(): name for name in log.columns}
-    first: dict[str, str] = {}
-    for key in (*keys, *log.columns):
-        first.setdefault(key.lower(), declared.get(key.lower(), key))
-    return {key: first[key.lower()] for key in (*keys, *log.columns)}
+    columns: dict[str, list[str | None]] = {}
+    for row, record in enumerate(records):
+        names = distinct_names(tuple(record), declared)
+        for key, text in record.items():
+            columns.setdefault(names[key], [None] * len(records))[row] = text
+    for name in declared:
+        columns.setdefault(name, [None] * len(records))
+    return {name: pa.array(texts, pa.string()) for name, texts in columns.items()}, failures
 
 
 def _too_many(count: int, limits: Limits) -> str:
     return f"{count} columns, more than {limits.columns} (limits.columns)"
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    """Names that differ, also for a table that ignores case: what comes again gets a number."""
-    taken: set[str] = set()
-    unique = []
+def _unique(names: Sequence[str], declared: tuple[str, ...]) -> list[str]:
+    """Names of columns, each another one: what comes again as it is gets a number."""
+    unique: list[str] = []
     for name in names:
         candidate, number = name, 2
-        while candidate.lower() in taken:
+        while candidate in unique:
             candidate, number = f"{name}_{number}", number + 1
-        taken.add(candidate.lower())
         unique.append(candidate)
-    return unique
+    return list(distinct_names(tuple(unique), declared).values())
 
 
 def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, list[int]]:

@@ -29,6 +29,7 @@ from photon.pipeline.values import (
     LONGEST,
     AdapterName,
     BatchSize,
+    ColumnPrefix,
     Columns,
     ColumnType,
     Cron,
@@ -102,6 +103,8 @@ class Log(Strict):
 
 class PrimaryLog(Log):
     """The log that is waited for: queries, impressions, requests."""
+
+    prefix: ColumnPrefix = "primary_"  # of its columns in joined rows
 
 
 class ForeignLog(Log):

@@ -135,6 +135,9 @@ AdapterName = Annotated[
         "module:attribute, such as photon.adapters:merge_columns",
     ),
 ]
+ColumnPrefix = Annotated[
+    str, _must(re.compile("[A-Za-z][A-Za-z0-9_]*").fullmatch, "letters, digits and _, a letter first")
+]
 DatacenterName = Annotated[
     str,
     _must(

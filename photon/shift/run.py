@@ -17,7 +17,7 @@ from photon.dispatcher.batch import BackoffRetry, BatchExecution, Callbacks
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
-from photon.join.adapting import load_adapter
+from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
@@ -84,7 +84,7 @@ def prepare(pipeline: Pipeline) -> None:
     problems = check_columns(pipeline)
     if problems:
         raise PipelineError(problems)
-    load_adapter(pipeline.adapter, pipeline.file.parent)
+    adapter_of(pipeline)
     begun = any(
         OutputTable(place.lake, "joined_events").exists() or (place.state / STATE_FILE).exists()
         for place in pipeline.datacenters.values()
@@ -154,7 +154,7 @@ def run_shift(
     """
     callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
     clock = for_tests.clock
-    load_adapter(pipeline.adapter, pipeline.file.parent)
+    adapter_of(pipeline)
     lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
     times = pipeline.shift
     heartbeat = Heartbeat(

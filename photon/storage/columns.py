@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from photon.adapters import ROW_COLUMNS
+from photon.adapters import ROW_COLUMNS, same_column, stored_name
 
 TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 
@@ -47,37 +47,35 @@ _NEAREST_TYPES = (
     (pa.types.is_unsigned_integer, pa.int64()),
     (pa.types.is_date64, pa.date32()),
 )
-_FORBIDDEN_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")  # Parquet column names that Delta refuses
 
 
-def presentable(table: pa.Table) -> pa.Table:
-    """The same rows with column names and types that a Delta table can hold.
+def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with column names and types that a Delta table of this schema can hold.
 
-    Characters that Delta refuses become `_`, and types without a Delta counterpart their nearest one. A
-    column of nothing but nulls without a type is left out: it reads as null anyway.
+    A column that the table has, but for case, gets its name and type; another one the nearest that there is.
+    Columns that are one for the table become one (`photon.adapters`). A column of nothing but nulls
+    without a type is left out: it reads as null anyway.
+    ArrowInvalid if a value does not fit, ValueError if a row has two values for a column.
     """
-    names: list[str] = []
-    columns: list[pa.ChunkedArray] = []
-    taken: set[str] = set()
+    fields = {same_column(field.name): field for field in schema}
+    columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_null(column.type):
             continue
-        shown = _FORBIDDEN_IN_NAMES.sub("_", name) or "column"
-        while shown.lower() in taken:
-            shown += "_"
-        taken.add(shown.lower())
-        names.append(shown)
-        columns.append(column.cast(_delta_type(column.type)))
-    return pa.table(columns, names=names)
+        field = fields.setdefault(same_column(name), pa.field(stored_name(name), _delta_type(column.type)))
+        values = column.cast(field.type)
+        there = columns.get(field.name)
+        columns[field.name] = values if there is None else _united(field.name, there, values)
+    return pa.table(columns)
+
+
+def _united(name: str, some: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pc.any(pc.and_(pc.is_valid(some), pc.is_valid(others))).as_py():
+        raise ValueError(f"two values for column {name!r}; expected names that differ by more than case")
+    return pc.coalesce(some, others)
 
 
 def _delta_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _delta_type(kind.value_type)
     return next((nearest for is_kind, nearest in _NEAREST_TYPES if is_kind(kind)), kind)
-
-
-def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the schema's types where it has the column. ArrowInvalid if a value does not fit."""
-    known = {field.name: field for field in schema}
-    return table.cast(pa.schema([known.get(field.name, field) for field in table.schema]))

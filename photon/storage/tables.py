@@ -23,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from photon.adapters import same_column
 from photon.errors import UserError
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.tokens import Occurrence, Token
@@ -224,25 +225,34 @@ class OutputTable:
             return handle.to_pyarrow_dataset().to_table(columns=["_batch", "_occurrence"], filter=wanted)
 
     def _with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
-        """The table with all columns that the files have; SchemaConflict if types differ."""
+        """The table with all columns that the files have. SchemaConflict if types differ.
+
+        CommitConflict if files spell a new column differently: they are to be written again with the one
+        spelling that the table has then.
+        """
         handle = self.load()
-        known = {field.name: field.type for field in self.schema()}
-        new: dict[str, pa.Field] = {}
+        known = {same_column(field.name): field for field in self.schema()}
+        new: list[pa.Field] = []
+        respelled: list[str] = []
         for field in (field for file in files for field in file.schema):
-            if field.name not in known:
-                known[field.name] = field.type
-                new[field.name] = pa.field(field.name, field.type, nullable=True)
-            elif known[field.name] != field.type:
-                holds = f"column {field.name!r} of {self.folder} holds {known[field.name]}"
+            there = known.get(same_column(field.name))
+            if there is None:
+                known[same_column(field.name)] = field
+                new.append(pa.field(field.name, field.type, nullable=True))
+            elif there.type != field.type:
+                holds = f"column {field.name!r} of {self.folder} holds {there.type}"
                 raise SchemaConflict(f"{holds}, new rows have {field.type}")
-        if not new:
-            return handle
-        with lake_errors(f"add columns to {self.folder}"):
-            try:
-                handle.alter.add_columns(list(Schema.from_arrow(pa.schema(list(new.values()))).fields))
-            except CommitFailedError as error:
-                raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
-        return self.load()
+            elif there.name != field.name:
+                respelled.append(f"{field.name!r} is {there.name!r} there")
+        if new:
+            with lake_errors(f"add columns to {self.folder}"):
+                try:
+                    handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
+                except CommitFailedError as error:
+                    raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
+        if respelled:
+            raise CommitConflict(f"{self.folder}: the column {respelled[0]}")
+        return self.load() if new else handle
 
     def _add_action(self, file: OutputFile) -> AddAction:
         target = self.folder / file.path

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.join.adapting import RawRecords, adapt_pairs, load_adapter, skip_records
+from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, skip_records
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
@@ -30,9 +30,6 @@ from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.verification.classes import EpochStatus, Evidence, MissingEvent, RejoinResult, classify
 
 BATCH_ROWS = 2_000
-# A JSON record's optional columns may come out under another name beside other records (`adapters.merge`):
-# rows that seem to differ are joined once more alone. With more of them, it is not that.
-COMPARED_ALONE = 100
 
 # -- columns
 
@@ -96,7 +93,7 @@ class TaskScope:
     @cached_property
     def adapter(self) -> Adapter:
         """The user's adapter, loaded in the task."""
-        return load_adapter(self.pipeline.adapter, self.pipeline.file.parent)
+        return adapter_of(self.pipeline)
 
 
 # -- reading logs again
@@ -216,14 +213,6 @@ def compare_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterato
 
 
 def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[str]:
-    found = _differences_together(pairs, datacenter, scope)
-    suspicious = [row for row, detail in enumerate(found) if detail]
-    for row in suspicious[:COMPARED_ALONE]:
-        (found[row],) = _differences_together(pairs.slice(row, 1), datacenter, scope)
-    return found
-
-
-def _differences_together(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[str]:
     results, rows = _join_again(pairs, datacenter, scope)
     details = [
         f"the adapter now {'drops' if one.outcome == 'drops' else 'fails on'} the pair {one.reason}".strip()

@@ -38,7 +38,7 @@ Files = Mapping[str, bytes]  # by path below a datacenter's logs folder: the who
 class RealExpectation:
     """What must come of joining the whole of the real logs."""
 
-    joined: pa.Table  # foreign columns, then primary ones (prefixed primary_ on a clash), by event_id; text
+    joined: pa.Table  # foreign columns, then primary ones behind primary_, by event_id; text
     unjoinable: frozenset[str]  # event ids
 
 
@@ -113,8 +113,8 @@ class RealLogs:
         for name, file in (("p", PRIMARY_FILE), ("f", FOREIGN_FILE)):
             source = connection.read_csv(str(self.folder / file), all_varchar=True, header=True)
             source.select("coalesce(columns(*), '')").create(name)  # DuckDB reads empty text as null
-        columns = _primary_column_names(*(connection.table(name).columns for name in ("p", "f")))
-        primary = ", ".join(f'p."{name}" as "{output}"' for name, output in columns.items())
+        columns = connection.table("p").columns
+        primary = ", ".join(f'p."{name}" as "primary_{name}"' for name in columns)
         joined = connection.sql(
             f"select f.*, {primary} from f join p on f.key = p.key order by f.event_id"
         ).to_arrow_table()
@@ -167,10 +167,6 @@ def _spread(stem: str, header: bytes, lines: list[bytes], streams: int, shift: i
     for start in range(0, len(lines), run_lines):
         files[start // run_lines % streams].extend(lines[start : start + run_lines])
     return {f"{stem}-{number}.csv": b"".join(parts) for number, parts in enumerate(files)}
-
-
-def _primary_column_names(primary: list[str], foreign: list[str]) -> dict[str, str]:
-    return {name: f"primary_{name}" if name in foreign else name for name in primary}
 
 
 _PIPELINE = """\

@@ -64,7 +64,8 @@ def test_a_row_has_photons_columns_then_the_foreign_then_the_primary_ones(world:
         "_event_id",
         "_primary_occurrence",
     ]
-    assert (row["click"], row["query"], row["text"], row["primary_query"]) == ("c1", "q1", "text of q1", "q1")
+    assert (row["click"], row["query"]) == ("c1", "q1")
+    assert (row["primary_text"], row["primary_query"]) == ("text of q1", "q1")
 
 
 # -- crashes (A2, A6, A7, A12)

@@ -156,9 +156,9 @@ def planted(world: World, after_a_lost_state: VerificationReport) -> Planted:
     world.table("west").delete(f"_event_id in ('{removed}', '{said_unjoinable}')")
     double = rows.filter(pa.compute.equal(rows["_event_id"], doubled))
     write_deltalake(world.table("west"), double, mode="append")
-    world.table("west").update({"text": "'forged'"}, predicate=f"_event_id = '{changed}'")
+    world.table("west").update({"primary_text": "'forged'"}, predicate=f"_event_id = '{changed}'")
     world.table("west").update({"_occurrence": "'1:7'"}, predicate=f"_event_id = '{moved}'")
-    world.table("east").update({"text": "'forged'"}, predicate=f"_event_id = '{of_east}'")
+    world.table("east").update({"primary_text": "'forged'"}, predicate=f"_event_id = '{of_east}'")
     given_up = {name: row[name] for name in ("_datacenter", "_epoch", "_batch", "_occurrence")}
     schema = pa.schema(world.table("west", "unjoined").schema().to_arrow())
     unjoined = pa.Table.from_pylist([{**given_up, "event_id": said_unjoinable}], schema)
@@ -307,7 +307,7 @@ def test_a_doubled_row_is_a_violation_that_names_both_places(planted: Planted) -
 def test_a_changed_value_is_found_with_what_it_should_be(planted: Planted) -> None:
     found = finding(planted.report.datacenters["west"], "different_values")
     assert ids(found) == {planted.changed}
-    assert found.examples[0].detail.startswith("text is 'forged', a join now gives ")
+    assert found.examples[0].detail.startswith("primary_text is 'forged', a join now gives ")
 
 
 def test_a_changed_value_in_a_row_of_an_earlier_epoch_is_found(planted: Planted) -> None:

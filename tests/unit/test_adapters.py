@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, merge, merge_columns, per_event
 from photon.join.adapting import (
     AdapterNotFound,
+    adapter_of,
     combine_isolating_failures,
     load_adapter,
     skip_isolating_failures,
 )
+from photon.pipeline.file import load_pipeline
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})
@@ -42,26 +44,39 @@ class Table(Adapter):
         pytest.param(
             {"id": "f", "time": 1},
             {"id": "p", "host": "h"},
-            {"id": "f", "time": 1, "primary_id": "p", "host": "h"},
-            id="foreign names stay, primary ones that are taken get a prefix",
+            {"id": "f", "time": 1, "primary_id": "p", "primary_host": "h"},
+            id="foreign names stay, primary ones get the prefix, taken or not",
         ),
         pytest.param(
-            {"id": "f"},
-            {"ID": "p"},
-            {"id": "f", "primary_ID": "p"},
-            id="case tells no names apart, as in Delta",
-        ),
-        pytest.param(
-            {"id": 1, "primary_id": 2},
+            {"primary_id": 1, "PRIMARY_n": 2},
             {"id": 3},
-            {"id": 1, "primary_id": 2, "primary_primary_id": 3},
-            id="the prefix is repeated until the name is free",
+            {"foreign_primary_id": 1, "foreign_PRIMARY_n": 2, "primary_id": 3},
+            id="a foreign name with the prefix gets another one",
+        ),
+        pytest.param(
+            {"_batch": 1, "foreign__batch": 2, "foreign_n": 3},
+            {"n": 4},
+            {"foreign__batch": 1, "foreign_foreign__batch": 2, "foreign_n": 3, "primary_n": 4},
+            id="what looks like such a name gets it once more",
         ),
     ],
 )
-def test_merging_gives_primary_columns_a_free_name(foreign, primary, merged) -> None:
+def test_merging_names_each_column_by_its_side_and_name_alone(foreign, primary, merged) -> None:
     row = merge(pa.Table.from_pylist([foreign]), pa.Table.from_pylist([primary])).to_pylist()[0]
     assert list(row.items()) == list(merged.items())
+
+
+def test_the_prefix_of_primary_columns_is_a_setting(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    log = "files: '{}', format: csv, id: id, time: at"
+    file.write_text(
+        f"name: clicks\ndatacenters: {{east: {{logs: logs}}}}\n"
+        f"primary: {{{log.format('q/*')}, prefix: query_}}\nforeign: {{{log.format('c/*')}, key: query}}\n"
+    )
+    pipeline = load_pipeline(file)
+    row = adapter_of(pipeline).combine(pa.table({"query_id": [1]}), pa.table({"id": [2]})).to_pylist()
+    assert row == [{"foreign_query_id": 1, "query_id": 2}]
+    assert merge_columns.primary_prefix == "primary_", "another pipeline's adapter stays as it is"
 
 
 @pytest.mark.parametrize("name", RESERVED_COLUMNS)
@@ -73,7 +88,7 @@ def test_a_users_column_with_a_name_of_photons_own_gets_the_prefix_of_its_side(n
 @given(
     *[
         st.lists(
-            st.text("aA_primy", min_size=1, max_size=10) | st.sampled_from(RESERVED_COLUMNS),
+            st.text("aA_primyfoe", min_size=1, max_size=10) | st.sampled_from(RESERVED_COLUMNS),
             unique_by=str.lower,
         )
     ]
@@ -92,9 +107,18 @@ def test_merging_gives_every_column_a_name_of_its_own(foreign_names, primary_nam
     assert not {name.lower() for name in row} & set(RESERVED_COLUMNS)
 
 
+def test_a_per_event_adapter_sees_what_its_pair_has_and_nothing_of_the_others() -> None:
+    seen: list[dict[str, Any]] = []
+    watch = per_event(lambda f, p: seen.append(dict(f)) or {"n": f["n"], "none": f["nowhere"], "q": p["q"]})
+    foreign = pa.table({"n": [1, 2], "extra": [None, "x"]})
+    combined = combine_isolating_failures(watch, foreign, pa.table({"q": [3, None]}), NO_COLUMNS)
+    assert seen == [{"n": 1}, {"n": 2, "extra": "x"}]
+    assert combined.table.to_pylist() == [{"n": 1, "q": 3}, {"n": 2, "q": None}]
+
+
 def test_the_default_adapter_skips_and_filters_nothing() -> None:
     combined = combine_isolating_failures(merge_columns, FOREIGN, PRIMARY, NO_COLUMNS)
-    assert combined.table.column_names == ["n", "click", "query"]
+    assert combined.table.column_names == ["n", "click", "primary_query"]
     assert (combined.kept, combined.filtered, combined.failures) == ([0, 1, 2, 3, 4], [], {})
     assert skip_isolating_failures(merge_columns, FOREIGN).rows == []
 
@@ -167,10 +191,20 @@ def test_an_adapter_that_returns_what_it_must_not_fails_with_a_reason(function, 
     assert reason in combined.failures[0]
 
 
-def test_columns_that_differ_only_in_case_get_different_names() -> None:
-    two_cases = Table(lambda f, p: f.rename_columns(["a", "A"]))
-    combined = combine_isolating_failures(two_cases, FOREIGN, PRIMARY, NO_COLUMNS)
-    assert (combined.table.column_names, combined.failures) == (["a", "A_"], {})
+def test_columns_that_are_one_for_the_table_may_not_both_have_a_value() -> None:
+    foreign = pa.table({"id": [1, 2, 3], "a b": ["x", None, "z"], "A_b": [None, "y", "z"]})
+    combined = combine_isolating_failures(Table(lambda f, p: f), foreign, foreign, NO_COLUMNS)
+    assert combined.table.to_pylist() == [{"id": 1, "a_b": "x"}, {"id": 2, "a_b": "y"}]
+    assert list(combined.failures) == [2]
+    assert "two values for column 'a_b'" in combined.failures[2]
+
+
+def test_a_column_that_the_table_has_in_another_case_keeps_the_tables_name_and_type() -> None:
+    has = pa.schema([("Amount", pa.int64()), ("a_b", pa.string())])
+    table = combine_isolating_failures(
+        Table(lambda f, p: f), pa.table({"amount": ["5"], "A b": ["x"]}), FOREIGN.slice(0, 1), has
+    ).table
+    assert table.to_pylist() == [{"Amount": 5, "a_b": "x"}]
 
 
 def test_a_value_of_another_type_than_its_column_fails_alone() -> None:

@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime
+from hashlib import blake2b
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,8 @@ def parse(raws: list[bytes], header: bytes = b"", most_columns: int = 1000, **lo
     }
     return parse_columns(raws, header, ForeignLog(**settings), Limits(columns=most_columns))
 
+
+SUFFIXES = {name: blake2b(name.encode(), digest_size=4).hexdigest() for name in ("a b", "ID", "Amount")}
 
 TYPES = {
     "i": "int64",
@@ -92,9 +95,13 @@ def test_a_row_that_failed_is_null_in_every_column():
     assert parsed.failures[2] == "expected 2 columns, got 1"
 
 
-def test_header_names_that_come_again_get_a_number_also_in_other_case():
-    assert parse([b"1,2,3,4"], b"id,a,ID,a_2").table.column_names == ["id", "a", "ID_2", "a_2"]
+def test_a_header_name_that_comes_again_gets_a_number() -> None:
     assert parse([b"1,2,3"], b"a,a,a_2").table.column_names == ["a", "a_2", "a_2_2"]
+
+
+def test_header_names_that_are_one_for_a_table_get_a_hash_of_themselves_but_for_one() -> None:
+    names = parse([b"1,2,3,4,5"], b"id,a b,ID,a_b,c d").table.column_names
+    assert names == ["id", f"a b_{SUFFIXES['a b']}", f"ID_{SUFFIXES['ID']}", "a_b", "c d"]
 
 
 def test_columns_of_json_are_all_keys_and_missing_ones_are_null():
@@ -113,6 +120,21 @@ def test_nested_json_is_compact_text_with_its_numbers_as_they_were():
 def test_keys_of_json_that_differ_in_case_alone_are_one_column():
     parsed = parse([b'{"Amount": "1"}', b'{"amount": "2"}'], columns={"amount": "int64"})
     assert parsed.table.to_pylist() == [{"amount": 1}, {"amount": 2}]
+
+
+def test_of_keys_that_are_one_for_a_table_none_is_lost_and_their_order_does_not_matter() -> None:
+    raws = [b'{"a b": 1, "a_b": 2}', b'{"a_b": 2, "a b": 1}', b'{"a b": 3}', b'{"A_B": 4}']
+    spaced = f"a b_{SUFFIXES['a b']}"
+    for parsed in (parse(raws).table.to_pylist(), [parse([raw]).table.to_pylist()[0] for raw in raws]):
+        rows = [{name: text for name, text in row.items() if text is not None} for row in parsed]
+        both = {spaced: "1", "a_b": "2"}
+        assert rows == [both, both, {"a b": "3"}, {"A_B": "4"}]
+
+
+def test_of_two_keys_the_declared_one_keeps_its_name() -> None:
+    parsed = parse([b'{"Amount": "1", "amount": "2"}', b'{"AMOUNT": "3"}'], columns={"amount": "int64"})
+    odd = f"Amount_{SUFFIXES['Amount']}"
+    assert parsed.table.to_pylist() == [{odd: "1", "amount": 2}, {odd: None, "amount": 3}]
 
 
 def test_more_columns_than_the_limit_fail():

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pytest
 
 from photon.adapters import ROW_COLUMNS
-from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, app_id, write_rows
+from photon.storage.columns import fit
+from photon.storage.tables import (
+    CommitConflict,
+    LakeUnavailable,
+    OutputFile,
+    OutputTable,
+    app_id,
+    write_rows,
+)
 
 APP = app_id("east", "e")
 ENGINE = ("photon", "jobs", "resources", "assets", "orchestration")
@@ -47,6 +55,22 @@ def test_a_file_that_is_not_as_the_task_wrote_it_is_not_committed(table: OutputT
         table.commit([sound, harmed], APP, 1, 0)
     assert table.version_of(APP) == 0
     assert ids_in(table) == []
+
+
+def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_the_table_does(
+    table: OutputTable,
+) -> None:
+    def with_column(name: str) -> OutputFile:
+        rows = pa.Table.from_pylist([{"_epoch": "e", "_batch": 1}], ROW_COLUMNS)
+        return write_rows(table.folder.parent, table.name, 1, rows.append_column(name, pa.array(["x"])))
+
+    with pytest.raises(CommitConflict, match="the column 'country' is 'Country' there"):
+        table.commit([with_column("Country"), with_column("country")], APP, 1, 0)
+    assert table.schema().names[-1] == "Country"
+    again = fit(pa.table({"country": ["x"]}), table.schema()).column_names
+    assert again == ["Country"]
+    table.commit([with_column("Country"), with_column("Country")], APP, 1, 0)
+    assert table.load().to_pyarrow_table()["Country"].to_pylist() == ["x", "x"]
 
 
 def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> None:

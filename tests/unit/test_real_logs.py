@@ -98,8 +98,7 @@ def test_the_expected_values_are_those_of_a_join_in_plain_python(real_logs: Real
     for row in rows(FOREIGN_FILE):
         of = primary.get(row["key"])
         if of is not None:
-            clash = {f"primary_{name}" if name in row else name: value for name, value in of.items()}
-            expected[row["event_id"]] = row | clash
+            expected[row["event_id"]] = row | {f"primary_{name}": value for name, value in of.items()}
     assert {row["event_id"]: row for row in real_logs.expectation().joined.to_pylist()} == expected
 
 

@@ -201,7 +201,7 @@ def test_readers_see_the_union_of_all_datacenters_and_can_filter_by_any_column(w
     rows = read.joined(world.pipeline, retired=()).to_table()
     assert sorted(rows["_event_id"].to_pylist()) == ["c1", "c2"]
     only = read.joined(world.pipeline, retired=()).to_table(filter=read.ds.field("click") == "c2")
-    assert only["text"].to_pylist() == ["text of q2"]
+    assert only["primary_text"].to_pylist() == ["text of q2"]
 
 
 def test_readers_do_not_see_rows_of_retired_epochs(world):
