@@ -171,12 +171,13 @@ def batch_answers(response: Mapping[str, Any], count: int) -> Sequence[Mapping[s
 
 def items_of(response: Mapping[str, Any], table: str, wanted: ItemColumn) -> Sequence[ReadReply]:
     """What a read found for each key: absent only if the key was processed (protocol B8)."""
-    found = {key_of(item): stored_in(item) for item in response["Responses"].get(table, [])}
+    # Plain tuples: they equal keys, and an `ItemKey` takes four times as long to make.
+    found = {_place_of(item): stored_in(item) for item in response["Responses"].get(table, [])}
     left = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
     if not found and not left:
         return Same(ABSENT, len(wanted))
-    unprocessed = {key_of(key) for key in left}
-    keys = map(ItemKey, wanted.shards.to_pylist(), wanted.range_keys.to_pylist())
+    unprocessed = {_place_of(key) for key in left}
+    keys = zip(wanted.shards.to_pylist(), wanted.range_keys.to_pylist(), strict=True)
     return [_UNPROCESSED if key in unprocessed else found.get(key, ABSENT) for key in keys]
 
 
@@ -198,7 +199,11 @@ def size_of(response: Mapping[str, Any]) -> StoreSize:
 
 def key_of(item: Mapping[str, Any]) -> ItemKey:
     """Where an item lies."""
-    return ItemKey(item["p"]["S"], item["s"]["S"])
+    return ItemKey(*_place_of(item))
+
+
+def _place_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    return item["p"]["S"], item["s"]["S"]
 
 
 def stored_in(item: Mapping[str, Any]) -> Stored:

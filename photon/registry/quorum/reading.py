@@ -60,8 +60,9 @@ class Reading(Generic[T]):
         nowhere = ((codes == 1).sum(axis=1) >= majority(n)) & ~(codes == 2).any(axis=1)
         self._is_decided[indices[nowhere]] = True
         somewhere = np.flatnonzero(~nowhere).tolist()
+        several = answers if len(somewhere) < len(answers) else answers[:]
         for place, index in zip(somewhere, indices[~nowhere].tolist(), strict=True):
-            replies = answers[place]
+            replies = several[place]
             decided = self._decide([r for r in replies if isinstance(r, Stored)], n)
             if isinstance(decided, TooFewReplies):
                 self.reason = reason_of(replies)
