@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.layout import Cleared, Held, Tombstone, Value, datacenter_of, decode_value
-from photon.registry.interface import Holder
+from photon.registry.interface import Holder, Lost, Released, TooOld, Won
 
 Acceptance = tuple[str, str]  # ballot (empty: the fast round) and value, as an endpoint took them once
 
@@ -84,4 +84,33 @@ def step_problem(before: Stored, after: Stored) -> str | None:
         return f"an endpoint took a value at {after.accepted or 'the fast round'} after {before.accepted}"
     if after.accepted > after.promised:
         return f"a value is accepted at {after.accepted}, above the promise {after.promised}"
+    return None
+
+
+def wrong_verdict(
+    verb: str, token: str, verdict: object, values: Sequence[str], is_cleared: bool
+) -> str | None:
+    """What is wrong with what a client was told, if these values were chosen since it asked."""
+    match verdict:
+        case TooOld():
+            return f"{token} was told that it is too old, and no boundary is above it"
+        case Won() if not is_held_by(values, Holder(datacenter_of(token), token)):
+            return f"{token} was told that it won, but did not hold the id at that time"
+        case Won() if is_cleared:
+            return f"{token} won again after it was cleared"
+        case Lost(holder) | (Holder() as holder) if not is_held_by(values, holder):
+            return f"{verb} {token} was told of {holder}, who did not hold the id at that time"
+        case Lost(Holder(token=holding)) if verb in ("commit", "promise") and holding == token:
+            return f"{token} was told that it lost to itself"
+        case Released() if not is_released(values, token):
+            return f"{token} was told that it is released, but is not"
+    return None
+
+
+def wrong_below_the_boundary(token: str, verdict: object, values: Sequence[str]) -> str | None:
+    """The same after a boundary was raised above the id; `values` were chosen before that."""
+    if verdict == Won() and not is_held_by(values, Holder(datacenter_of(token), token)):
+        return f"{token} won below the boundary"
+    if verdict == "free" and values:
+        return "an id was called free, and was registered before the boundary"
     return None

@@ -3,42 +3,39 @@
 The product's own `Rounds` run. The replies that a client got so far are its whole position: it is run again
 with them until it asks for more, so that no model of it is needed.
 
-One id, a register that does not change. Endpoints are alike: states that differ by their order are one
+One id. Its register stays, or an operator raises the boundary above the id, which is then deleted anywhere at
+any time, or replaces a store as a repair does. Endpoints are alike: states that differ by their order are one
 state. A message is delivered, or times out, or its client goes on without the answer (protocol B13); then it
 may still arrive at any time, or never. Or an endpoint is out of a client's reach during a whole step.
 """
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from datetime import timedelta
-from itertools import count
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bench.manual_clock import ManualClock
-from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
-from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import NoReply, Stored
-from photon.registry.consensus.columns import ItemColumn
-from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, datacenter_of, item_key
-from photon.registry.consensus.register import Members, Register, encode_register
-from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.interface import Claim, Holder, Lost, Released, Won
-from photon.registry.quorum.clearing import Clearing
-from photon.registry.quorum.contender import Contender
-from photon.registry.quorum.reading import holders_of
-from photon.registry.quorum.register_store import RegisterStore
-from photon.registry.quorum.rounds import Rounds
+from photon.registry.consensus.register import Register
+from photon.registry.interface import Won
 from tests.simulation.chosen_values import (
     Acceptance,
     chain_problem,
     chosen,
-    is_held_by,
-    is_released,
     step_problem,
+    wrong_below_the_boundary,
+    wrong_verdict,
+)
+from tests.simulation.exploration_attempts import Attempts
+from tests.simulation.exploration_endpoints import (
+    CHECK,
+    ITEM,
+    LEFT,
+    SKIPPED,
+    Asked,
+    Waits,
+    first_register,
 )
 from tests.simulation.exploration_states import (
     CLEARED,
@@ -55,51 +52,70 @@ from tests.simulation.exploration_states import (
 )
 from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 
-KEY = EventKey("a")
-ITEM = item_key(KEY, ())
-
 
 class _Wrong(Exception):
     """A rule does not hold."""
 
 
 def explore(
-    programs: Sequence[Sequence[Step]], n: int, limits: Limits, held: Stored | None = None
+    programs: Sequence[Sequence[Step]],
+    n: int,
+    limits: Limits,
+    held: Stored | None = None,
+    registers: Sequence[Register] = (),
 ) -> Explored:
     """Go through all that can happen to these clients over n endpoints; AssertionError beyond the limit.
 
     `held`: what every endpoint has at the beginning; its token, if it is to be cleared, is in the output.
+    `registers`: the first one, and those that an operator puts in force; none: it stays as it is.
     """
-    return _Exploration(programs, n, limits).run(held)
+    return _Exploration(programs, n, limits, registers or (first_register(n),)).run(held)
 
 
 class _Exploration:
-    def __init__(self, programs: Sequence[Sequence[Step]], n: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Sequence[Step]],
+        n: int,
+        limits: Limits,
+        registers: Sequence[Register],
+    ) -> None:
         self._programs = programs
+        self._attempts = Attempts(programs, registers)
+        self._replaces = registers[0].members != registers[-1].members
+        self._collects = registers[0].boundary_us != registers[-1].boundary_us
         self._n = n
         self._limits = limits
         self._numbers = Numbers()
         self._things = self._numbers.things
         self._timed_out = self._numbers.of(TIMED_OUT)
-        self._left = self._numbers.of(_LEFT)
+        self._skipped = self._numbers.of(SKIPPED)
+        self._left = self._numbers.of(LEFT)
         self._refused = self._numbers.of(NoReply("connection refused", "unreachable"))
         self._cleared_tokens = {token for program in programs for verb, token in program if verb == "clear"}
         # All below is computed once for the same arguments: states are many, these are few.
         self._asked: dict[tuple[Any, ...], int] = {}
         self._applied: dict[tuple[int, int], tuple[int, int]] = {}
         self._after: dict[tuple[int, int | None, int, bool], int] = {}
-        self._chosen: dict[tuple[int, ...], list[Acceptance]] = {}
+        self._chosen: dict[tuple[Any, ...], list[Acceptance]] = {}
 
     def run(self, held: Stored | None) -> Explored:
         """Breadth first, so that the way to a problem is a shortest one."""
         of = self._numbers.of
         taken = self._taken(of(frozenset()), of(held))
-        column = of(Column(of(held), taken, (), ((),) * len(self._programs)))
+        column = Column(of(held), taken, (), ((),) * len(self._programs))
+        columns = [column] * self._n
+        if self._replaces:
+            columns[-1] = column._replace(role="replaced")
+            empty = column._replace(stored=of(None), taken=of(frozenset()), role="replacing")
+            columns.append(empty)
         clients = (of(Local()),) * len(self._programs)
         won = frozenset() if held is None else frozenset(self._cleared_tokens)
         limits = self._limits
         left = (limits.timeouts, limits.outages, limits.crashes, limits.goings_on)
-        start = State((column,) * self._n, clients, *left, won, frozenset())
+        start = State(tuple(sorted(map(of, columns))), clients, *left, won, frozenset())
+        for client in range(len(self._programs)):
+            start = self._skip_unasked(start, client)
         came_from: dict[State, tuple[State, Label] | None] = {start: None}
         queue = deque([start])
         while queue:
@@ -122,9 +138,16 @@ class _Exploration:
         for client, number in enumerate(state.clients):
             if self._things[number].step == len(self._programs[client]):
                 continue
+            if self._verb(client, number) == "change":
+                yield Label("changes the register", client, 0, 0), self._change_register(state, client)
+                continue
             answered = min(len(column.replies[client]) for column in columns)
-            asked = self._ask(client, number, [column.replies[client][:answered] for column in columns])
-            request = self._numbers.of(self._things[asked].request)
+            replies = [column.replies[client][:answered] for column in columns]
+            asked = self._things[self._ask(client, number, state.columns, replies)]
+            request = self._numbers.of(asked.request)
+            if asked.request == CHECK:
+                yield Label("at this moment", client, request, 0), self._see_register(state, client)
+                continue
             for place in distinct:
                 if len(columns[place].replies[client]) == answered:
                     yield from self._message(state, place, client, request)
@@ -135,9 +158,41 @@ class _Exploration:
             if state.crashes:
                 yield Label("crashes", client, request, 0), self._crash(state, client, request, answered)
         for place in distinct:
+            if self._collects and state.register and self._things[columns[place].stored] is not None:
+                after = self._numbers.of(columns[place]._replace(stored=self._numbers.of(None)))
+                yield Label("is collected", None, 0, place), self._with(state, place, after)
             for request in set(columns[place].late):
                 after = self._arrived(state.columns[place], None, request, False)
                 yield Label("late", None, request, place), self._with(state, place, after)
+
+    def _verb(self, client: int, local: int) -> Verb:
+        return self._programs[client][self._things[local].step][0]
+
+    def _change_register(self, state: State, client: int) -> State:
+        before = state.chosen_before if state.register else frozenset(self._chosen_in(state))
+        state = state._replace(register=state.register + 1, chosen_before=before)
+        local: Local = self._things[state.clients[client]]
+        return self._begin(state, client, Local(local.step + 1, known=state.register))
+
+    def _see_register(self, state: State, client: int) -> State:
+        local: Local = self._things[state.clients[client]]
+        seen = local._replace(seen=(*local.seen, state.register))
+        return self._go_on(self._with_client(state, client, seen), client)
+
+    def _skip_unasked(self, state: State, client: int) -> State:
+        """What the client asks for now goes to some only: nobody waits for the others."""
+        number = state.clients[client]
+        if not self._replaces or self._things[number].step == len(self._programs[client]):
+            return state
+        if self._verb(client, number) == "change":
+            return state
+        replies = [self._things[column].replies[client] for column in state.columns]
+        asked = self._things[self._ask(client, number, state.columns, replies)]
+        if not isinstance(asked, Asked) or asked.request == CHECK:
+            return state
+        columns = (self._things[column] for column in state.columns)
+        skipped = (c if c.role in asked.of else _replied(c, client, self._skipped) for c in columns)
+        return state._replace(columns=tuple(sorted(map(self._numbers.of, skipped))))
 
     def _outages(
         self, state: State, distinct: Sequence[int], client: int, request: int
@@ -192,7 +247,7 @@ class _Exploration:
         replies = [self._things[number].replies[client] for number in state.columns]
         if len({len(answers) for answers in replies}) == 1:
             return
-        asked = self._things[self._ask(client, state.clients[client], replies)]
+        asked = self._things[self._ask(client, state.clients[client], state.columns, replies)]
         if not isinstance(asked, Asked) or asked.number > answered:
             left = self._leave_behind(state, client, request, answered)
             after = left._replace(goings_on=state.goings_on - 1)
@@ -204,22 +259,29 @@ class _Exploration:
         if len({len(answers) for answers in replies}) > 1:
             return state
         local: Local = self._things[state.clients[client]]
-        asked = self._things[self._ask(client, state.clients[client], replies)]
+        asked = self._things[self._ask(client, state.clients[client], state.columns, replies)]
         if isinstance(asked, Asked):
-            return state
+            return self._skip_unasked(state, client)
         state = self._forget(state, client)
+        known = (local.known, *local.seen)[-1]
         if asked.verdict is None and local.attempt + 1 < self._limits.attempts:
             again = local._replace(
-                attempt=local.attempt + 1, needs_ballot=asked.needs_ballot, counter=asked.counter
+                attempt=local.attempt + 1,
+                needs_ballot=asked.needs_ballot,
+                counter=asked.counter,
+                known=known,
+                seen=(),
             )
-            return self._with_client(state, client, again)
+            return self._skip_unasked(self._with_client(state, client, again), client)
         verb, token = self._programs[client][local.step]
         self._judge(verb, token, asked.verdict, state, local)
         if asked.verdict == Won() and token in self._cleared_tokens:
             state = state._replace(won=state.won | {token})
         if asked.verdict == CLEARED:
             state = state._replace(cleared=state.cleared | {token})
-        return self._begin(state, client, Local(local.step + 1, lives=local.lives))
+        if verb == "copy" and asked.verdict is None:  # then the new store must not be put in use
+            return self._begin(state, client, Local(len(self._programs[client]), known=known))
+        return self._begin(state, client, Local(local.step + 1, lives=local.lives, known=known))
 
     def _begin(self, state: State, client: int, local: Local) -> State:
         up = [self._things[n]._replace(down_for=self._things[n].down_for - {client}) for n in state.columns]
@@ -234,79 +296,60 @@ class _Exploration:
         values = self._chosen_in(state)
         is_cleared = self._programs[client][local.step][1] in state.cleared
         begun = local._replace(since=values[-1][0] if values else "", is_cleared=is_cleared)
-        return self._with_client(state, client, begun)
+        return self._skip_unasked(self._with_client(state, client, begun), client)
 
     # -- the product
 
-    def _ask(self, client: int, local: int, replies: list[tuple[int, ...]]) -> int:
+    def _ask(self, client: int, local: int, columns: tuple[int, ...], replies: list[tuple[int, ...]]) -> int:
         """What the client asks for next after these replies, or how its attempt ended."""
-        key = (client, local, *replies)
+        roles = tuple(self._things[number].role for number in columns) if self._replaces else ()
+        key = (client, local, roles, *replies)
         if key not in self._asked:
             things = [[self._things[number] for number in answers] for answers in replies]
             try:
-                asked: Asked | Ended = self._attempt(client, self._things[local], things)
+                asked: Asked | Ended = self._attempts.run(client, self._things[local], roles, things)
             except Waits as waits:
                 asked = waits.asked
             self._asked[key] = self._numbers.of(asked)
         return self._asked[key]
 
-    def _attempt(self, client: int, local: Local, replies: list[list[Any]]) -> Ended:
-        verb, token = self._programs[client][local.step]
-        acceptors: Any = [Scripted(answers) for answers in replies]
-        chance = random.Random(f"{client} {local.lives}")
-        endpoints = Endpoints(acceptors, Inline(), ManualClock(), chance, members=REGISTER.members)
-        store = RegisterStore(endpoints, IMPATIENT)
-        rounds = Rounds(endpoints, store)
-        rounds.known = REGISTER
-        contender = Contender(Claim(KEY, token), ITEM, local.needs_ballot or verb == "release", local.counter)
-        verdict: object | None
-        if verb == "lookup":
-            reading = holders_of(ItemColumn.of([ITEM]))
-            verdict = None if rounds.read(reading) is None else reading.found.get(0) or "free"
-        elif verb == "clear":
-            verdict = None if Clearing(rounds).clear([contender])[1] else CLEARED
-        else:
-            if contender.needs_ballot:
-                propose = decisions.value_to_release if verb == "release" else decisions.value_to_commit
-                rounds.classic([contender], propose)
-            else:
-                rounds.fast_again([contender], with_promise=verb == "promise")
-            verdict = contender.verdict
-        return Ended(verdict, contender.needs_ballot, contender.counter)
-
     # -- what must hold
 
     def _judge(self, verb: Verb, token: str, verdict: object, state: State, local: Local) -> None:
-        values = [value for ballot, value in self._chosen_in(state) if ballot >= local.since]
-        match verdict:
-            case Won() if not is_held_by(values, Holder(datacenter_of(token), token)):
-                raise _Wrong(f"{token} was told that it won, but did not hold the id at that time")
-            case Won() if local.is_cleared:
-                raise _Wrong(f"{token} won again after it was cleared")
-            case Lost(holder) | (Holder() as holder) if not is_held_by(values, holder):
-                raise _Wrong(f"{verb} {token} was told of {holder}, who did not hold the id at that time")
-            case Lost(Holder(token=holding)) if verb in ("commit", "promise") and holding == token:
-                raise _Wrong(f"{token} was told that it lost to itself")
-            case Released() if not is_released(values, token):
-                raise _Wrong(f"{token} was told that it is released, but is not")
+        if self._is_forgotten(state):
+            problem = wrong_below_the_boundary(token, verdict, [value for _, value in state.chosen_before])
+        else:
+            values = [value for ballot, value in self._chosen_in(state) if ballot >= local.since]
+            problem = wrong_verdict(verb, token, verdict, values, local.is_cleared)
+        if problem:
+            raise _Wrong(problem)
+
+    def _is_forgotten(self, state: State) -> bool:
+        """Whether the id is below the boundary: what is stored from then on is read by nobody."""
+        return self._collects and state.register > 0
 
     def _with(self, state: State, place: int, after: int) -> State:
         before = state.columns[place]
         columns = tuple(sorted((*state.columns[:place], after, *state.columns[place + 1 :])))
-        if self._things[after].taken != self._things[before].taken:
-            problem = chain_problem(value for _, value in self._chosen_at(columns))
+        now = state._replace(columns=columns)
+        if self._things[after].taken != self._things[before].taken and not self._is_forgotten(state):
+            problem = chain_problem(value for _, value in self._chosen_in(now))
             if problem:
                 raise _Wrong(problem)
-        return state._replace(columns=columns)
+        return now
 
     def _chosen_in(self, state: State) -> list[Acceptance]:
-        return self._chosen_at(state.columns)
-
-    def _chosen_at(self, columns: tuple[int, ...]) -> list[Acceptance]:
-        taken = tuple(self._things[number].taken for number in columns)
-        if taken not in self._chosen:
-            self._chosen[taken] = chosen([self._things[number] for number in taken], self._n)
-        return self._chosen[taken]
+        """What the stores have chosen that are in their slots, and those before them had."""
+        columns = [self._things[number] for number in state.columns]
+        out = "replaced" if state.register else "replacing"
+        taken = tuple(column.taken for column in columns if column.role != out)
+        key = (taken, state.chosen_before)
+        if key not in self._chosen:
+            now = chosen([self._things[number] for number in taken], self._n)
+            self._chosen[key] = sorted(
+                {*now, *state.chosen_before}, key=lambda a: (a[0], a[1].startswith("C:"))
+            )
+        return self._chosen[key]
 
     # -- endpoints
 
@@ -331,7 +374,7 @@ class _Exploration:
         return after._replace(late=column.late[:place] + column.late[place + 1 :])
 
     def _not_heard(self, column: Column, client: int, request: int, reply: int) -> Column:
-        is_read = self._things[request].kind == "read"
+        is_read = self._things[request].kind in ("read", "scan_shard")
         late = column.late if is_read else tuple(sorted((*column.late, request)))
         return _replied(column, client, reply)._replace(late=late)
 
@@ -348,7 +391,10 @@ class _Exploration:
             acceptor = FaultyAcceptor(ManualClock())
             if before is not None:
                 acceptor.items[ITEM] = before
-            (reply,) = getattr(acceptor, kind)([query])
+            if kind == "scan_shard":
+                reply = acceptor.scan_shard(*query)
+            else:
+                (reply,) = getattr(acceptor, kind)([query])
             after = acceptor.items.get(ITEM)
             problem = step_problem(before or Stored(), after or Stored())
             if problem:
@@ -382,75 +428,3 @@ def _replied(column: Column, client: int, reply: int | None) -> Column:
     """With one more reply to the client; None: its attempt is over."""
     so_far = () if reply is None else (*column.replies[client], reply)
     return column._replace(replies=(*column.replies[:client], so_far, *column.replies[client + 1 :]))
-
-
-# -- endpoints that give the replies so far, and stop the client at the next request
-
-
-class Request(NamedTuple):
-    """One message of a client."""
-
-    kind: str
-    query: Any
-
-
-class Asked(NamedTuple):
-    """What a client asks for, the so many-th time that it asks for something."""
-
-    request: Request
-    number: int
-
-
-class Waits(Exception):
-    """The client asks for something that too few have answered yet."""
-
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
-        self.asked = asked
-
-
-# Nobody waits here: each pause would be a step of its own.
-IMPATIENT = Registry(request_timeout=timedelta(microseconds=1), total_timeout=timedelta(microseconds=1))
-REGISTER = Register("explored", "explored", SHARD_HASH, Members(1, ("one",)), ())
-_STORED = Stored(encode_register(REGISTER))
-_LEFT = NoReply("the client went on before it was answered", "not_asked")
-
-
-class Scripted:
-    """An endpoint that gives the replies it was given, and then none."""
-
-    writes_per_request = reads_per_request = 1
-
-    def __init__(self, replies: Sequence[Any]) -> None:
-        self._replies = iter(replies)
-        self._numbers = count()
-
-    def __getattr__(self, kind: str) -> Callable[[Sequence[Any]], list[Any]]:
-        def answer(batch: Sequence[Any]) -> list[Any]:
-            if batch[0] == REGISTER_KEY:
-                return [_STORED]
-            return [next(self._replies, Asked(Request(kind, batch[0]), next(self._numbers)))]
-
-        return answer
-
-
-class Inline:
-    """A channel without threads, which stops the client where it waits for an answer that is missing."""
-
-    def exchange(
-        self, send: Any, requests: Sequence[Any], heard: Any, is_write: bool, until: Any = None
-    ) -> Generator[list[tuple[int, list[Any]]]]:
-        answers = [send(*request) for request in requests]
-        missing = [answer for (answer,) in answers if isinstance(answer, Asked)]
-        yield [(i, answer) for i, answer in enumerate(answers) if answer[0] not in (_LEFT, *missing)]
-        if missing:
-            raise Waits(missing[0])
-
-    def aside(self, send: Any, requests: Sequence[Any], heard: Any) -> None:
-        """Nobody is slow here."""
-
-    def in_background(self, work: Callable[[], None]) -> None:
-        """Nobody is probed here."""
-
-    def close(self) -> None:
-        """Nothing was opened."""

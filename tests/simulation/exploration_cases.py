@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import fast_value
+from photon.registry.consensus.register import Register
 from tests.simulation.exploration import explore
+from tests.simulation.exploration_endpoints import with_a_boundary, with_another_store
 from tests.simulation.exploration_states import Explored, Limits, Step
 
 EAST, WEST, NORTH = "east:e:1#p:1:0", "west:e:1#p:1:0", "north:e:1#p:1:0"
@@ -27,10 +29,11 @@ class Case:
     limits: Limits
     takes_minutes: bool = False
     held: Stored | None = None  # what every endpoint has at the beginning
+    registers: tuple[Register, ...] = ()  # see `explore`
 
     def explore(self) -> Explored:
         """Go through all of it."""
-        return explore(self.programs, self.n, self.limits, self.held)
+        return explore(self.programs, self.n, self.limits, self.held, self.registers)
 
 
 _EAST_AND_WEST: tuple[tuple[Step, ...], ...] = ((("commit", EAST),), (("commit", WEST),))
@@ -54,6 +57,11 @@ _CLEARED_BESIDE_A_ZOMBIE: tuple[tuple[Step, ...], ...] = (
     (("clear", EAST), ("commit", WEST)),
     (("commit", EAST),),
 )
+
+# A repair, and raising the boundary; what is below it is then deleted by itself.
+_REPAIR: tuple[Step, ...] = (("change", ""), ("copy", ""), ("change", ""))
+_RAISE: tuple[Step, ...] = (("change", ""),)
+_HELD_SINCE_THE_FAST_ROUND = Stored(fast_value(EAST))
 
 CASES: dict[str, Case] = {
     "two proposers, one endpoint": Case(_EAST_AND_WEST, 1, Limits(timeouts=3, attempts=4)),
@@ -169,6 +177,73 @@ CASES: dict[str, Case] = {
     ),
     "a crash and the same token again": Case(
         _EAST_AGAIN_AND_WEST, 3, Limits(timeouts=0, crashes=1, attempts=2), takes_minutes=True
+    ),
+    "a commit while its id is collected": Case(
+        ((("commit", EAST),), _RAISE), 3, Limits(timeouts=1, attempts=2), registers=with_a_boundary(3)
+    ),
+    "another commit while an id is collected": Case(
+        ((("commit", WEST),), _RAISE),
+        3,
+        Limits(timeouts=0, goings_on=1, attempts=2),
+        held=_HELD_SINCE_THE_FAST_ROUND,
+        registers=with_a_boundary(3),
+    ),
+    "a lookup while an id is collected": Case(
+        ((("lookup", ""),), _RAISE),
+        3,
+        Limits(timeouts=0, goings_on=1, attempts=2),
+        held=_HELD_SINCE_THE_FAST_ROUND,
+        registers=with_a_boundary(3),
+    ),
+    "two proposers while their id is collected": Case(
+        (*_EAST_AND_WEST, _RAISE),
+        3,
+        Limits(timeouts=0, attempts=1),
+        registers=with_a_boundary(3),
+    ),
+    "a commit while an endpoint is replaced": Case(
+        ((("commit", EAST),), _REPAIR), 3, Limits(timeouts=0, attempts=2), registers=with_another_store(3)
+    ),
+    "another commit while an endpoint is replaced": Case(
+        ((("commit", WEST),), _REPAIR),
+        3,
+        Limits(timeouts=0, attempts=2),
+        held=_HELD_SINCE_THE_FAST_ROUND,
+        registers=with_another_store(3),
+    ),
+    "a lookup while an endpoint is replaced": Case(
+        ((("lookup", ""),), _REPAIR),
+        3,
+        Limits(timeouts=1, attempts=2),
+        held=_HELD_SINCE_THE_FAST_ROUND,
+        registers=with_another_store(3),
+    ),
+    "a commit while an endpoint is replaced, and a message that is lost or late": Case(
+        ((("commit", EAST),), _REPAIR),
+        3,
+        Limits(timeouts=1, attempts=2),
+        takes_minutes=True,
+        registers=with_another_store(3),
+    ),
+    "a commit while one of five endpoints is replaced": Case(
+        ((("commit", EAST),), _REPAIR),
+        5,
+        Limits(timeouts=0, attempts=2),
+        takes_minutes=True,
+        registers=with_another_store(5),
+    ),
+    "a commit and its release while an endpoint is replaced": Case(
+        ((("commit", EAST), ("release", EAST)), _REPAIR),
+        3,
+        Limits(timeouts=0, attempts=2),
+        takes_minutes=True,
+        registers=with_another_store(3),
+    ),
+    "two proposers while an endpoint is replaced": Case(
+        (*_EAST_AND_WEST, _REPAIR),
+        3,
+        Limits(timeouts=0, attempts=1),
+        registers=with_another_store(3),
     ),
 }
 

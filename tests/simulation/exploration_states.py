@@ -8,9 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-# `promise`: a commit whose inserts promise a ballot.
-Verb = Literal["commit", "promise", "release", "lookup", "clear"]
-CLEARED = "cleared"
+# `promise`: a commit whose inserts promise a ballot. The others are an operator's: `change` puts the next
+# register in force, `copy` is what a repair does to fill a new store.
+Verb = Literal["commit", "promise", "release", "lookup", "clear", "change", "copy"]
+CLEARED, FREE = "cleared", "free"
+COPIED = "copied"
+# What a store is: in its slot all the time, or until a repair takes the slot out of use, or after it.
+Role = Literal["member", "replaced", "replacing"]
 Step = tuple[Verb, str]  # what a client does, and the token
 
 
@@ -43,6 +47,7 @@ class Column(NamedTuple):
     late: tuple[int, ...]  # requests that may still arrive, sorted
     replies: tuple[tuple[int, ...], ...]  # to each client, in its present attempt
     down_for: frozenset[int] = frozenset()  # clients, during their present step
+    role: Role = "member"
 
 
 class Local(NamedTuple):
@@ -55,6 +60,8 @@ class Local(NamedTuple):
     lives: int = 0
     since: str = ""  # ballot of the last value that was chosen when the step began
     is_cleared: bool = False  # its token was, when the step began
+    known: int = 0  # the register that it read last, by its number
+    seen: tuple[int, ...] = ()  # those that it has read in its present attempt
 
 
 class State(NamedTuple):
@@ -68,6 +75,8 @@ class State(NamedTuple):
     goings_on: int
     won: frozenset[str]  # tokens that were told so, as far as they are to be cleared
     cleared: frozenset[str]
+    register: int = 0  # which one is in force
+    chosen_before: frozenset[tuple[str, str]] = frozenset()  # before the first change of it
 
 
 class Label(NamedTuple):
