@@ -347,6 +347,9 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
         refuse(("foreign", "key"), f"expected as many columns as make the primary's id: {counts}")
     if pipeline.retry.max_delay < pipeline.retry.first_delay:
         refuse(("retry", "max_delay"), "expected a duration not shorter than retry.first_delay")
+    if pipeline.registry.total_timeout <= pipeline.registry.request_timeout:
+        # Or one endpoint that hangs would make every call end before the others' answers are used.
+        refuse(("registry", "deadline"), "expected a duration longer than registry.request_timeout")
     if pipeline.primary.files == pipeline.foreign.files:
         refuse(("foreign", "files"), "expected other files than those of primary.files")
     return found

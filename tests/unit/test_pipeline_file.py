@@ -171,6 +171,10 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
             "retry: {first_delay: 2m}",
             "retry.max_delay: expected a duration not shorter than retry.first_delay",
         ),
+        (
+            "registry: {deadline: 2s}",
+            "registry.deadline: expected a duration longer than registry.request_timeout",
+        ),
         ("retry: {min_attempts: 0}", "retry.min_attempts: expected at least 1, got 0"),
         ("retry: {min_attempts: many}", "retry.min_attempts: expected a whole number, got 'many'"),
         (
