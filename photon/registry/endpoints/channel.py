@@ -28,6 +28,7 @@ Answered = tuple[int, Sequence[R]]  # which request, and the replies to it
 Heard = Callable[[int, Sequence[R], float], None]  # and how many seconds the answer took
 
 PROBES_AT_ONCE = 5  # as many as a registry has endpoints
+GRACE_SECONDS = 0.5  # beyond a call's deadline: for answers that have come and that no thread has read yet
 ASIDE_AT_ONCE = 4  # requests to a slow endpoint: they tell when it is quick again, and are no load for it
 
 log = logging.getLogger(__name__)
@@ -136,6 +137,7 @@ class _Exchange:
         self.answered: SimpleQueue[Answered[Any] | BaseException] = SimpleQueue()
         self.heard_of = 0  # how many answers were waited for and have come
         self.is_left = False  # nobody waits for its answers any more
+        self._over_at_seconds: float | None = None  # when the deadline passes
 
     def wait(self, until: Deadline | None) -> list[Answered[Any]]:
         """All that has come, at least one, or none if the deadline passes before.
@@ -143,7 +145,7 @@ class _Exchange:
         Raises the error of a request that could not be made.
         """
         try:
-            come = [self.answered.get(timeout=None if until is None else until.left_seconds())]
+            come = [self.answered.get(timeout=self._patience_seconds(until))]
         except Empty:
             return []
         while not self.answered.empty():
@@ -153,6 +155,15 @@ class _Exchange:
             if isinstance(one, BaseException):
                 raise one
         return cast("list[Answered[Any]]", come)
+
+    def _patience_seconds(self, until: Deadline | None) -> float | None:
+        if until is None:
+            return None
+        now_seconds = time.monotonic()
+        left_seconds = until.left_seconds()
+        if left_seconds or self._over_at_seconds is None:
+            self._over_at_seconds = now_seconds + left_seconds
+        return max(0.0, self._over_at_seconds + GRACE_SECONDS - now_seconds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
