@@ -105,7 +105,7 @@ class Queries:
         table, read = self.scope.tables[datacenter, "joined_events"], self.scope.read_offsets[datacenter]
         current = F.col("_epoch") == F.lit(read.epoch or "")
         names = [name for name in table.schema.names if name not in ROW_COLUMNS.names]
-        values = [F.col(f"`{name}`") for name in names] or [F.lit(None).cast("string").alias("none")]
+        values = [F.col(_quoted(name)) for name in names] or [F.lit(None).cast("string").alias("none")]
         return (
             self._table(table)
             .where(F.lit(datacenter not in self.scope.retired))
@@ -304,3 +304,8 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 def _candidates(primaries: DataFrame) -> DataFrame:
     columns = [F.col(name.removeprefix("primary_")).alias(name) for name in CANDIDATE]
     return primaries.where("lost_path is null").select("datacenter", "key", *columns)
+
+
+def _quoted(name: str) -> str:
+    """A column's name for Spark, whatever characters are in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -117,9 +117,27 @@ class PerEventAdapter(Adapter):
         pairs = zip(_events(foreign), _events(primary), strict=True)
         results = [self.function(*pair) for pair in pairs]
         rows = [row for row in results if row is not None]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: _of_one_type(name, [row.get(name) for row in rows]) for name in names}
+        table = pa.table(columns) if columns else rows_without_columns(len(rows))
         return Adapted(table, pa.array([row is not None for row in results], pa.bool_()))
+
+
+def _of_one_type(name: str, values: list[Any]) -> list[Any]:
+    """The values, if they have one Python type.
+
+    Else Arrow would change some of them for the others' sake: a time becomes a date, an integer a float. The
+    pairs are asked about again, fewer at a time.
+    """
+    kinds = {type(value).__name__ for value in values if value is not None}
+    if len(kinds) > 1:
+        raise TypeError(f"column {name!r} has values of types {', '.join(sorted(kinds))}; expected one")
+    return values
+
+
+def rows_without_columns(count: int) -> pa.Table:
+    """So many rows without a column: a table knows its length without any."""
+    return pa.table({"": pa.nulls(count)}).select([])
 
 
 def _events(table: pa.Table) -> Iterator[EventColumns]:
@@ -155,6 +173,8 @@ def distinct_names(names: tuple[str, ...], declared: tuple[str, ...] = ()) -> Ma
     for name in names:
         alike[same_column(name)].append(name)
     found = {name: f"{name}_{_hash(name)}" for name in names}
+    if not found.keys().isdisjoint(found.values()):  # somebody named a key like the hash of another one
+        found = {name: f"{hashed}_" for name, hashed in found.items()}
     for column, group in alike.items():
         first = min(group, key=lambda n: (n not in declared, n != stored_name(n), n.swapcase()))
         found[first] = spellings.get(column, first)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter
+from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
 from photon.errors import WrongUsage
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
@@ -170,7 +170,9 @@ def combine_isolating_failures(
     kept = [first + row for first, part in parts for row, keep in enumerate(part.kept.to_pylist()) if keep]
     filtered = sorted(set(range(foreign.num_rows)) - set(kept) - set(failures))
     tables = [part.table for _, part in parts if part.table.num_rows]
-    table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    table = rows_without_columns(len(kept))
+    if any(part.column_names for part in tables):
+        table = pa.concat_tables(tables, promote_options="permissive")
     return Combined(table, kept, filtered, failures)
 
 
@@ -216,8 +218,7 @@ def checked_rows(result: pa.Table | Adapted, pairs: int, row_schema: pa.Schema) 
         raise AdapterMisbehaved(f"combine returned {what}; expected a pyarrow.Table or Adapted")
     kept = checked_mask(result.kept, pairs, "Adapted.kept")
     table = fit(result.table, row_schema)
-    # Fitting leaves out columns without a type, and so may leave no row.
-    if not table.num_rows == result.table.num_rows == kept.true_count:
+    if table.num_rows != kept.true_count:
         raise AdapterMisbehaved(
             f"combine returned {table.num_rows} rows for {pairs} pairs; it keeps {kept.true_count}"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.adapters import distinct_names
+from photon.adapters import distinct_names, rows_without_columns
 from photon.logs.discovery import scan
 from photon.logs.lines import decode_record, header_names, read_csv_lines
 from photon.logs.source import UNREADABLE, open_source, read_header
@@ -145,8 +145,8 @@ def _shorten(text: str) -> str:
 
 def _table(columns: Mapping[str, pa.Array], row_count: int, failures: Mapping[int, str]) -> pa.Table:
     """The columns as a table, with nulls alone in the rows that failed."""
-    if not columns:  # a table knows its length without any
-        return pa.table({"": pa.nulls(row_count)}).select([])
+    if not columns:
+        return rows_without_columns(row_count)
     rows = pa.array([None if row in failures else row for row in range(row_count)], pa.int64())
     return pa.table(dict(columns)).take(rows) if failures else pa.table(dict(columns))
 

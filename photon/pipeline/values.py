@@ -136,7 +136,12 @@ AdapterName = Annotated[
     ),
 ]
 ColumnPrefix = Annotated[
-    str, _must(re.compile("[A-Za-z][A-Za-z0-9_]*").fullmatch, "letters, digits and _, a letter first")
+    str,
+    _must(
+        # Foreign columns get `foreign_`: a prefix that begins like it would make two names one.
+        re.compile("(?!(?i:f))[A-Za-z][A-Za-z0-9_]*").fullmatch,
+        "letters, digits and _, first a letter other than f",
+    ),
 ]
 DatacenterName = Annotated[
     str,

@@ -226,6 +226,17 @@ class Outcomes(Sequence[Outcome], Generic[Outcome]):
         return f"Outcomes({list(self)})"
 
 
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+
+
 def _flat(name: str, column: Any, to: pa.DataType, length: int | None = None) -> Any:
     """A table's column as one array: in chunks, with a dictionary or with long offsets it may come, too.
 
@@ -236,11 +247,17 @@ def _flat(name: str, column: Any, to: pa.DataType, length: int | None = None) ->
         array = pa.array(array)
     if length is not None and len(array) != length:
         raise ValueError(f"the column {name} has {len(array)} rows; expected {length}, as there are ids")
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if to == pa.int64():
-        if pa.types.is_timestamp(array.type) and array.type.unit != "us":
-            raise ValueError(f"the column {name} is {array.type}; expected microseconds")
+        in_us = pa.types.is_timestamp(kind) and kind.unit == "us"
+        if not (in_us or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+            raise ValueError(
+                f"the column {name} is {array.type}; expected microseconds, as int64 or timestamp"
+            )
     elif array.null_count:
         raise ValueError(f"the column {name} has {array.null_count} nulls; expected none")
+    elif len(array) and not any(is_text(kind) for is_text in _TEXTS):
+        raise ValueError(f"the column {name} is {array.type}; expected texts, or their UTF-8")
     return array if array.type == to else array.cast(to)
 
 

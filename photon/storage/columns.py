@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.adapters import ROW_COLUMNS, same_column, stored_name
+from photon.adapters import ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
 TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 
@@ -66,7 +66,7 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
         values = column.cast(field.type)
         there = columns.get(field.name)
         columns[field.name] = values if there is None else _united(field.name, there, values)
-    return pa.table(columns)
+    return pa.table(columns) if columns else rows_without_columns(table.num_rows)
 
 
 def _united(name: str, some: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -37,8 +37,9 @@ class Site:
         ways_in: Sequence[FaultyAcceptor] = (),
         channel: Channel | None = None,
         chance: random.Random = MACHINE_CHANCE,
+        clock: ManualClock | None = None,
     ) -> QuorumRegistry:
-        """A client that finds the registry now, by ways of its own if they are given."""
+        """A client that finds the registry now, by ways of its own, and with a clock of its own, if given."""
         for store in self.stores.values():
             stored = store.items.get(REGISTER_KEY)
             if stored is not None and stored.value is not None:
@@ -47,7 +48,7 @@ class Site:
         return QuorumRegistry(
             ways_in or self.in_use(),
             SETTINGS,
-            self.clock,
+            clock or self.clock,
             channel,
             chance,
             members=self.members,
@@ -75,11 +76,12 @@ class Site:
         slot: int,
         while_made: Callable[[], None] = lambda: None,
         on_request: Callable[[str, Any], None] = lambda kind, batch: None,
+        clock: ManualClock | None = None,
         **more: Any,
     ) -> Refilled:
         """Repair a slot. `on_request` is told what the new store is asked; `more` is of `refill`."""
         name = f"new{next(self.names)}"
-        registry = self.client()
+        registry = self.client(clock=clock)
 
         def make() -> None:
             while_made()

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
+from bench.manual_clock import ManualClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare
@@ -73,7 +74,8 @@ def before(acceptor: FaultyAcceptor, kind: str, event: Any) -> None:
 def wipe_and_repair(site: Site, slot: int) -> None:
     """What happens to an endpoint that lost its disk."""
     site.wipe(slot)
-    site.repair(slot)
+    # The pauses of a client that is under way are no time for this one.
+    site.repair(slot, clock=ManualClock())
 
 
 def inserts_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +224,24 @@ def test_rows_stay_with_their_pairs_when_one_alone_has_nothing_but_nulls() -> No
 
     schema = pa.schema([("v", pa.int64())])
     combined = combine_isolating_failures(fails_at_1, FOREIGN, PRIMARY, schema)
-    assert (combined.kept, combined.table["v"].to_pylist()) == ([2, 3, 4], [2, 3, 4])
-    assert sorted(combined.failures) == [0, 1]
-    assert "combine returned 0 rows for 1 pairs" in combined.failures[0]
+    assert (combined.kept, combined.table["v"].to_pylist()) == ([0, 2, 3, 4], [None, 2, 3, 4])
+    assert sorted(combined.failures) == [1]
+
+
+def test_a_row_of_nothing_but_nulls_is_a_row_alone_as_among_others() -> None:
+    bare = per_event(lambda f, p: {"v": f["nowhere"]} if f["n"] % 2 else {})
+    for count in (1, 2, 5):
+        pairs = FOREIGN.slice(0, count), PRIMARY.slice(0, count)
+        combined = combine_isolating_failures(bare, *pairs, NO_COLUMNS)
+        assert (combined.kept, combined.table.num_rows) == (list(range(count)), count)
+
+
+def test_no_value_changes_for_the_sake_of_other_rows() -> None:
+    day, noon = date(2024, 1, 1), datetime(2024, 1, 1, 12)
+    mixed = per_event(lambda f, p: {"at": noon if f["n"] == 1 else day, "x": 1.5 if f["n"] == 2 else 2})
+    combined = combine_isolating_failures(mixed, FOREIGN.slice(0, 3), PRIMARY.slice(0, 3), NO_COLUMNS)
+    assert combined.table["x"].to_pylist() == [2, 1.5]
+    assert list(combined.failures) == [1], "a time is no date, and becomes none"
 
 
 def test_an_adapter_that_fails_once_is_asked_about_few_pairs_again() -> None:

@@ -91,7 +91,7 @@ def test_an_endpoint_that_falls_silent_aside_is_spared_by_the_next_call() -> Non
     endpoints.read(KEYS[:1], all_of_them)
     held.mend()
     assert endpoints.read(KEYS[:1], all_of_them)[0][2] == NoReply(
-        "the endpoint did not answer lately; it is being probed", "not_asked"
+        "endpoint 3 did not answer lately; it is being probed", "not_asked"
     )
     endpoints.close()
 

@@ -12,10 +12,10 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.faults import REPAIR_FAULT_POINTS, arm, disarm
 from photon.pipeline.event_key import EventKey
-from photon.registry.consensus.acceptor import Insert, NoReply, Page
-from photon.registry.consensus.decisions import chosen_value
+from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Page, Prepare
+from photon.registry.consensus.decisions import ballot, chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, fast_value
-from photon.registry.consensus.register import Members
+from photon.registry.consensus.register import Members, encode_register
 from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
 from photon.registry.operations.copying import PATIENCE_SECONDS, RepairSuperseded
 from photon.registry.operations.gc import gc_pass, raise_boundary
@@ -275,20 +275,15 @@ def test_without_a_majority_of_the_others_a_repair_ends_and_the_slot_stays_down(
 
 def test_a_register_that_is_half_written_is_chosen_before_it_is_believed() -> None:
     site = Site(3)
-    for slot in (1, 2):
-        site.stores[slot, f"old{slot}"].on_request = lambda kind, batch, slot=slot: (
-            site.stores[slot, f"old{slot}"].fail("lost_request") if kind == "accept" else None
-        )
-    with pytest.raises(RegistryUnavailable):
-        site.client().register.change(lambda register: replace(register, boundary_us=7))
-    for slot in (1, 2):
-        site.stores[slot, f"old{slot}"].on_request = lambda kind, batch: None
-        site.stores[slot, f"old{slot}"].mend()
+    raised = encode_register(replace(site.client().register.read(), boundary_us=7))
+    first, own = site.stores[0, "old0"], ballot(9, "f" * 16)
+    first.prepare([Prepare(REGISTER_KEY, own)])
+    first.accept([Accept(REGISTER_KEY, own, raised)])  # and then its client died
     site.stores[2, "old2"].fail("down")  # or those that have not heard of it might be asked alone
-    seen = site.client().register.read().boundary_us
+    assert site.client().register.read().boundary_us == 7
     site.stores[2, "old2"].mend()
     site.stores[0, "old0"].fail("down")
-    assert site.client().register.read().boundary_us == seen == 7
+    assert site.client().register.read().boundary_us == 7
     stored = [site.stores[slot, f"old{slot}"].items[REGISTER_KEY] for slot in range(3)]
     assert chosen_value(stored, 3) is not None
 

@@ -15,8 +15,6 @@ from photon.registry.endpoints.channel import Heard, Send
 from photon.registry.endpoints.parts import Part
 from photon.registry.endpoints.tempo import Tempo
 
-_SPARED = NoReply("the endpoint did not answer lately; it is being probed", "not_asked")
-
 log = logging.getLogger(__name__)
 
 
@@ -97,7 +95,8 @@ class Hearing:
         def send_unless_silent(acceptor: Acceptor, batch: Sequence[Any]) -> Sequence[Any]:
             slot = slots[id(acceptor)]
             if slot in self._silent or not (self._health is None or self._health.lets_pass(slot)):
-                return Same(_SPARED, len(batch))
+                spared = f"endpoint {slot + 1} did not answer lately; it is being probed"
+                return Same(NoReply(spared, "not_asked"), len(batch))
             return send(acceptor, batch)
 
         return send_unless_silent
