@@ -249,7 +249,10 @@ class BatchExecution:
                 f"the table of datacenter {self.datacenter} is at batch {version}, beyond this process's "
                 f"{plan.key.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
-        return version == plan.key.batch
+        is_committed = version == plan.key.batch
+        if is_committed:  # by a process that may have been killed right after that (A18)
+            self.tables["joined_events"].sync()
+        return is_committed
 
     # -- completing
 

@@ -22,6 +22,7 @@ from photon.join.messages import RetryRef, TaskContext, WaitingRecords
 from photon.join.outcomes import Final, HeldByEarlierPlan, Verdict, Verdicts, Waits
 from photon.join.records import Record
 from photon.pipeline.event_key import primary_time_us
+from photon.storage.sync import sync, write_synced
 
 SPOOL_COLUMNS = pa.schema(
     [
@@ -99,23 +100,11 @@ def write_spool(state: Path, batch: int, records: pa.Table) -> str:
     target = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as sink:
-            pq.write_table(records, sink, compression="zstd")
-            sink.flush()
-            os.fsync(sink.fileno())
-        _sync_folder(folder)  # else the file's name may be lost with the power, though its bytes are not
+        write_synced(target, lambda sink: pq.write_table(records, sink, compression="zstd"))
+        sync(folder)
         return name
     except OSError as error:
-        target.unlink(missing_ok=True)
         raise OSError(f"cannot write {target}: {error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def read_spool(state: Path, retries: Sequence[RetryRef]) -> pa.Table:

@@ -26,6 +26,7 @@ from deltalake.transaction import AddAction
 from photon.adapters import same_column
 from photon.errors import UserError
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.sync import sync, write_synced
 from photon.tokens import Occurrence, Token
 
 # What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
@@ -33,6 +34,7 @@ RowStatus = Literal["row", "no row", "undecided"]
 
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53
+COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
 STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 
 
@@ -88,17 +90,16 @@ def create_table(folder: Path, columns: pa.Schema, description: str, properties:
 
 
 def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
-    """Write rows to a file below the table's folder, for a later commit. LakeUnavailable.
+    """Write rows to a file below the table's folder, and sync it, for a later commit. LakeUnavailable.
 
     A file that is never committed is invisible; vacuum removes it.
     """
     path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
     target = lake / name / path
     try:
-        pq.write_table(rows, target, compression="zstd")
+        write_synced(target, lambda sink: pq.write_table(rows, sink, compression="zstd"))
         return OutputFile(name, path, target.stat().st_size, rows.num_rows, rows.schema)
     except OSError as error:
-        target.unlink(missing_ok=True)
         raise LakeUnavailable(
             f"cannot write {target}: {error}; make it writable, it is tried again"
         ) from error
@@ -111,6 +112,9 @@ class OutputTable:
         self.name = name
         self.folder = lake / name
         self._handle: DeltaTable | None = None
+        self._synced: int | None = (
+            None  # the last commit that is on disk; None: some process' before this one
+        )
 
     def exists(self) -> bool:
         return DeltaTable.is_deltatable(str(self.folder))
@@ -128,6 +132,8 @@ class OutputTable:
         with lake_errors(f"make the table {self.folder}"):
             description = f"pipeline {pipeline}, datacenter {datacenter}"
             create_table(self.folder, TABLE_COLUMNS[self.name], description, properties)
+            sync(self.folder.parent)
+        self.sync()
 
     def load(self) -> DeltaTable:
         """A handle on the table with every commit there is now, and no later one.
@@ -163,7 +169,7 @@ class OutputTable:
         return self.load().transaction_version(app) or 0
 
     def commit(self, files: Sequence[OutputFile], app: str, batch: int, exactly_after: int | None) -> None:
-        """Make the rows of `files` visible, as batch `batch` of `app`, all or nothing.
+        """Make the rows of `files` visible, as batch `batch` of `app`, all or nothing, and on disk (A18).
 
         With `exactly_after` the app's version must be exactly that (protocol A3), else below `batch`.
         CommitConflict if it is not, or somebody else commits at the same time. LakeUnavailable if the table
@@ -184,6 +190,18 @@ class OutputTable:
                 )
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
+        self.sync()
+
+    def sync(self) -> None:
+        """Put the latest commits and the names of their files on disk (protocol A18). LakeUnavailable."""
+        version = self.load().version()
+        first = version + 1 - COMMITS_OF_A_BATCH if self._synced is None else self._synced + 1
+        with lake_errors(f"sync the table {self.folder}"):
+            for number in range(max(first, 0), version + 1):
+                sync(self._log_entry(number))
+            sync(self.folder / "_delta_log")
+            sync(self.folder)
+        self._synced = version
 
     def fence(self, app: str) -> None:
         """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1)."""

@@ -1,0 +1,83 @@
+"""What a batch has put into the lake is on disk before its state is completed (protocol A18)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from photon.faults import arm, disarm
+from tests.simulation.world import World
+
+TABLES = ("joined_events", "dead_letters", "unjoined")
+
+
+@contextmanager
+def synced_paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Path, int]]:
+    """Paths that were synced, each with its size or, for a folder, how many names it had then."""
+    seen: dict[Path, int] = {}
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        seen[path] = _extent(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", note)
+        yield seen
+
+
+def _extent(path: Path) -> int:
+    return len(os.listdir(path)) if path.is_dir() else path.stat().st_size
+
+
+def unsynced(lake: Path, synced: dict[Path, int]) -> list[Path]:
+    """What a power cut could take of the tables of a lake."""
+    there = [lake, *(path for name in TABLES for path in ((lake / name), *(lake / name).rglob("*")))]
+    return [path for path in there if synced.get(path) != _extent(path)]
+
+
+def some_of_each(world: World, number: int) -> None:
+    world.queries(f"q{number}")
+    world.log("east", "clicks", {"click": f"c{number}", "query": f"q{number}", f"new{number}": 1, "at": 1})
+    world.clicks((f"orphan{number}", "nowhere"))
+    world.log("east", "clicks", "{broken\n")
+
+
+@pytest.fixture
+def checked(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Path]]]:
+    """What was not on disk whenever a batch was about to be completed."""
+    found: list[list[Path]] = []
+    lake = world.pipeline.datacenters["east"].lake
+    with synced_paths(monkeypatch) as synced:
+        arm("commit.after_main", crash=lambda: found.append(unsynced(lake, synced)))
+        try:
+            yield found
+        finally:
+            disarm()
+
+
+def test_all_that_a_batch_committed_is_on_disk_before_it_is_completed(
+    world: World, checked: list[list[Path]]
+) -> None:
+    some_of_each(world, 1)
+    world.join(mode="complete")
+    assert checked == [[]]
+    assert world.rows("unjoined")
+    assert world.rows("dead_letters")
+
+
+def test_a_commit_whose_process_was_killed_is_synced_by_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_of_each(world, 1)
+    assert world.join_with_a_crash("commit.after_main", mode="complete")
+    folder = world.pipeline.datacenters["east"].lake / "joined_events" / "_delta_log"
+    committed = max(folder.glob("*.json"))
+    with synced_paths(monkeypatch) as synced:
+        world.join(mode="complete")
+    assert {committed, folder} <= synced.keys()
