@@ -22,7 +22,8 @@ from photon.join.adapting import (
     load_adapter,
     skip_isolating_failures,
 )
-from photon.pipeline.file import load_pipeline
+from photon.logs.columns import parse_columns
+from photon.pipeline.file import ForeignLog, Limits, load_pipeline
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})
@@ -138,6 +139,20 @@ def test_a_per_event_adapter_may_give_rows_of_different_columns() -> None:
     odd = per_event(lambda f, p: {"n": f["n"]} if f["n"] % 2 else {"m": f["n"]})
     table = combine_isolating_failures(odd, FOREIGN.slice(0, 2), PRIMARY.slice(0, 2), NO_COLUMNS).table
     assert table.to_pylist() == [{"m": 0, "n": None}, {"m": None, "n": 1}]
+
+
+def test_the_keys_of_an_events_dict_are_in_an_order_of_their_own() -> None:
+    log = ForeignLog(files="*", format="jsonl", id="id", key="k", time="t")
+    text = per_event(lambda f, p: {"payload": ",".join(f)})
+    for raws in (
+        [b'{"b": 1, "a": 2}'],
+        [b'{"a": 1}', b'{"b": 1, "a": 2}'],
+        [b'{"c": 1, "b": 1}', b'{"b": 1, "a": 2}'],
+    ):
+        foreign = parse_columns(raws, b"", log, Limits()).table
+        pairs = foreign, PRIMARY.slice(0, len(raws))
+        table = combine_isolating_failures(text, *pairs, NO_COLUMNS).table
+        assert table["payload"].to_pylist()[-1] == "a,b"
 
 
 def test_one_bad_event_does_not_take_the_rest_with_it() -> None:
