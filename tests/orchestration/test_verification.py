@@ -65,7 +65,7 @@ def planted(location: Location, sound: ExecuteInProcessResult) -> Iterator[Execu
     rows = table.to_pyarrow_table(filters=[("_event_id", "=", doubled)])
     table.delete(f"_event_id = '{removed}'")
     write_deltalake(table, rows, mode="append")
-    table.update({"text": "'forged'"}, predicate=f"_event_id = '{changed}'")
+    table.update({"primary_text": "'forged'"}, predicate=f"_event_id = '{changed}'")
     yield verify(location)
     table.restore(version)
 
