@@ -52,10 +52,12 @@ class Course:
 
     def shares(self) -> dict[str, dict[str, int]]:
         """Rows by datacenter, before the kill, while one datacenter was gone, and afterwards."""
+        # What it committed while it was being killed is its own.
+        gone_us, back_us = self.kill.gone_us, self.without.end_us
         windows = {
-            "before": TimeSpan(0, self.without.start_us),
-            "without": self.without,
-            "after": TimeSpan(self.without.end_us, 2**63),
+            "before": TimeSpan(0, gone_us),
+            "without": TimeSpan(gone_us, back_us),
+            "after": TimeSpan(back_us, 2**63),
         }
         return {
             name: dict(Counter(row.row[0] for row in self.rows if row.readable_us in window))
