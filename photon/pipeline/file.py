@@ -23,6 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
+from photon.adapters import PRIMARY_PREFIX
 from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.values import (
@@ -104,7 +105,7 @@ class Log(Strict):
 class PrimaryLog(Log):
     """The log that is waited for: queries, impressions, requests."""
 
-    prefix: ColumnPrefix = "primary_"  # of its columns in joined rows
+    prefix: ColumnPrefix = PRIMARY_PREFIX  # of its columns in joined rows
 
 
 class ForeignLog(Log):

@@ -154,9 +154,8 @@ def test_a_clearing_is_one_write_and_two_reads_for_45_bytes(world: World) -> Non
 def test_gc_is_one_write_and_a_part_of_a_read(world: World) -> None:
     world.begin()
     gc_pass(world.registry, raise_boundary(world.registry, TIME_US + HOUR_US), timeless_shards=False)
-    for writes, reads in world.per_id()[:-1]:
-        # The last endpoint may not be asked for the register any more: a majority has told it.
-        assert (writes, reads) == (1.0, pytest.approx(0.03, abs=0.011))
+    world.registry.close()  # the last read of the register may still be under way
+    assert world.per_id()[:-1] == [(1.0, 0.03)] * world.registry.endpoints.n
 
 
 @pytest.mark.parametrize("n", [3, 5])
@@ -164,10 +163,10 @@ def test_a_repair_is_one_write_at_the_new_store_and_a_part_of_a_read_or_two(n: i
     world = World(n)
     world.begin()
     refill(world.registry, 1, "new", lambda: None, timeless_shards=False)
+    world.registry.close()
     copied_from = world.per_id()[:1] + world.per_id()[2:-1]
-    for writes, reads in copied_from:  # it is read once to copy, and once to compare
-        assert (writes, reads) == (0.0, pytest.approx(0.07, abs=0.021))
-    assert world.per_id()[-1] == (1.0, pytest.approx(0.03, abs=0.011))
+    assert copied_from == [(0.0, 0.07)] * (n - 1)  # it is read once to copy, and once to compare
+    assert world.per_id()[-1] == (1.0, 0.03)
 
 
 def test_the_document_has_these_figures() -> None:
