@@ -50,13 +50,18 @@ def caught_by_story(story: Callable[[], None], because: str) -> None:
 
 
 def _search(upkeep: tuple[Upkeep, ...], because: str, only_history: bool, over_requests: bool) -> None:
-    others: Counter[str] = Counter()
     by = "the checker of histories" if only_history else "simulation"
-    for seed in SEEDS:
-        problem = simulate(seed, only_history, upkeep, over_requests)
+    search(lambda seed: simulate(seed, only_history, upkeep, over_requests), SEEDS, because, by)
+
+
+def search(run: Callable[[int], str | None], seeds: range, because: str, by: str) -> None:
+    """Run one seed after the other until what goes wrong is what is looked for; fail if none does so."""
+    others: Counter[str] = Counter()
+    for seed in seeds:
+        problem = run(seed)
         if problem is not None and because in problem:
             print(f"caught by {by} (seed {seed}, the {seed + 1}th): {problem}; before it {dict(others)}")
             return
         if problem is not None:
             others[problem[:WORDS_TOLD]] += 1
-    pytest.fail(f"none of {len(SEEDS)} seeds finds that {because!r} by {by}; but {dict(others)}")
+    pytest.fail(f"none of {len(seeds)} seeds finds that {because!r} by {by}; but {dict(others)}")

@@ -5,7 +5,6 @@ See `tests.simulation.test_broken_registries`.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from photon.registry.interface import Lost, Won
 from photon.registry.quorum import outcomes, proposer
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
-from tests.simulation.catching import TWO_HELD, WORDS_TOLD
+from tests.simulation.catching import TWO_HELD, search
 from tests.simulation.distant_simulation import SETTINGS, simulate
 
 Patch = pytest.MonkeyPatch
@@ -28,15 +27,7 @@ SEEDS = range(30)
 
 def caught_at_a_distance(because: str, only_history: bool = False) -> None:
     """By the rules and bounds of the simulation of clients far away, in one of the first seeds."""
-    others: Counter[str] = Counter()
-    for seed in SEEDS:
-        problem = simulate(seed, only_history, over_requests=False)
-        if problem is not None and because in problem:
-            print(f"caught at a distance (seed {seed}): {problem}; before it {dict(others)}")
-            return
-        if problem is not None:
-            others[problem[:WORDS_TOLD]] += 1
-    pytest.fail(f"none of {len(SEEDS)} seeds finds that {because!r}; but {dict(others)}")
+    search(lambda seed: simulate(seed, only_history, over_requests=False), SEEDS, because, "clients far away")
 
 
 def test_a_horizon_that_every_call_moves_and_waits_for_holds_clients_up(monkeypatch: Patch) -> None:  # B12
