@@ -27,6 +27,7 @@ ROW_COLUMNS = pa.schema(
         ("_datacenter", pa.string()),
         ("_epoch", pa.string()),
         ("_batch", pa.int64()),
+        ("_plan", pa.string()),  # null in rows that Photon 0.1.0 wrote
         ("_occurrence", pa.string()),
         ("_joined_at", pa.timestamp("us", "UTC")),
         ("_event_id", pa.string()),

@@ -16,7 +16,7 @@ from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
 from photon.dispatcher.completion import CannotEnd, Results, Superseded, collect_results
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.plan import Plan
+from photon.dispatcher.plan import Origin, Plan
 from photon.dispatcher.planning import split
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import index_tasks, join_tasks
@@ -36,6 +36,7 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
     CommitConflict,
     LakeUnavailable,
+    LastCommit,
     OutputTable,
     SchemaConflict,
     app_id,
@@ -217,14 +218,15 @@ class BatchExecution:
 
         Rows too: their ids may be cleared by now, and then the registry can't say which record won (B6).
         """
-        batches = [*plan.content.origins, *([plan.key.batch] if ran_before else [])]
+        own = Origin(plan.key.batch, plan.key.plan_id)
+        plans = [*plan.content.origins, *([own] if ran_before else [])]
         already_recorded: dict[Occurrence, OutcomeClass] = {}
-        for batch in plan.content.origins:
-            rows = self.tables["joined_events"].occurrences_of(self.epoch, batch)
+        for origin in plan.content.origins:
+            rows = self.tables["joined_events"].occurrences_of(self.epoch, origin.batch, origin.plan_id)
             already_recorded.update(dict.fromkeys(rows, "joined"))
         for name, outcome in SIDE_TABLES.items():
-            for batch in batches:
-                occurrences = self.tables[name].occurrences_of(self.epoch, batch)
+            for each in plans:
+                occurrences = self.tables[name].occurrences_of(self.epoch, each.batch, each.plan_id)
                 already_recorded.update(dict.fromkeys(occurrences, outcome))
         return already_recorded
 
@@ -235,21 +237,31 @@ class BatchExecution:
             app = app_id(self.datacenter, self.epoch, name)
             files = results.files(name)
             if files and self.tables[name].version_of(app) < batch:
-                self.tables[name].commit(files, app, batch, None)
+                self.tables[name].commit(files, app, batch, None, plan.key.plan_id)
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
-        self.tables["joined_events"].commit(results.files("joined_events"), self._app, batch, batch - 1)
+        joined = self.tables["joined_events"]
+        joined.commit(results.files("joined_events"), self._app, batch, batch - 1, plan.key.plan_id)
         fault_point("commit.after_main")
 
     def _is_committed(self, plan: Plan) -> bool:
-        """Whether the table has the batch, after a commit that did not return; Superseded if it is beyond."""
-        version = self.tables["joined_events"].version_of(self._app)
-        if version > plan.key.batch:
+        """Whether the table has the batch, after a commit that did not return.
+
+        Superseded if the table is beyond it, or has it by another plan (A15).
+        """
+        last, own = self.tables["joined_events"].last_commit(self._app), plan.key
+        if last.batch > own.batch:
             raise Superseded(
-                f"the table of datacenter {self.datacenter} is at batch {version}, beyond this process's "
-                f"{plan.key.batch}: another process runs it, or this epoch was fenced; this one ends"
+                f"the table of datacenter {self.datacenter} is at batch {last.batch}, beyond this process's "
+                f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
-        is_committed = version == plan.key.batch
+        is_committed = last.batch == own.batch
+        if is_committed and not last.may_be(LastCommit(own.batch, own.plan_id)):
+            raise Superseded(
+                f"batch {own.batch} of datacenter {self.datacenter} was committed by plan {last.plan_id}, "
+                f"not by this process's {own.plan_id}: another copy of its state is in use; "
+                "this one ends, and begins a new epoch if it is started again"
+            )
         if is_committed:  # by a process that may have been killed right after that (A18)
             self.tables["joined_events"].sync()
         return is_committed
@@ -367,7 +379,8 @@ class BatchExecution:
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
         reader.advance(plan.advances, {})
-        again = replace(plan.content, origins=(*plan.content.origins, plan.key.batch))
+        own = Origin(plan.key.batch, plan.key.plan_id)
+        again = replace(plan.content, origins=(*plan.content.origins, own))
         self.state.complete(plan, Completion(requeue=[again]))
 
     def _split(self, plan: Plan, reader: LogReader, reason: str) -> None:
@@ -383,7 +396,8 @@ class BatchExecution:
                     f"the last time: {reason}; mend the adapter or the machine and start again: "
                     "nothing of this batch is lost"
                 )
-        self.tables["joined_events"].commit([], self._app, plan.key.batch, plan.key.batch - 1)
+        batch, plan_id = plan.key.batch, plan.key.plan_id
+        self.tables["joined_events"].commit([], self._app, batch, batch - 1, plan_id)
         try:
             context = replace(self._context(plan), release_only=True)
             tasks = join_tasks(plan, reader.files, self.runner.workers)

@@ -14,7 +14,7 @@ from photon.join.messages import RetryRef
 from photon.logs.files import ByteRange
 from photon.tokens import Occurrence, PlanKey
 
-PLAN_FORMAT = 1
+PLAN_FORMAT = 2  # 1, of Photon 0.1.0: origins are batches without their plans
 _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 
@@ -29,6 +29,14 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """An earlier plan of the same work, which put some of it into the tables."""
+
+    batch: int
+    plan_id: str | None  # None: Photon 0.1.0 stored the batch alone
+
+
+@dataclass(frozen=True, slots=True)
 class PlanContent:
     """Byte ranges of both logs and due retries."""
 
@@ -38,8 +46,8 @@ class PlanContent:
     final: bool = False  # the inputs are declared complete: what has no primary now is unjoinable
     # Why its one record becomes a dead letter unread: alone in a batch, it kept the batch from ending (A11).
     quarantine: str = ""
-    # Batches that were committed with this content and not completed: their side tables stay (A12).
-    origins: tuple[int, ...] = ()
+    # Plans that committed some of this content and did not complete it: what they wrote stays (A12).
+    origins: tuple[Origin, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -69,7 +77,7 @@ def content_to_json(content: PlanContent) -> str:
         ],
         "final": content.final,
         "quarantine": content.quarantine,
-        "origins": content.origins,
+        "origins": [[origin.batch, origin.plan_id] for origin in content.origins],
     }
     return json.dumps(stored, separators=(",", ":"))
 
@@ -85,7 +93,9 @@ def content_from_json(text: str) -> PlanContent:
         retries=tuple(RetryRef(Occurrence(*item[:2]), *item[2:]) for item in data["retries"]),
         final=data["final"],
         quarantine=data["quarantine"],
-        origins=tuple(data["origins"]),
+        origins=tuple(
+            Origin(*(item if isinstance(item, list) else (item, None))) for item in data["origins"]
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from photon.event_store.log_file_map import LogFileMap, map_path
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.quorum.register_store import RegisterStore
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 
 
@@ -27,20 +27,28 @@ class LakeMismatch(UserError):
 
 
 def why_new_epoch(
-    epoch: str, completed: int, open_batch: int | None, table_version: int, live: bool
+    epoch: str, completed: LastCommit, open_plan: LastCommit | None, table: LastCommit, live: bool
 ) -> str | None:
     """Why a new epoch must begin: the state is a restored copy, or its epoch was revoked. None: it need not.
 
     The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
+    A batch of another plan was committed by another copy of the state (A15).
     """
     if not live:
         return f"epoch {epoch} is not live in the registry"
-    if table_version == completed or table_version == open_batch == completed + 1:
+    if table.may_be(completed):
+        return None
+    if open_plan is not None and open_plan.batch == completed.batch + 1 and table.may_be(open_plan):
         return None
     return (
-        f"the state is at batch {completed}, the table at batch {table_version} of epoch {epoch}: "
+        f"the state is at batch {_named(open_plan or completed)}, "
+        f"the table at batch {_named(table)} of epoch {epoch}: "
         "the state is not the one that wrote the table last"
     )
+
+
+def _named(commit: LastCommit) -> str:
+    return f"{commit.batch} (plan {commit.plan_id})" if commit.plan_id else str(commit.batch)
 
 
 @dataclass
@@ -68,9 +76,9 @@ def start(
     because: str | None = "there is no state"
     if state is not None and epoch is not None:
         live = epoch in own_epochs and own_epochs[epoch].state == "live"
-        open_plan, version = state.open_plan(), table.version_of(app_id(datacenter, epoch))
-        open_batch = open_plan.key.batch if open_plan else None
-        because = why_new_epoch(epoch, state.completed, open_batch, version, live)
+        because = why_new_epoch(
+            epoch, *_state_commits(state), table.last_commit(app_id(datacenter, epoch)), live
+        )
         log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
         if because is None and log_map.map_id == state.meta("map_id"):
             return Started(state, log_map)
@@ -87,6 +95,13 @@ def start(
     started = _begin_epoch(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
     started.new_epoch_because = because if ran_before else None
     return started
+
+
+def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
+    """What the state says of the table: its last completed batch, and its open plan's."""
+    plan = state.open_plan()
+    open_plan = LastCommit(plan.key.batch, plan.key.plan_id) if plan else None
+    return LastCommit(state.completed, state.meta("completed_plan")), open_plan
 
 
 def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:

@@ -224,7 +224,11 @@ class DispatcherState:
             db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
             _add_counts(db, completion.counts)
             _recount_pending(db)
-            meta = {"completed": plan.key.batch, "watermark_us": completion.watermark_us}
+            meta = {
+                "completed": plan.key.batch,
+                "completed_plan": plan.key.plan_id,
+                "watermark_us": completion.watermark_us,
+            }
             _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 

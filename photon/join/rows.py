@@ -106,6 +106,7 @@ def _stamped(
         "_datacenter": [plan.datacenter] * count,
         "_epoch": [plan.epoch] * count,
         "_batch": [plan.batch] * count,
+        "_plan": [plan.plan_id] * count,
         "_occurrence": [str(occurrence) for occurrence in occurrences],
     }
     return pa.table({**stamp, **columns}, schema=schema)

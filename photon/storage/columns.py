@@ -12,7 +12,7 @@ from photon.adapters import ROW_COLUMNS, rows_without_columns, same_column, stor
 TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 
 _TIME = pa.timestamp("us", "UTC")
-_STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_occurrence")]
+_STAMP = [ROW_COLUMNS.field(name) for name in ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence")]
 DEAD_LETTER_COLUMNS = pa.schema(
     [
         *_STAMP,

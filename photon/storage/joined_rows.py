@@ -16,7 +16,7 @@ from photon.pipeline.file import ForeignLog
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
-REGISTERED_AS = ("_epoch", "_batch", "_occurrence", "_event_id", "_event_time")
+REGISTERED_AS = ("_epoch", "_batch", "_plan", "_occurrence", "_event_id", "_event_time")
 
 
 class CommittedRows:

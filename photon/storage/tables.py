@@ -36,6 +36,9 @@ RowStatus = Literal["row", "no row", "undecided"]
 FENCE_VERSION = 2**53
 COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
 STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
+# What a commit says of itself beside its version (protocol A15).
+APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
+FIRST_COMMITS_READ = 8  # to find an app's last one: it is nearly always the very last
 
 
 class LakeUnavailable(UserError):
@@ -59,6 +62,22 @@ class OutputFile:
     size_bytes: int
     rows: int
     schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class LastCommit:
+    """The last batch of an app, and the plan that committed it.
+
+    No plan: before the first batch, at a fence, or committed by Photon 0.1.0.
+    """
+
+    batch: int
+    plan_id: str | None = None
+
+    def may_be(self, other: LastCommit) -> bool:
+        """Whether both may be one and the same commit (protocol A15)."""
+        known = {plan_id for plan_id in (self.plan_id, other.plan_id) if plan_id is not None}
+        return self.batch == other.batch and len(known) <= 1
 
 
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
@@ -120,8 +139,13 @@ class OutputTable:
         return DeltaTable.is_deltatable(str(self.folder))
 
     def create(self, pipeline: str, datacenter: str) -> None:
-        """Make the table if it is not there, with Photon's own columns; the others come with the rows."""
+        """Make the table if it is not there, with Photon's own columns; the others come with the rows.
+
+        A table of an older Photon gets the columns that it lacks.
+        """
         if self.exists():
+            with lake_errors(f"add columns to {self.folder}"):
+                self._add_columns(self.load(), TABLE_COLUMNS[self.name])
             return
         # STATS_COLUMNS: of any other column delta-rs would take bounds that are not there for null, and
         # leave out every file when rows are filtered by it.
@@ -168,19 +192,40 @@ class OutputTable:
         """The last batch that `app` committed; 0 before the first."""
         return self.load().transaction_version(app) or 0
 
-    def commit(self, files: Sequence[OutputFile], app: str, batch: int, exactly_after: int | None) -> None:
+    def last_commit(self, app: str) -> LastCommit:
+        """The last batch that `app` committed, with its plan. LakeUnavailable."""
+        handle = self.load()
+        batch = handle.transaction_version(app) or 0
+        with self.reading():
+            for limit in (FIRST_COMMITS_READ, None) if batch else ():
+                for commit in handle.history(limit):
+                    if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
+                        return LastCommit(batch, commit.get(PLAN_METADATA))
+        return LastCommit(batch)
+
+    def commit(
+        self,
+        files: Sequence[OutputFile],
+        app: str,
+        batch: int,
+        exactly_after: int | None,
+        plan_id: str | None = None,
+    ) -> None:
         """Make the rows of `files` visible, as batch `batch` of `app`, all or nothing, and on disk (A18).
 
-        With `exactly_after` the app's version must be exactly that (protocol A3), else below `batch`.
-        CommitConflict if it is not, or somebody else commits at the same time. LakeUnavailable if the table
-        can't be reached: then nobody knows whether the commit took place.
+        The commit names its plan (A15). With `exactly_after` the app's version must be exactly that (A3),
+        else below `batch`. CommitConflict if it is not, or somebody else commits at the same time.
+        LakeUnavailable if the table can't be reached: then nobody knows whether the commit took place.
         """
         handle = self._with_columns_of(files)
         version = handle.transaction_version(app) or 0
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
         with lake_errors(f"commit batch {batch} to {self.folder}"):
-            commit = CommitProperties(app_transactions=[Transaction(app, batch)])
+            says = {APP_METADATA: app, BATCH_METADATA: str(batch)}
+            if plan_id is not None:
+                says[PLAN_METADATA] = plan_id
+            commit = CommitProperties(custom_metadata=says, app_transactions=[Transaction(app, batch)])
             try:
                 handle.create_write_transaction(
                     [self._add_action(file) for file in files],
@@ -211,7 +256,8 @@ class OutputTable:
     def row_status_of(self, tokens: Collection[Token]) -> dict[Token, RowStatus]:
         """What the table, at one snapshot, says of tokens of this datacenter (protocol A8, E1).
 
-        Reads three columns of the files whose statistics admit the tokens' batches.
+        A row of another plan is none of the token's (A15). Rows of Photon 0.1.0 don't name their plan.
+        Reads four columns of the files whose statistics admit the tokens' batches.
         """
         if not tokens:
             return {}
@@ -222,25 +268,29 @@ class OutputTable:
         found: dict[Token, RowStatus] = {}
         for epoch, group in by_epoch.items():
             rows = self._rows_of_batches(handle, epoch, {token.plan.batch for token in group})
-            present = set(zip(rows["_batch"].to_pylist(), rows["_occurrence"].to_pylist(), strict=True))
+            names = ("_batch", "_plan", "_occurrence")
+            present = set(zip(*(rows[name].to_pylist() for name in names), strict=True))
             with self.reading():
                 version = handle.transaction_version(app_id(group[0].plan.datacenter, epoch)) or 0
             for token in group:
-                if (token.plan.batch, str(token.occurrence)) in present:
+                plan, occurrence = token.plan, str(token.occurrence)
+                if any((plan.batch, name, occurrence) in present for name in (plan.plan_id, None)):
                     found[token] = "row"
                 else:
                     found[token] = "no row" if version >= token.plan.batch else "undecided"
         return found
 
-    def occurrences_of(self, epoch: str, batch: int) -> list[Occurrence]:
-        """The occurrences of the rows that one batch committed."""
+    def occurrences_of(self, epoch: str, batch: int, plan_id: str | None) -> list[Occurrence]:
+        """The occurrences of the rows that one plan committed; of whichever plan where it is not known."""
         rows = self._rows_of_batches(self.load(), epoch, [batch])
-        return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
+        names = zip(rows["_plan"].to_pylist(), rows["_occurrence"].to_pylist(), strict=True)
+        return [Occurrence.parse(text) for name, text in names if None in (name, plan_id) or name == plan_id]
 
     def _rows_of_batches(self, handle: DeltaTable, epoch: str, batches: Collection[int]) -> pa.Table:
         wanted = (ds.field("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
         with self.reading():
-            return handle.to_pyarrow_dataset().to_table(columns=["_batch", "_occurrence"], filter=wanted)
+            columns = ["_batch", "_plan", "_occurrence"]
+            return handle.to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
 
     def _with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
         """The table with all columns that the files have. SchemaConflict if types differ.
@@ -262,15 +312,20 @@ class OutputTable:
                 raise SchemaConflict(f"{holds}, new rows have {field.type}")
             elif there.name != field.name:
                 respelled.append(f"{field.name!r} is {there.name!r} there")
-        if new:
-            with lake_errors(f"add columns to {self.folder}"):
-                try:
-                    handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
-                except CommitFailedError as error:
-                    raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
+        with lake_errors(f"add columns to {self.folder}"):
+            try:
+                self._add_columns(handle, new)
+            except CommitFailedError as error:
+                raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
         if respelled:
             raise CommitConflict(f"{self.folder}: the column {respelled[0]}")
         return self.load() if new else handle
+
+    def _add_columns(self, handle: DeltaTable, wanted: Iterable[pa.Field]) -> None:
+        """Add the columns that the table lacks; the rows that it has are null there."""
+        names = {field.name for field in self.schema()}
+        if new := [field for field in wanted if field.name not in names]:
+            handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
     def _add_action(self, file: OutputFile) -> AddAction:
         target = self.folder / file.path

@@ -107,11 +107,11 @@ def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry
     # Without its event's time a row looks like others of its id.
     rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
     times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
-    ids, epochs, batches, occurrences = (
-        rows[name].to_pylist() for name in ("_event_id", "_epoch", "_batch", "_occurrence")
+    ids, *places = (
+        rows[name].to_pylist() for name in ("_event_id", "_epoch", "_batch", "_plan", "_occurrence")
     )
     keys = [event_key(event_id, time_us, log) for event_id, time_us in zip(ids, times_us, strict=True)]
-    registered = zip(keys, registry.tokens_anywhere(keys), epochs, batches, occurrences, strict=True)
+    registered = zip(keys, registry.tokens_anywhere(keys), *places, strict=True)
     claims = [
         Claim(key, token)
         for key, tokens, *row in registered
@@ -127,16 +127,17 @@ def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry
     )
 
 
-def is_of_row(token: str, datacenter: str, epoch: str, batch: int, occurrence: str) -> bool:
-    """Whether a token registered this very row. Rows do not have the random id of their plan.
+def is_of_row(
+    token: str, datacenter: str, epoch: str, batch: int, plan_id: str | None, occurrence: str
+) -> bool:
+    """Whether a token registered this very row. Rows of Photon 0.1.0 do not have the id of their plan.
 
-    One epoch and batch has two plans only if an old state was put back in between. The row is of the plan
-    that was committed; the other one's token was never chosen, so it goes as well.
+    One epoch and batch has two plans only if an old state was put back in between (protocol A15).
     """
     parsed = Token.parse(token)
     plan = parsed.plan
     same_batch = (plan.datacenter, plan.epoch, plan.batch) == (datacenter, epoch, batch)
-    return same_batch and str(parsed.occurrence) == occurrence
+    return same_batch and plan_id in (plan.plan_id, None) and str(parsed.occurrence) == occurrence
 
 
 class Progress:

@@ -46,7 +46,8 @@ def caught_by_story(story: Callable[[], None], because: str) -> None:
     """By a story that is told step by step: simulations come upon it too seldom."""
     with pytest.raises(AssertionError, match=because) as caught:
         story()
-    print(f"caught by {story.__name__}: {caught.value}")
+    name = getattr(story, "func", story).__name__  # of a partial the function's
+    print(f"caught by {name}: {caught.value}")
 
 
 def _search(upkeep: tuple[Upkeep, ...], because: str, only_history: bool, over_requests: bool) -> None:

@@ -59,10 +59,10 @@ def test_a_row_has_photons_columns_then_the_foreign_then_the_primary_ones(world:
         "_datacenter",
         "_epoch",
         "_batch",
+        "_plan",
         "_occurrence",
         "_joined_at",
         "_event_id",
-        "_primary_occurrence",
     ]
     assert (row["click"], row["query"]) == ("c1", "q1")
     assert (row["primary_text"], row["primary_query"]) == ("text of q1", "q1")
@@ -251,12 +251,14 @@ def test_after_a_commit_that_did_not_return_the_table_says_what_was_joined(
     commit = OutputTable.commit
     failed: list[int] = []
 
-    def fail_once(table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, after: Any) -> None:
+    def fail_once(
+        table: OutputTable, files: Sequence[OutputFile], app: str, batch: int, *exactly: Any
+    ) -> None:
         first = bool(files) and table.name == "joined_events" and not failed
         if first:
             failed.append(batch)
         if took_place or not first:
-            commit(table, files, app, batch, after)
+            commit(table, files, app, batch, *exactly)
         if first:
             raise LakeUnavailable("the answer got lost")
 

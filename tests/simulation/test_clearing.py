@@ -153,11 +153,22 @@ def test_rows_of_live_and_revoked_epochs_count() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    ["west:e:4#p:1:90", "east:f:4#p:1:90", "east:e:5#p:1:90", "east:e:4#p:2:90", "east:e:4#p:1:91"],
+    [
+        "west:e:4#p:1:90",
+        "east:f:4#p:1:90",
+        "east:e:5#p:1:90",
+        "east:e:4#p:2:90",
+        "east:e:4#p:1:91",
+        "east:e:4#q:1:90",
+    ],
 )
 def test_only_the_token_of_the_very_row_is_its_own(other: str) -> None:
-    assert is_of_row("east:e:4#p:1:90", "east", "e", 4, "1:90")
-    assert not is_of_row(other, "east", "e", 4, "1:90")
+    assert is_of_row("east:e:4#p:1:90", "east", "e", 4, "p", "1:90")
+    assert not is_of_row(other, "east", "e", 4, "p", "1:90")
+
+
+def test_a_row_of_photon_0_1_0_does_not_say_of_which_plan_it_is() -> None:
+    assert is_of_row("east:e:4#p:1:90", "east", "e", 4, None, "1:90")
 
 
 # -- what goes wrong in between

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -136,8 +137,8 @@ class History:
             assert isinstance(held, Joined), f"{row['_event_id']} has a row, but nobody holds it"
             token = Token.parse(held.holder.token or "")
             plan, occurrence = token.plan, str(token.occurrence)
-            of_row = (row["_datacenter"], row["_epoch"], row["_batch"], row["_occurrence"])
-            assert (plan.datacenter, plan.epoch, plan.batch, occurrence) == of_row
+            of_row = tuple(row[name] for name in ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence"))
+            assert (*astuple(plan), occurrence) == of_row
 
     def check_commits(self, delta_log: Path) -> None:
         """F7: the batches of an application id have no gap; only its fence jumps."""

@@ -10,6 +10,7 @@ import pytest
 from photon.dispatcher.completion import resolve, watermark_us
 from photon.dispatcher.plan import (
     Advance,
+    Origin,
     PlanContent,
     advances_from_json,
     advances_to_json,
@@ -28,6 +29,7 @@ from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Limits, Retry
 from photon.registry.interface import Claim
+from photon.storage.tables import LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
 
 SECOND = 1_000_000
@@ -165,16 +167,27 @@ def test_work_is_spread_over_tasks_evenly_and_completely(seed: int) -> None:
 
 
 def test_a_plan_reads_back_as_it_was_stored() -> None:
-    content = PlanContent((a_range(1),), (a_range(2),), (a_retry(3),), final=True, quarantine="died")
+    content = PlanContent(
+        (a_range(1),), (a_range(2),), (a_retry(3),), final=True, quarantine="died", origins=(Origin(7, "p"),)
+    )
     assert content_from_json(content_to_json(content)) == content
     advances = (Advance(1, 1_000, b"\x00\xff", True),)
     assert advances_from_json(advances_to_json(advances)) == advances
 
 
 def test_a_plan_of_a_newer_photon_is_refused() -> None:
-    newer = content_to_json(PlanContent()).replace('"format":1', '"format":2')
+    newer = content_to_json(PlanContent()).replace('"format":2', '"format":3')
     with pytest.raises(FormatTooNew, match="newer Photon"):
         content_from_json(newer)
+
+
+def test_a_plan_of_photon_0_1_0_has_origins_of_which_it_knows_the_batch_alone() -> None:
+    older = (
+        content_to_json(PlanContent())
+        .replace('"format":2', '"format":1')
+        .replace('"origins":[]', '"origins":[7]')
+    )
+    assert content_from_json(older) == PlanContent(origins=(Origin(7, None),))
 
 
 def test_counts_add_up_only_if_every_record_is_in_one_class() -> None:
@@ -193,7 +206,8 @@ def test_counts_add_up_only_if_every_record_is_in_one_class() -> None:
 def test_a_state_that_agrees_with_its_table_goes_on(
     completed: int, open_batch: int | None, table_version: int
 ) -> None:
-    assert why_new_epoch("e", completed, open_batch, table_version, live=True) is None
+    plan = None if open_batch is None else LastCommit(open_batch, "p")
+    assert why_new_epoch("e", LastCommit(completed), plan, LastCommit(table_version), live=True) is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +218,22 @@ def test_a_state_that_agrees_with_its_table_goes_on(
 def test_any_other_state_begins_a_new_epoch(
     completed: int, open_batch: int | None, table_version: int, live: bool
 ) -> None:
-    assert why_new_epoch("e", completed, open_batch, table_version, live) is not None
+    plan = None if open_batch is None else LastCommit(open_batch, "p")
+    assert why_new_epoch("e", LastCommit(completed), plan, LastCommit(table_version), live) is not None
+
+
+@pytest.mark.parametrize("batch", [7, 8])
+def test_a_batch_that_another_plan_committed_begins_a_new_epoch(batch: int) -> None:
+    completed, plan = LastCommit(7, "done"), LastCommit(8, "open")
+    why = why_new_epoch("e", completed, plan, LastCommit(batch, "theirs"), live=True)
+    assert why is not None
+    assert f"the table at batch {batch} (plan theirs)" in why
+
+
+@pytest.mark.parametrize("plan_id", ["open", None], ids=["named", "of Photon 0.1.0"])
+def test_a_batch_that_the_open_plan_may_have_committed_begins_none(plan_id: str | None) -> None:
+    table = LastCommit(8, plan_id)
+    assert why_new_epoch("e", LastCommit(7, "done"), LastCommit(8, "open"), table, live=True) is None
 
 
 # -- watermark

@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.storage.columns import fit
 from photon.storage.tables import (
+    FIRST_COMMITS_READ,
     CommitConflict,
     LakeUnavailable,
+    LastCommit,
     OutputFile,
     OutputTable,
     app_id,
     write_rows,
 )
+from photon.tokens import Occurrence, PlanKey, Token
 
 APP = app_id("east", "e")
 ENGINE = ("photon", "jobs", "resources", "assets", "orchestration")
@@ -32,7 +36,8 @@ def table(tmp_path: Path) -> OutputTable:
 
 
 def written(table: OutputTable, event_id: str) -> OutputFile:
-    row = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_occurrence": "1:0", "_event_id": event_id}
+    plan = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_plan": "p"}
+    row = plan | {"_occurrence": "1:0", "_event_id": event_id}
     return write_rows(table.folder.parent, table.name, 1, pa.Table.from_pylist([row], ROW_COLUMNS))
 
 
@@ -71,6 +76,36 @@ def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_th
     assert again == ["Country"]
     table.commit([with_column("Country"), with_column("Country")], APP, 1, 0)
     assert table.load().to_pyarrow_table()["Country"].to_pylist() == ["x", "x"]
+
+
+def test_a_commit_names_the_plan_of_its_app_and_of_no_other(table: OutputTable) -> None:
+    assert table.last_commit(APP) == LastCommit(0)
+    table.commit([], APP, 1, 0, "first")
+    table.commit([], APP, 2, 1, "second")
+    for batch in range(1, 3 * FIRST_COMMITS_READ):
+        table.commit([], app_id("west", "e"), batch, batch - 1, "theirs")
+    assert table.last_commit(APP) == LastCommit(2, "second")
+
+
+def test_a_token_of_another_plan_has_no_row_though_its_batch_and_occurrence_have_one(
+    table: OutputTable,
+) -> None:
+    table.commit([written(table, "a")], APP, 1, 0, "p")
+    own, others = (Token(PlanKey("east", "e", 1, plan_id), Occurrence(1, 0)) for plan_id in "pq")
+    assert table.row_status_of([own, others]) == {own: "row", others: "no row"}
+
+
+def test_rows_of_photon_0_1_0_are_of_whichever_plan_asks_for_them(tmp_path: Path) -> None:
+    table = OutputTable(tmp_path, "joined_events")
+    older = pa.schema([field for field in ROW_COLUMNS if field.name != "_plan"])
+    DeltaTable.create(str(table.folder), schema=older)
+    row = {"_datacenter": "east", "_epoch": "e", "_batch": 1, "_occurrence": "1:0", "_event_id": "old"}
+    table.commit([write_rows(tmp_path, table.name, 1, pa.Table.from_pylist([row], older))], APP, 1, 0)
+    table.create("clicks", "east")
+    assert table.last_commit(APP) == LastCommit(1)
+    token = Token(PlanKey("east", "e", 1, "p"), Occurrence(1, 0))
+    assert table.row_status_of([token]) == {token: "row"}
+    assert table.occurrences_of("e", 1, "p") == [Occurrence(1, 0)]
 
 
 def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> None:
