@@ -31,11 +31,14 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.after_index",
     "task.after_lookup",
     "task.before_register",
+    "task.after_candidates",
     "task.during_register",
     "task.after_register",
     "task.after_rows_written",
 )
 
+# In the dispatcher's process, where a batch is abandoned.
+ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_release")
 # Each of these in the process that runs the operation.
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
@@ -56,6 +59,7 @@ GC_FAULT_POINTS: tuple[str, ...] = (
 
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
+    *ABANDON_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

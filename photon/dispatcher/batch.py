@@ -23,6 +23,7 @@ from photon.dispatcher.task_splitter import index_tasks, join_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.faults import fault_point
+from photon.join.candidates import CLAIM_COLUMNS, claims_of
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import drop_unreferenced
@@ -31,6 +32,11 @@ from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.storage.candidate_files import (
+    candidate_files,
+    drop_candidates,
+    read_candidates,
+)
 from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
@@ -137,6 +143,7 @@ class BatchExecution:
     def __post_init__(self) -> None:
         self.epoch = self.state.epoch or ""
         self._app = app_id(self.datacenter, self.epoch)
+        self._lake = self.pipeline.datacenters[self.datacenter].lake
         self._registered_us = dict.fromkeys(self.pipeline.datacenters, self.clock.now_us())
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
@@ -179,7 +186,11 @@ class BatchExecution:
         results = collect_results(outcomes)
         self._commit(plan, results)
         readable_us = self.clock.now_us()
+        # A task of an earlier run may have outlived it, and stored and registered more.
+        stored = self._release_candidates(plan) if ran_before else {}
         counts = self._complete(plan, reader, results)
+        committed = {file.path for file in results.files("joined_events")}
+        self._drop({*stored, *results.unneeded_files} - committed)
         self._after_completion(plan, results, counts, began_us, readable_us)
 
     def _tasks(self, plan: Plan, reader: LogReader, ran_before: bool) -> BatchTasks:
@@ -188,6 +199,7 @@ class BatchExecution:
             self._context(plan),
             unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
             row_schema=self.tables["joined_events"].schema(),
+            candidate_files=tuple(candidate_files(self._lake, plan.key)) if ran_before else (),
             already_recorded=self._already_recorded(plan, ran_before),
             # What ran before, or belongs to a batch that could not end, may be registered already (A7, A11).
             looks_up_all=ran_before
@@ -336,11 +348,15 @@ class BatchExecution:
         }
         return {record.occurrence for record in records if record.token in free}
 
-    def _release(self, claims: list[Claim]) -> None:
-        """Release tokens that have no row and get none; the plan stays open until that is known (A7, E1)."""
+    def _release(self, claims: list[Claim]) -> int:
+        """Release tokens that have no row and get none; how many those are.
+
+        The plan stays open until their release is known (A7, E1).
+        """
         tokens = {claim: Token.parse(claim.token) for claim in claims}
         row_status = self.tables["joined_events"].row_status_of(set(tokens.values()))
         claims = [claim for claim, token in tokens.items() if row_status[token] == "no row"]
+        released = len(claims)
         retry = BackoffRetry(self.callbacks, self.clock, self.rng)
         while claims:
             outcomes = self.registry.release(claims)
@@ -350,6 +366,24 @@ class BatchExecution:
                 f"registry: {len(claims)} ids not released yet: {unknown[0][1].reason}"
             ):
                 raise RegistryUnavailable("stopped before all ids of the batch were released")
+        return released
+
+    def _release_candidates(self, plan: Plan) -> dict[str, bool]:
+        """After commit N: release each candidate of the plan that has no row in it (protocol A14).
+
+        Its candidate files, and whether all rows of each are in the table, so that it may be committed.
+        """
+        is_in_table: dict[str, bool] = {}
+        for name in candidate_files(self._lake, plan.key):
+            rows = read_candidates(self._lake, [name], CLAIM_COLUMNS)
+            claims = [] if rows is None else claims_of(rows, plan.key, self.pipeline.foreign)
+            is_in_table[name] = rows is not None and self._release(claims) == 0
+        return is_in_table
+
+    def _drop(self, names: Collection[str]) -> None:
+        """Remove candidate files that nobody needs any more."""
+        with contextlib.suppress(OSError):  # what can't be removed now is as invisible as it was
+            drop_candidates(self._lake, names)
 
     def _after_completion(
         self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
@@ -378,10 +412,12 @@ class BatchExecution:
         Its rows are read back when the new plan meets their tokens (protocol A6, A8).
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
+        stored = self._release_candidates(plan)
         reader.advance(plan.advances, {})
         own = Origin(plan.key.batch, plan.key.plan_id)
         again = replace(plan.content, origins=(*plan.content.origins, own))
         self.state.complete(plan, Completion(requeue=[again]))
+        self._drop([name for name, is_in_table in stored.items() if not is_in_table])
 
     def _split(self, plan: Plan, reader: LogReader, reason: str) -> None:
         """A batch that can't end: commit it empty, release its ids, requeue its work in halves (A11)."""
@@ -398,12 +434,9 @@ class BatchExecution:
                 )
         batch, plan_id = plan.key.batch, plan.key.plan_id
         self.tables["joined_events"].commit([], self._app, batch, batch - 1, plan_id)
-        try:
-            context = replace(self._context(plan), release_only=True)
-            tasks = join_tasks(plan, reader.files, self.runner.workers)
-            found = collect_results(self.runner.run(BatchTasks(context, join_tasks=tasks)))
-            self._release(found.to_release)
-        except (WorkerDied, CannotEnd):
-            log.warning("batch %d: what it registered is released when its events come again", plan.key.batch)
+        fault_point("abandon.after_commit")
+        stored = self._release_candidates(plan)
+        fault_point("abandon.after_release")
         reader.advance(plan.advances, {})
         self.state.complete(plan, Completion(requeue=parts))
+        self._drop([name for name, is_in_table in stored.items() if not is_in_table])

@@ -44,6 +44,10 @@ class Results:
         return [file for files in written for file in files if file.table == table]
 
     @property
+    def unneeded_files(self) -> list[str]:
+        return [name for result in self.join for name in result.unneeded_files]
+
+    @property
     def registered_here(self) -> list[RegisteredHere]:
         return [record for result in self.join for record in result.registered_here]
 

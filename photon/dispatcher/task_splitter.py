@@ -1,6 +1,6 @@
 """From a plan to tasks: which task gets what.
 
-The split is a function of the plan and the number of workers, so that a re-run splits alike.
+The split is a function of the plan and the number of workers. A re-run may have another number of them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tu
     ranges, retries = plan.content.foreign, plan.content.retries
     weights = [r.end_bytes - r.start_bytes for r in ranges] + [RETRY_BYTES] * len(retries)
     tasks = []
-    for group in _groups(weights, workers):
+    for task, group in enumerate(_groups(weights, workers)):
         own_ranges = [ranges[i] for i in group if i < len(ranges)]
         own_retries = tuple(retries[i - len(ranges)] for i in group if i >= len(ranges))
         numbers = sorted({retry.occurrence.file_number for retry in own_retries})
         retry_files = tuple(files[number].file for number in numbers)
-        tasks.append(JoinTask(_with_files(own_ranges, files), own_retries, retry_files))
+        tasks.append(JoinTask(_with_files(own_ranges, files), own_retries, retry_files, task))
     return tuple(tasks)
 
 

@@ -1,8 +1,7 @@
 """The joiner: decide on each foreign record of one join task (paper, section 3.4).
 
-Registers, then writes: look up in the registry what somebody may have, look up in the EventStore, adapt,
-commit to the registry.
-Only winners get a row. No Spark, no files, no tables in here.
+Look up in the registry what somebody may have, look up in the EventStore, adapt, store the rows, and only
+then register their ids. Rows of winners alone are committed. No Spark, no files, no tables in here.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -48,10 +48,20 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.tokens import PlanKey, Token
+from photon.tokens import Occurrence, PlanKey, Token
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
+
+
+class CandidateRows(Protocol):
+    """Rows on disk before their ids are registered (`photon.join.candidates`)."""
+
+    row_of: dict[Occurrence, int]  # of earlier runs of the plan
+
+    def of_records(self, records: Iterable[Record]) -> pa.Table: ...
+
+    def store(self, rows: pa.Table) -> None: ...
 
 
 class EpochFenced(Exception):
@@ -67,6 +77,7 @@ class Joiner:
     registry: IdRegistry
     store: EventStore
     adapter: Adapter
+    candidates: CandidateRows
     joined_earlier: JoinedEarlier
     clock: Clock
     verdicts: Verdicts = field(default_factory=Verdicts)
@@ -76,20 +87,25 @@ class Joiner:
 
         RegistryUnavailable where the registry can't say: nothing may be committed then.
         """
-        events = events_among(self._to_look_up())
+        stored, events = self._with_candidates(events_among(self._to_look_up()))
         events = self._leave_to_home(events)
         events = self._look_up_ids(events)
         fault_point("task.after_lookup")
         pairs = self._find_primaries(self._quarantine(events))
-        pairs, rows = self._adapt(pairs)
-        self._register(pairs, rows)
+        pairs, adapted = self._adapt(pairs)
+        rows = joined_rows(pairs, adapted, self.clock.now_us(), self.context)
+        if stored:
+            again = self.candidates.of_records([event.leader for event in stored])
+            rows = pa.concat_tables([rows, again], promote_options="default")
+        self._register([*(pair.event for pair in pairs), *stored], rows)
+        self.verdicts.joinable_since_us = [
+            max(pair.event.leader.time_us, pair.primary.time_us)
+            for pair in pairs
+            if self.verdicts.of[pair.event.leader] == Final("joined")
+        ]
         for event in events:  # registered by an earlier run, but without a row (A7)
             if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
                 self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
-        # An earlier run may have recorded events in side tables, and died before it released their tokens.
-        recorded = self.context.already_recorded
-        ended = [r for r in self.records if recorded.get(r.occurrence, "joined") != "joined"]
-        self.verdicts.to_release += own_tokens(ended, self.context.plan.datacenter, self.registry)
         return self.verdicts
 
     # -- the steps: each decides on some events and returns the others
@@ -104,12 +120,33 @@ class Joiner:
                 self.verdicts.of[record] = Final("skipped")
             else:
                 remaining.append(record)
-        skipped = skip_records(self.adapter, _raw_records(remaining), self.context.pipeline)
+        asked = [record for record in remaining if record.occurrence not in self.candidates.row_of]
+        skipped = skip_records(self.adapter, _raw_records(asked), self.context.pipeline)
         for row, reason in skipped.failures.items():
-            self.verdicts.of[remaining[row]] = DeadLetter(reason)
+            self.verdicts.of[asked[row]] = DeadLetter(reason)
         for row in skipped.rows:
-            self.verdicts.of[remaining[row]] = Final("skipped")
+            self.verdicts.of[asked[row]] = Final("skipped")
         return [record for record in remaining if record not in self.verdicts.of]
+
+    def _with_candidates(self, events: list[Event]) -> tuple[list[Event], list[Event]]:
+        """The events whose rows an earlier run of this plan has stored, and the others (protocol A14).
+
+        Each of the former is led by a record with a stored row; of several by the one that holds the id.
+        """
+        row_of = self.candidates.row_of
+        if not row_of:
+            return [], events
+        stored: list[Event] = []
+        others: list[Event] = []
+        for event in events:
+            known = any(record.occurrence in row_of for record in event.records)
+            (stored if known else others).append(event)
+        answers = self.registry.lookup([event.key for event in stored])
+        for event, answer in zip(stored, answers, strict=True):
+            event.lead(next(record for record in event.records if record.occurrence in row_of))
+            if isinstance(answer, Joined) and is_of_plan(answer.holder, self.context.plan):
+                event.take_token(answer.holder.token, of=row_of)
+        return stored, others
 
     def _leave_to_home(self, events: list[Event]) -> list[Event]:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
@@ -207,25 +244,24 @@ class Joiner:
             self._decide(pairs[row].event, Final("filtered"))
         return [pairs[row] for row in adapted.kept], adapted.table
 
-    def _register(self, pairs: list[Pair], rows: pa.Table) -> None:
-        if not pairs:
+    def _register(self, events: Sequence[Event], rows: pa.Table) -> None:
+        """Claim the events of these rows, once the rows are on disk (protocol A14)."""
+        if not events:
             return
-        outcomes = self._commit_ids([pair.event for pair in pairs])
+        fault_point("task.before_register")
+        self.candidates.store(rows)
+        fault_point("task.after_candidates")
         won: list[int] = []
-        for row, (pair, outcome) in enumerate(zip(pairs, outcomes, strict=True)):
-            self._note_fresh(pair.event, isinstance(outcome, Won))
-            verdict = self._verdict_on_commit(pair.event, outcome)
-            self._decide(pair.event, verdict)
+        for row, (event, outcome) in enumerate(zip(events, self._commit_ids(events), strict=True)):
+            self._note_fresh(event, isinstance(outcome, Won))
+            verdict = self._verdict_on_commit(event, outcome)
+            self._decide(event, verdict)
             if verdict == Final("joined"):
                 won.append(row)
-        if not won:
-            return
-        winners = [pairs[row] for row in won]
-        rows = rows.take(pa.array(won, pa.int64()))
-        self.verdicts.rows = joined_rows(winners, rows, self.clock.now_us(), self.context)
-        self.verdicts.joinable_since_us = [
-            max(pair.event.leader.time_us, pair.primary.time_us) for pair in winners
-        ]
+        if len(won) == len(events):
+            self.verdicts.rows = rows
+        elif won:
+            self.verdicts.rows = rows.take(pa.array(won, pa.int64()))
 
     # -- parts of steps
 
@@ -253,7 +289,6 @@ class Joiner:
 
         RegistryUnavailable if it leaves one open: the plan stays open too (A5). EpochFenced.
         """
-        fault_point("task.before_register")
         tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
         claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
         outcomes = self.registry.commit(claims)
@@ -277,10 +312,7 @@ class Joiner:
             case Won():
                 return Final("joined")
             case Lost(holder) if is_of_plan(holder, self.context.plan):
-                event.take_token(holder.token)
-                if event.held_by_plan is not None:
-                    return Final("joined")
-                # By a record of another task: the table will tell whether that one has the row.
+                # By another record: the table will tell whether that one has the row.
                 return HeldByEarlierPlan(holder.token or "")
             case Lost(holder):
                 return self._held_by_another(holder)
@@ -306,17 +338,6 @@ class Joiner:
         if waited_us < longest_wait_us and not event.leader.final:
             return Waits("horizon")
         return DeadLetter(f"the event's time {event.leader.time_us} us lies beyond the registry's horizon")
-
-
-def own_tokens(records: Iterable[Record], datacenter: str, registry: IdRegistry) -> list[Claim]:
-    """The tokens that the datacenter holds for these records, with a row or without. RegistryUnavailable."""
-    events = events_among(record for record in records if record.key is not None)
-    tokens: list[Claim] = []
-    for event, answer in zip(events, registry.lookup([event.key for event in events]), strict=True):
-        match answer:
-            case Joined(Holder(name, str(token))) if name == datacenter:
-                tokens.append(Claim(event.key, token))
-    return tokens
 
 
 def _raw_records(records: Sequence[Record | PrimaryEvent]) -> RawRecords:

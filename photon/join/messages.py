@@ -52,7 +52,7 @@ class TaskContext:
     # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     quarantine: str = ""  # why the one record of the task is a dead letter without another look
-    release_only: bool = False  # join tasks only find what the datacenter has registered (protocol A11)
+    candidate_files: tuple[str, ...] = ()  # of earlier runs of this plan (protocol A14)
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests
 
     @property
@@ -74,6 +74,19 @@ class JoinTask:
     ranges: tuple[tuple[LogFile, ByteRange], ...] = ()
     retries: tuple[RetryRef, ...] = ()
     files: tuple[LogFile, ...] = ()
+    number: int = 0  # among the join tasks of the batch
+
+    def has(self, occurrence: Occurrence) -> bool:
+        """Whether a record is one of the task's own."""
+        number, offset = occurrence.file_number, occurrence.offset_bytes
+        inside = (
+            r for _, r in self.ranges if r.file_number == number and r.start_bytes <= offset < r.end_bytes
+        )
+        return any(inside) or any(retry.occurrence == occurrence for retry in self.retries)
+
+    @property
+    def files_by_number(self) -> dict[int, LogFile]:
+        return {file.number: file for file in (*self.files, *(file for file, _ in self.ranges))}
 
 
 Task = IndexTask | JoinTask
@@ -138,6 +151,7 @@ class JoinResult:
     lost_bytes: int = 0
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
+    unneeded_files: tuple[str, ...] = ()  # of candidate rows, not all of which have won
 
 
 @dataclass(frozen=True)

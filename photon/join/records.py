@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -94,15 +94,22 @@ class Event:
         """The record that represents the event (protocol A9)."""
         return self.records[0]
 
-    def take_token(self, token: str | None) -> None:
-        """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
+    def take_token(self, token: str | None, of: Container[Occurrence] | None = None) -> None:
+        """An earlier run of this plan registered the event. If its record is among ours, that one leads.
+
+        `of`: only if it is one of these.
+        """
         assert token is not None
         occurrence = Token.parse(token).occurrence
         for record in self.records:
-            if record.occurrence == occurrence:
+            if record.occurrence == occurrence and (of is None or occurrence in of):
                 self.held_by_plan = token
-                self.records = [record, *(other for other in self.records if other is not record)]
+                self.lead(record)
                 return
+
+    def lead(self, leader: Record) -> None:
+        """Let another one of its records represent the event."""
+        self.records = [leader, *(record for record in self.records if record is not leader)]
 
 
 @dataclass(frozen=True)

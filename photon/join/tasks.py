@@ -21,7 +21,8 @@ from photon.event_store.log_file_map import map_path
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
 from photon.faults import fault_point
 from photon.join.adapting import adapter_of
-from photon.join.joiner import EpochFenced, Joiner, own_tokens
+from photon.join.candidates import Candidates
+from photon.join.joiner import EpochFenced, Joiner
 from photon.join.messages import (
     BatchTasks,
     Failed,
@@ -75,8 +76,7 @@ def run_task(
     try:
         if isinstance(task, IndexTask):
             return _index(task, context)
-        run = _find_registered if context.release_only else _join
-        return run(task, context, registry or open_registry(context.registry), clock or SystemClock())
+        return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
@@ -153,16 +153,19 @@ def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
 
 def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
     reader = _Reader(context, context.pipeline.foreign)
+    candidates = Candidates.of(task, context)
     records = _read(task, reader, clock)
+    records += candidates.lost_records(records, task.files_by_number, clock.now_us())
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = adapter_of(context.pipeline)
     with _event_store(context) as store:
         joined_earlier = partial(_joined_earlier, context)
-        verdicts = Joiner(records, context, registry, store, adapter, joined_earlier, clock).join()
+        joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)
+        verdicts = joiner.join()
     dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(verdicts, context)])
     files = (
-        *(_write(context, "joined_events", verdicts.rows) if verdicts.rows is not None else ()),
+        *candidates.files_of(verdicts.rows),
         *_write_dead_letters(context, dead_letters),
         *_write(context, "unjoined", unjoined_rows(verdicts, context)),
         *_write(context, "too_old", too_old_rows(verdicts, context)),
@@ -191,14 +194,8 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         lost_bytes=reader.lost_bytes,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,
+        unneeded_files=tuple(candidates.unneeded),
     )
-
-
-def _find_registered(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
-    """Find what is registered of a task's records: the dispatcher releases what has no row (A11)."""
-    reader = _Reader(context, context.pipeline.foreign)
-    tokens = own_tokens(_read(task, reader, clock), context.plan.datacenter, registry)
-    return JoinResult(to_release=tuple(tokens), lost_bytes=reader.lost_bytes)
 
 
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> list[Record]:
@@ -206,9 +203,10 @@ def _read(task: JoinTask, reader: _Reader, clock: Clock) -> list[Record]:
     context = reader.context
     fresh = [events for _, _, events in reader.events(task.ranges)]
     waiting = read_spool(context.folders.state, task.retries)
-    files = {file.number: file for file in (*task.files, *(file for file, _ in task.ranges))}
     events = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *fresh])
-    return records_of(events, waiting, files, context.pipeline.foreign, clock.now_us(), context.final)
+    return records_of(
+        events, waiting, task.files_by_number, context.pipeline.foreign, clock.now_us(), context.final
+    )
 
 
 def _event_store(context: TaskContext) -> LogsEventStore:

@@ -9,18 +9,18 @@ from typing import BinaryIO
 
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Have `write` fill a new file, and sync it. OSError removes what is there of it.
+    """Have `write` fill a new file, and sync it. OSError removes what is there of it; FileExistsError.
 
     Its name is on disk once its folder is synced too.
     """
-    try:
-        with target.open("wb") as sink:
+    with target.open("xb") as sink:
+        try:
             write(sink)
             sink.flush()
             os.fsync(sink.fileno())
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def sync(path: Path) -> None:

@@ -114,14 +114,20 @@ def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> Outpu
     A file that is never committed is invisible; vacuum removes it.
     """
     path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
-    target = lake / name / path
     try:
-        write_synced(target, lambda sink: pq.write_table(rows, sink, compression="zstd"))
-        return OutputFile(name, path, target.stat().st_size, rows.num_rows, rows.schema)
+        size_bytes = write_parquet(lake / name, path, rows)
+        return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)
     except OSError as error:
         raise LakeUnavailable(
-            f"cannot write {target}: {error}; make it writable, it is tried again"
+            f"cannot write {lake / name / path}: {error}; make it writable, it is tried again"
         ) from error
+
+
+def write_parquet(folder: Path, name: str, rows: pa.Table) -> int:
+    """Write rows to a new file, and sync it; its size in bytes. OSError, FileExistsError."""
+    target = folder / name
+    write_synced(target, lambda sink: pq.write_table(rows, sink, compression="zstd"))
+    return target.stat().st_size
 
 
 class OutputTable:

@@ -9,10 +9,19 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+
+from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.faults import arm, disarm
+from photon.join.messages import BatchRunner
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, Free
+from photon.storage.candidate_files import write_candidates
 from photon.storage.tables import OutputTable, app_id
-from tests.simulation.world import World
+from photon.tokens import Occurrence
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import NOON_US, World
 
 
 class StateCopies:
@@ -71,6 +80,78 @@ def a_batch_that_another_plan_commits_ends_the_process(world: World) -> None:
     world.join()
     assert _epoch_of(world) != epoch
     assert world.joined_ids() == ["c1"]
+
+
+# -- rows first (A14)
+
+
+def what_is_registered_is_joined_though_its_log_is_gone(world: World, gone: str, point: str) -> None:
+    """A14: the process dies with ids registered, and the log loses their bytes before the next start."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"), ("orphan", "never"))
+    assert world.join_with_a_crash(point)
+    log = world.folder / "logs" / "east" / gone / "a.jsonl"
+    log.unlink() if gone == "queries" else log.write_text("")
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"], "an id is registered and has no row"
+    assert counts.adds_up
+    assert counts.of("joined") == 2
+    nothing_uncommitted_is_left(world)
+
+
+def what_an_abandoned_plan_registered_is_free_though_its_log_is_gone(
+    world: World, runner: BatchRunner
+) -> None:
+    """A14: the worker dies with ids registered, and with it the log's bytes."""
+    world.queries("q1")
+    world.clicks(("poison", "q1"))
+    world.join(runner=runner)
+    held = world.registry.lookup([EventKey("poison")])
+    assert held == [Free()], "an id is registered and has no row"
+    nothing_uncommitted_is_left(world)
+
+
+def what_a_late_worker_registered_is_free(world: World, point: str) -> None:
+    """A14: a task outlives its driver. It stores a row and registers it when the batch is committed."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join_with_a_crash("task.after_register")
+    arm("commit.after_main", lambda: _register_late(world))
+    try:
+        world.join()
+    except SimulatedCrash:
+        world.forget()
+    finally:
+        disarm()
+    if point:
+        world.join_with_a_crash(point)
+    world.join()
+    held = world.registry.lookup([EventKey("late")])
+    assert held == [Free()], "an id is registered and has no row"
+
+
+def _register_late(world: World) -> None:
+    with closing(world.read_state()) as state:
+        plan = state.open_plan()
+    assert plan is not None
+    lake = world.pipeline.datacenters["east"].lake
+    own = {
+        "_datacenter": "east",
+        "_epoch": plan.key.epoch,
+        "_batch": plan.key.batch,
+        "_plan": plan.key.plan_id,
+    }
+    late = own | {"_occurrence": "9:0", "_event_id": "late", "_event_time": NOON_US}
+    write_candidates(lake, plan.key, 0, pa.Table.from_pylist([late], ROW_COLUMNS))
+    world.registry.commit([Claim(EventKey("late"), plan.key.token(Occurrence(9, 0)))])
+    raise_simulated_crash()
+
+
+def nothing_uncommitted_is_left(world: World) -> None:
+    """Each Parquet file of the rows is in the table."""
+    table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
+    names = {uri.rsplit("/", 1)[-1] for uri in table.load().file_uris()}
+    assert {path.name for path in table.folder.glob("*.parquet")} == names
 
 
 def _epoch_of(world: World) -> str | None:

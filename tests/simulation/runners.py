@@ -44,10 +44,21 @@ class PoisonedRunner(LocalRunner):
         return any(b"poison" in line for line in lines)
 
 
-class DiesBeforeItReleases(PoisonedRunner):
-    """Its process also dies when it is to find what a poisoned plan has registered."""
+class DiesAfterItRegistered(PoisonedRunner):
+    """Its process dies once, when the poisoned line's batch is registered. `takes`: a log that goes too."""
+
+    def __init__(self, world: World, takes: str = "") -> None:
+        super().__init__(world)
+        self._takes = takes
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        if batch.context.release_only:
-            raise WorkerDied("the worker was killed")
-        return super().run(batch)
+        if self.deaths or not any(map(self._is_poisoned, batch.join_tasks)):
+            return LocalRunner.run(self, batch)
+        LocalRunner.run(self, batch)
+        self.deaths += 1
+        if self._takes:
+            (self._logs / self._takes).write_text("")
+        raise WorkerDied("the worker was killed")
+
+    def _is_poisoned(self, task: JoinTask) -> bool:
+        return not (self.deaths and self._takes) and super()._is_poisoned(task)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from photon.dispatcher import task_splitter
+from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
+from photon.join.tasks import LocalRunner
 from tests.simulation import batch_stories as stories
-from tests.simulation.world import World
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from tests.simulation.runners import DiesAfterItRegistered
+from tests.simulation.world import World, counts_of
 
 
 @pytest.mark.parametrize("point", ["plan.after_store", "task.after_register"])
@@ -15,3 +20,91 @@ def test_a_cloned_state_takes_no_row_of_the_other_copy_for_its_own(world: World,
 
 def test_a_process_whose_batch_another_plan_has_committed_ends_and_begins_a_new_epoch(world: World) -> None:
     stories.a_batch_that_another_plan_commits_ends_the_process(world)
+
+
+# -- rows first (A14)
+
+
+@pytest.mark.parametrize("point", ["task.after_candidates", "task.after_register", "commit.before_main"])
+@pytest.mark.parametrize("gone", ["clicks", "queries"])
+def test_a_rerun_joins_what_was_registered_from_stored_rows(world: World, gone: str, point: str) -> None:
+    stories.what_is_registered_is_joined_though_its_log_is_gone(world, gone, point)
+
+
+def test_a_rerun_joins_a_record_that_waited_from_its_stored_row(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.queries("q1")
+    assert world.join_with_a_crash("task.after_register:1")
+    (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 0}
+
+
+def test_a_rerun_by_fewer_workers_finds_what_more_of_them_had_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_splitter, "TASK_BYTES", 1)
+    world.queries("q1")
+    for number in range(6):
+        world.clicks((f"c{number}", "q1"), file=f"{number}.jsonl")
+    three = LocalRunner(world.registry, world.clock)
+    three.workers = 3
+    arm("task.after_register:3", raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        world.join(runner=three)
+    disarm()
+    world.forget()
+    for path in (world.folder / "logs" / "east" / "clicks").iterdir():
+        path.unlink()
+    counts = world.join().counts
+    assert world.joined_ids() == [f"c{number}" for number in range(6)]
+    assert counts_of(counts, "foreign", "joined") == {"foreign": 6, "joined": 6}
+
+
+def test_rows_of_events_that_others_won_meanwhile_are_not_committed(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    assert world.join_with_a_crash("task.after_candidates")
+    world.registry.commit([stories.Claim(stories.EventKey("c1"), "west:e:1#p:1:0")])
+    counts = world.join().counts
+    assert world.joined_ids() == ["c2"]
+    assert counts_of(counts, "joined", "joined_elsewhere") == {"joined": 1, "joined_elsewhere": 1}
+    stories.nothing_uncommitted_is_left(world)
+
+
+def test_a_file_of_rows_that_was_cut_short_is_no_obstacle(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    assert world.join_with_a_crash("task.after_candidates")
+    (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
+    stored.write_bytes(stored.read_bytes()[:100])
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    stories.nothing_uncommitted_is_left(world)
+
+
+def test_an_abandoned_plan_releases_what_it_had_registered(world: World) -> None:
+    runner = DiesAfterItRegistered(world, takes="clicks/a.jsonl")
+    stories.what_an_abandoned_plan_registered_is_free_though_its_log_is_gone(world, runner)
+
+
+@pytest.mark.parametrize("point", ABANDON_FAULT_POINTS)
+def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> None:
+    world.queries("q1")
+    world.clicks(("poison", "q1"), ("c1", "q1"))
+    arm(point, raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        world.join(runner=DiesAfterItRegistered(world))
+    disarm()
+    world.forget()
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "poison"]
+    assert counts.adds_up
+    stories.nothing_uncommitted_is_left(world)
+
+
+@pytest.mark.parametrize("point", ["", "complete.before_transaction"])
+def test_a_task_that_outlives_its_driver_leaves_no_id_registered(world: World, point: str) -> None:
+    stories.what_a_late_worker_registered_is_free(world, point)

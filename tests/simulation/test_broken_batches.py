@@ -7,9 +7,13 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from photon.dispatcher import batch
+from photon.dispatcher.batch import BatchExecution
+from photon.join import candidates
 from photon.storage.tables import LastCommit, OutputTable
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story
+from tests.simulation.runners import DiesAfterItRegistered
 from tests.simulation.world import World
 
 Patch = pytest.MonkeyPatch
@@ -35,3 +39,31 @@ def test_rows_that_are_found_by_their_batch_alone_leave_an_event_without_one(
     monkeypatch.setattr(OutputTable, "_rows_of_batches", without_plans)
     story = partial(stories.an_event_of_a_cloned_state_is_joined, world, "task.after_register")
     caught_by_story(story, because="an event has no row")
+
+
+def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their_log(
+    world: World, monkeypatch: Patch
+) -> None:  # A14
+    monkeypatch.setattr(batch, "candidate_files", lambda lake, plan: [])
+    monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
+    story = stories.what_is_registered_is_joined_though_its_log_is_gone
+    caught_by_story(
+        partial(story, world, "clicks", "task.after_register"), because="an id is registered and has no row"
+    )
+
+
+def test_a_plan_that_is_abandoned_without_its_stored_rows_keeps_their_ids(
+    world: World, monkeypatch: Patch
+) -> None:  # A14
+    monkeypatch.setattr(BatchExecution, "_release_candidates", lambda self, plan: {})
+    story = stories.what_an_abandoned_plan_registered_is_free_though_its_log_is_gone
+    runner = DiesAfterItRegistered(world, takes="clicks/a.jsonl")
+    caught_by_story(partial(story, world, runner), because="an id is registered and has no row")
+
+
+def test_a_plan_that_is_read_back_without_its_stored_rows_keeps_the_ids_of_a_late_task(
+    world: World, monkeypatch: Patch
+) -> None:  # A14
+    monkeypatch.setattr(BatchExecution, "_release_candidates", lambda self, plan: {})
+    story = partial(stories.what_a_late_worker_registered_is_free, world, "")
+    caught_by_story(story, because="an id is registered and has no row")

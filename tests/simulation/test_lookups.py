@@ -10,12 +10,11 @@ import pytest
 
 from photon.dispatcher.batch import BatchReport, Callbacks
 from photon.join.joiner import home_of
-from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
+from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
-from photon.registry.interface import Claim, Joined, LookupOutcome, Outcomes, RegistryUnavailable
+from photon.registry.interface import Claim, LookupOutcome, Outcomes, RegistryUnavailable
 from photon.registry.quorum.proposer import QuorumRegistry
-from tests.simulation.runners import PoisonedRunner
 from tests.simulation.test_too_old import DAY_US, run_gc
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -143,33 +142,6 @@ def test_the_last_chance_of_an_event_is_looked_up(tmp_path: Path, monkeypatch: p
     counts = world.join(mode="complete", runner=look_ups.runner).counts
     assert len(look_ups.of_batch) > 2
     assert counts_of(counts, "joined_elsewhere", "unjoinable") == {"joined_elsewhere": 1, "unjoinable": 0}
-
-
-class DiesTwice(PoisonedRunner):
-    """Its process dies after it has registered a poisoned event, and again when it is to find what it did."""
-
-    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        if self.deaths < 2 and any(map(self._is_poisoned, batch.join_tasks)):
-            self.deaths += 1
-            if not batch.context.release_only:
-                LocalRunner.run(self, batch)
-            raise WorkerDied("the worker was killed")
-        return LocalRunner.run(self, batch)
-
-
-def test_what_a_batch_that_could_not_end_has_registered_is_looked_up_before_it_is_given_up(
-    world: World,
-) -> None:
-    runner = DiesTwice(world)
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    counts = world.join(
-        callbacks=after_each_batch(lambda: world.clicks(("poison", "q1"))), runner=runner
-    ).counts
-    assert runner.deaths == 2
-    (held,) = world.registry.lookup([EventKey("poison")])
-    assert isinstance(held, Joined) == (counts.of("joined") == 2)
-    assert counts.adds_up
 
 
 def test_a_new_epoch_finds_what_it_joined_before_the_boundary(tmp_path: Path) -> None:

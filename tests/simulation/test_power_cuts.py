@@ -81,3 +81,23 @@ def test_a_commit_whose_process_was_killed_is_synced_by_the_next_one(
     with synced_paths(monkeypatch) as synced:
         world.join(mode="complete")
     assert {committed, folder} <= synced.keys()
+
+
+def test_rows_are_on_disk_before_their_ids_are_registered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:  # A14
+    some_of_each(world, 1)
+    folder = world.pipeline.datacenters["east"].lake / "joined_events"
+    found: list[bool] = []
+    with synced_paths(monkeypatch) as synced:
+
+        def look() -> None:
+            paths = [folder, *folder.glob("*.parquet")]
+            found.append(len(paths) == 2 and all(synced.get(path) == _extent(path) for path in paths))
+
+        arm("task.during_register", crash=look)
+        try:
+            world.join(mode="complete")
+        finally:
+            disarm()
+    assert found == [True]

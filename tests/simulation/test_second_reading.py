@@ -13,7 +13,7 @@ from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.runners import DiesBeforeItReleases, LosesTheRegistry
+from tests.simulation.runners import DiesAfterItRegistered, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -140,7 +140,6 @@ def test_a_registry_that_is_down_at_the_start_is_waited_for(world: World) -> Non
 def test_a_dead_letter_does_not_keep_its_id_from_the_other_datacenter(world: World) -> None:
     world.queries("q1")
     world.clicks(("poison", "q1"))
-    assert world.join_with_a_crash("task.after_register")
-    world.join(mode="complete", runner=DiesBeforeItReleases(world))
+    world.join(mode="complete", runner=DiesAfterItRegistered(world))
     assert world.registry.lookup([EventKey("poison")]) == [Free()]
     assert len(world.rows("dead_letters")) == 1

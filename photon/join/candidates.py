@@ -1,0 +1,103 @@
+"""Candidate rows of one task: those that earlier runs of its plan have stored, and its own (protocol A14).
+
+A run that died may have registered what it stored, and the log may be gone since. So a later run claims the
+stored rows again, as they are, instead of making them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from photon.join.messages import JoinTask, TaskContext
+from photon.join.records import Record
+from photon.logs.files import LogFile
+from photon.pipeline.event_key import event_key
+from photon.pipeline.file import ForeignLog
+from photon.registry.interface import Claim
+from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
+from photon.storage.columns import fit
+from photon.storage.tables import OutputFile, write_rows
+from photon.tokens import Occurrence, PlanKey
+
+CLAIM_COLUMNS = ("_occurrence", "_event_id", "_event_time")  # of a row: what it claims, and for which event
+
+
+def claims_of(rows: pa.Table, plan: PlanKey, log: ForeignLog) -> list[Claim]:
+    """What candidate rows of a plan claim, in their order."""
+    occurrences, ids, times = (rows[name] for name in CLAIM_COLUMNS)
+    columns = (column.to_pylist() for column in (occurrences, ids, times.cast(pa.int64())))
+    return [
+        Claim(event_key(event_id, time_us, log), plan.token(Occurrence.parse(occurrence)))
+        for occurrence, event_id, time_us in zip(*columns, strict=True)
+    ]
+
+
+@dataclass
+class Candidates:
+    """The candidate rows of a task, by the occurrences of their records."""
+
+    context: TaskContext
+    task: JoinTask
+    rows: pa.Table = field(default_factory=lambda: pa.table({}))  # of earlier runs
+    row_of: dict[Occurrence, int] = field(default_factory=dict)
+    stored: OutputFile | None = None  # of this run
+    unneeded: list[str] = field(default_factory=list)  # files that are not committed
+
+    @classmethod
+    def of(cls, task: JoinTask, context: TaskContext) -> Candidates:
+        """With what earlier runs have stored of the task's own records, however they shared out the work."""
+        lake, found = context.folders.lake, cls(context, task)
+        found.unneeded = own_candidate_files(lake, context.plan, task.number)
+        names = sorted({*context.candidate_files, *found.unneeded})
+        rows = read_candidates(lake, names) if names else None
+        if rows is not None:
+            found.rows = fit(rows, context.row_schema)
+            occurrences = map(Occurrence.parse, rows["_occurrence"].to_pylist())
+            found.row_of = {o: row for row, o in enumerate(occurrences) if task.has(o)}
+        return found
+
+    def of_records(self, records: Iterable[Record]) -> pa.Table:
+        """The stored rows of these records, in their order."""
+        return self.rows.take(pa.array([self.row_of[record.occurrence] for record in records], pa.int64()))
+
+    def lost_records(self, records: Iterable[Record], files: dict[int, LogFile], now_us: int) -> list[Record]:
+        """Records whose rows are stored and whose bytes are gone: not among `records`, which were read."""
+        gone = set(self.row_of) - {record.occurrence for record in records}
+        return [self._without_bytes(occurrence, files, now_us) for occurrence in sorted(gone)]
+
+    def _without_bytes(self, occurrence: Occurrence, files: dict[int, LogFile], now_us: int) -> Record:
+        row, log = self.row_of[occurrence], self.context.pipeline.foreign
+        event_id = self.rows["_event_id"][row].as_py()
+        time_us = self.rows["_event_time"].cast(pa.int64())[row].as_py()
+        return Record(
+            occurrence,
+            files[occurrence.file_number],
+            raw=b"",
+            id=event_id,
+            event=event_key(event_id, time_us, log),
+            key="",
+            time_us=time_us,
+            attempts=0,
+            first_seen_us=now_us,
+            final=self.context.final,
+            recorded=False,
+            is_retry=occurrence in {retry.occurrence for retry in self.task.retries},
+        )
+
+    def store(self, rows: pa.Table) -> None:
+        """Put the rows on disk, before the first of their ids is registered. LakeUnavailable."""
+        self.stored = write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
+
+    def files_of(self, won: pa.Table | None) -> tuple[OutputFile, ...]:
+        """The file to be committed: the stored one if all of its claims have won, else one of the winners."""
+        if self.stored is None:
+            return ()
+        if won is not None and won.num_rows == self.stored.rows:
+            return (self.stored,)
+        self.unneeded.append(self.stored.path)
+        if won is None:
+            return ()
+        return (write_rows(self.context.folders.lake, "joined_events", self.context.plan.batch, won),)
