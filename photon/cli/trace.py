@@ -29,6 +29,10 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
     """
     if not event_id:
         raise click.UsageError("EVENT_ID is empty; expected the id of a foreign event")
+    try:
+        event_id.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"EVENT_ID {event_id!r} is no UTF-8, as every id in a log is") from error
     with opened(pipeline_file) as pipeline, showing_progress(LINE_EVERY_SECONDS) as say:
         from photon.verification.trace import trace as trace_event
 

@@ -157,23 +157,30 @@ def combine_isolating_failures(
         raise ValueError(f"{foreign.num_rows} foreign and {primary.num_rows} primary rows; expected pairs")
 
     schema = pa.schema([])
+    tables: list[pa.Table] = []
 
     def combine(first: int, count: int) -> Adapted:
         nonlocal schema
         result = adapter.combine(foreign.slice(first, count), primary.slice(first, count))
         adapted = checked_rows(result, count, row_schema)
         if adapted.table.num_rows:  # rows must also fit into one table with those before them
-            schema = pa.unify_schemas([schema, adapted.table.schema], promote_options="permissive")
+            unified = pa.unify_schemas([schema, adapted.table.schema], promote_options="permissive")
+            retyped = tables if any(unified.field(field.name) != field for field in schema) else []
+            _in_one_table([*retyped, adapted.table], unified)
+            schema = unified
+            tables.append(adapted.table)
         return adapted
 
     parts, failures = isolate(combine, foreign.num_rows)
     kept = [first + row for first, part in parts for row, keep in enumerate(part.kept.to_pylist()) if keep]
     filtered = sorted(set(range(foreign.num_rows)) - set(kept) - set(failures))
-    tables = [part.table for _, part in parts if part.table.num_rows]
-    table = rows_without_columns(len(kept))
-    if any(part.column_names for part in tables):
-        table = pa.concat_tables(tables, promote_options="permissive")
+    table = _in_one_table(tables, schema) if schema.names else rows_without_columns(len(kept))
     return Combined(table, kept, filtered, failures)
+
+
+def _in_one_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The rows of all, in order. ArrowInvalid for a value that the schema's type can't hold exactly."""
+    return pa.concat_tables([schema.empty_table(), *tables], promote_options="permissive")
 
 
 def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:

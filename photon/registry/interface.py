@@ -146,9 +146,8 @@ class KeyColumns(Sequence[EventKey]):
         if isinstance(index, slice):
             times = (None if column is None else column[index] for column in (self.times_us, self.at_us))
             return KeyColumns(self.ids[index], *times)
-        text = self.ids[index].as_py()
         return EventKey(
-            text if isinstance(text, str) else text.decode("utf-8", "surrogatepass"),
+            _text_of(self.ids[index].as_py()),
             None if self.times_us is None else self.times_us[index].as_py(),
             None if self.at_us is None else self.at_us[index].as_py(),
         )
@@ -261,12 +260,28 @@ def _flat(name: str, column: Any, to: pa.DataType, length: int | None = None) ->
     return array if array.type == to else array.cast(to)
 
 
+def _text_of(id_or_utf8: str | bytes) -> str:
+    """The text of an id. ValueError, with the id, for bytes that are no UTF-8, as none in a log are."""
+    if isinstance(id_or_utf8, str):
+        return id_or_utf8
+    try:
+        return id_or_utf8.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the id {id_or_utf8!r} is no UTF-8: {error.reason}") from error
+
+
 def _times_or_none(times_us: list[int | None]) -> Any:
     return pa.array(times_us, pa.int64()) if any(time_us is not None for time_us in times_us) else None
 
 
 class RegistryUnavailable(UserError):
     """The registry does not answer now: wait and ask again."""
+
+
+def no_answer(reason: str) -> RegistryUnavailable:
+    """The error of a call that too few endpoints answered: why, and what to do."""
+    remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"
+    return RegistryUnavailable(f"the registry does not answer: {reason}; {remedy}")
 
 
 class RegistryMismatch(UserError):

@@ -155,6 +155,26 @@ def test_the_keys_of_an_events_dict_are_in_an_order_of_their_own() -> None:
         assert table["payload"].to_pylist()[-1] == "a,b"
 
 
+def test_a_number_that_does_not_fit_beside_the_others_fails_alone() -> None:
+    exact_in_no_double = 2**62 + 1
+    values = [1.5, exact_in_no_double, 2.5, exact_in_no_double, 3]
+    each = per_event(lambda f, p: {"value": values[f["n"]]})
+    combined = combine_isolating_failures(each, FOREIGN, PRIMARY, NO_COLUMNS)
+    assert combined.table.column("value").to_pylist() == [1.5, 2.5, 3.0]
+    assert sorted(combined.failures) == [1, 3]
+
+
+def test_a_column_may_turn_from_whole_numbers_to_fractions_within_a_batch() -> None:
+    def value(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
+        if foreign["n"] == 0:
+            raise KeyError("no such thing")
+        return {"value": 7 if foreign["n"] < 3 else 0.5}
+
+    combined = combine_isolating_failures(per_event(value), FOREIGN, PRIMARY, NO_COLUMNS)
+    assert combined.table.column("value").to_pylist() == [7.0, 7.0, 0.5, 0.5]
+    assert list(combined.failures) == [0]
+
+
 def test_one_bad_event_does_not_take_the_rest_with_it() -> None:
     @per_event
     def fails_at_3(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:

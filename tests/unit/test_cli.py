@@ -124,6 +124,12 @@ def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:
     assert "EVENT_ID is empty" in done.output
 
 
+def test_a_trace_of_bytes_that_are_no_text_is_wrong_usage(pipeline: Path) -> None:
+    done = photon("trace", pipeline, b"\xff-1".decode(errors="surrogateescape"))
+    assert done.exit_code == 2
+    assert "is no UTF-8" in done.output
+
+
 # -- ended from outside
 
 

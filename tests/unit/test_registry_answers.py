@@ -71,6 +71,7 @@ class Scripted:
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         url = f"http://127.0.0.1:{self.server.server_port}"
+        self.url = url
         client = WireClient(url, access("local"), 10, 2)
         self.acceptor = DynamoAcceptor(TABLE, lambda: client)
 
@@ -256,6 +257,13 @@ def test_an_error_or_an_answer_that_can_not_be_read_is_no_reply(
     (reply,) = calls[call]()
     assert isinstance(reply, NoReply)
     assert reply.kind == kind
+
+
+@pytest.mark.parametrize("answer", [{"__type": "x#InternalServerError", "message": "m"}, b"<html>"])
+def test_an_error_of_a_whole_request_names_its_endpoint(endpoint: Scripted, answer: Any) -> None:
+    (reply,) = endpoint.says(answer, status=500).read([A])
+    assert isinstance(reply, NoReply)
+    assert endpoint.url in reply.reason
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -20,6 +20,7 @@ from photon.registry.endpoints import concurrency_limit
 from photon.registry.endpoints.breaker import SAID_AFTER_SECONDS, Breaker
 from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.memory_registry import memory_registry
@@ -29,6 +30,7 @@ EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 KEY = ItemKey("p", "s")
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("throttled")
+ERROR = NoReply("InternalServerError")
 DENIED = NoReply("not you", "denied")
 
 
@@ -95,6 +97,26 @@ def test_a_silence_that_lasts_is_said_once_and_so_is_its_end() -> None:
     heard = heard_each_second(Breaker(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
     expected = ["missed", *[None] * (seconds - 1), "is_silent", *[None] * (59 - seconds), "is_back", None]
     assert heard == expected
+
+
+def test_an_endpoint_that_answers_with_errors_only_is_left_alone_after_a_while_and_that_is_said_once() -> (
+    None
+):
+    clock = ManualClock()
+    breaker = Breaker(3, clock)
+    seconds = round(SAID_AFTER_SECONDS)
+    heard = heard_each_second(breaker, clock, [ERROR] * seconds)
+    assert (heard, breaker.lets_pass(1)) == ([None] * seconds, True)
+    heard = heard_each_second(breaker, clock, [ERROR] * 30)
+    assert (heard, breaker.lets_pass(1)) == (["fails", *[None] * 29], False)
+    assert heard_each_second(breaker, clock, ["an answer", ERROR]) == ["is_back", None]
+    assert breaker.lets_pass(1)
+
+
+def test_errors_among_answers_do_not_make_an_endpoint_one_that_fails() -> None:
+    clock = ManualClock()
+    heard = heard_each_second(Breaker(3, clock), clock, [*[ERROR] * 5, "an answer"] * 10)
+    assert {news for news in heard if news} == set()
 
 
 def test_a_busy_endpoint_that_misses_some_requests_is_never_said_to_be_silent() -> None:
@@ -205,6 +227,19 @@ def test_a_silence_is_a_warning_only_if_it_lasts_and_a_hiccup_is_for_the_log(
     is_back = ("WARNING", "endpoint 2 of the registry answers again")
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert said == ([hiccup, goes_on] if seconds < SAID_AFTER_SECONDS else [hiccup, silence, is_back])
+
+
+def test_an_endpoint_of_errors_only_is_told_to_the_user_with_what_it_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    health = Health(3, clock)
+    for _ in range(round(SAID_AFTER_SECONDS) + 1):
+        health.heard(1, [ERROR])
+        clock.advance(1)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said == [("WARNING", "endpoint 2 of the registry answers with errors: InternalServerError")]
+    assert health.prompt_among(range(3)) == {0, 2}
 
 
 def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:

@@ -153,7 +153,8 @@ def test_the_reason_of_a_call_that_ends_within_a_request_is_what_an_endpoint_sai
     for endpoint in run.endpoints:
         endpoint.hangs = True
     error, _ = run.call(lambda registry: registry.lookup(KEYS))
-    assert str(error) == f"the registry does not answer: {TIMED_OUT.reason}"
+    remedy = "bring its endpoints back (docs/operations.md: an endpoint of the registry)"
+    assert str(error) == f"the registry does not answer: {TIMED_OUT.reason}; {remedy}"
 
 
 @pytest.mark.parametrize("hanging", [0, 1])

@@ -156,6 +156,16 @@ def test_an_empty_id_is_refused() -> None:
         item_column(KeyColumns.of([EventKey("a"), EventKey("")]), CONFIGS)
 
 
+def test_an_id_of_bytes_that_are_no_text_is_refused_with_the_id() -> None:
+    with pytest.raises(ValueError, match=r"the id b'\\xff' is no UTF-8"):
+        item_column(KeyColumns(pa.array([b"a", b"\xff"])), CONFIGS)
+
+
+def test_times_are_refused_by_a_registry_whose_ids_carry_none() -> None:
+    with pytest.raises(ValueError, match="ids of this registry carry none"):
+        item_column(KeyColumns(a_column_of(2), pa.array([1, None], pa.int64())), ())
+
+
 def test_too_old_and_beyond_the_horizon_is_what_is_so_for_one_id(claims: list[Claim]) -> None:
     columns = ClaimColumns.of(claims)
     assert too_old(columns.keys, REGISTER).tolist() == [is_too_old(c.key, REGISTER) for c in claims]

@@ -143,6 +143,16 @@ def test_a_server_that_was_killed_is_started_again(tmp_path: Path, victim: str) 
 
 
 @pytest.mark.server
+@pytest.mark.server
+def test_a_damaged_database_is_said_with_the_section_that_has_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "dynoxide.db").write_bytes(b"no database" * 1000)
+    heading = "A lost registry"
+    said = pytest.raises(RegistryUnavailable, match=f'docs/operations.md, "{heading}"')
+    with said, local_server(tmp_path, "dynoxide"):
+        pass
+    assert f"### {heading}" in Path("docs/operations.md").read_text()
+
+
 def test_a_stale_note_of_a_dead_server_is_not_believed(tmp_path: Path) -> None:
     note = {"url": "http://127.0.0.1:1", "server_pid": 1, "supervisor_pid": 1}
     (tmp_path / "server.json").write_text(json.dumps(note))

@@ -177,10 +177,18 @@ def once(column: ItemColumn | InsertColumn | AcceptColumn, form: Callable[[Any],
 
 
 def item_column(keys: KeyColumns, configs: Sequence[ShardConfig]) -> ItemColumn:
-    """The item of each event, as `layout.item_key` has it; ValueError for an empty id."""
+    """The item of each event, as `layout.item_key` has it.
+
+    ValueError for an id that is empty or no UTF-8, and for a time where the registry's ids carry none.
+    """
     names, first, counts, starts_us = _shard_names(tuple(configs))
     is_timed = _not_null(keys.times_us, len(keys))
     place = np.zeros(len(keys), np.intp)  # of the ids' shards: 0 for those without a time, else config + 1
+    if is_timed.any() and not configs:
+        raise ValueError(
+            "keys have times, but the ids of this registry carry none: leave `times_us` out, and give the"
+            " events' times as `at_us`"
+        )
     if keys.times_us is not None:
         times_us = keys.times_us.fill_null(0).to_numpy(zero_copy_only=False)
         place = np.where(is_timed, np.searchsorted(starts_us, times_us, "right") + 1, 0)

@@ -266,7 +266,7 @@ class DynamoAcceptor:
         try:
             return read(request(client))
         except ClientError as error:
-            return no_reply(error.response)
+            return _naming(client, no_reply(error.response))
         except CredentialsMissing as error:
             return denied(str(error))
         except (ReadTimeoutError, ConnectTimeoutError) as error:
@@ -295,6 +295,14 @@ class DynamoAcceptor:
         with self._lock:
             if self._client is client:
                 self._client = None
+
+
+def _naming(client: Any, reply: NoReply) -> NoReply:
+    """The reply with its endpoint, where the error could be anybody's."""
+    url = getattr(client, "url", None)
+    if reply.kind not in ("unclear", "throttled") or url is None:
+        return reply
+    return NoReply(f"{reply.reason} ({url})", reply.kind)
 
 
 # -- how requests are written

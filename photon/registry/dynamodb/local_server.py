@@ -161,7 +161,8 @@ class LocalServer:
         return RegistryUnavailable(
             f"the local registry, {NAMES[self.kind]} in {self.folder}, did not start: {reason}. Mend what its"
             f" log {log} says, or end the process `{_MODULE} {self.folder.resolve()}` if one hangs, and start"
-            f" again. The end of the log: {end!r}"
+            f' again. If {DATABASES[self.kind]} is damaged, its ids are lost: docs/operations.md, "A lost'
+            f' registry". The end of the log: {end!r}'
         )
 
 

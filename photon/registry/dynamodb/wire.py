@@ -70,7 +70,7 @@ class WireClient:
     """
 
     def __init__(self, url: str, access: Access, timeout_seconds: float, connections: int) -> None:
-        self._url = url
+        self.url = url
         self._timeout_seconds = timeout_seconds
         self._credentials = access.credentials
         self._http = KeepAliveClient(url, connections, access.authorities)
@@ -110,7 +110,7 @@ class WireClient:
             credentials = self._credentials.current(deadline)
         except Exception as error:  # of boto3's chain, of STS, of a program that gives them: all kinds
             reason = str(error) or "none were found in time"
-            raise CredentialsMissing(endpoint_url=self._url, error=reason) from error
+            raise CredentialsMissing(endpoint_url=self.url, error=reason) from error
         return self._signer.headers(f"{_API}.{operation}", body, credentials)
 
 

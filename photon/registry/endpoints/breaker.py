@@ -15,7 +15,8 @@ from photon.registry.consensus.acceptor import NoReply, NoReplyKind, different
 from photon.registry.consensus.decisions import majority
 
 # `missed`, `goes_on`: a hiccup begins and ends. `is_silent`, `is_back`: it lasts, and it ends.
-News = Literal["missed", "goes_on", "is_silent", "denies", "is_back"]
+# `fails`: every answer is an error, and has been for as long as a silence is borne.
+News = Literal["missed", "goes_on", "is_silent", "fails", "denies", "is_back"]
 
 PAUSE_SECONDS = 1.0  # a probe a second costs nothing, and an endpoint that is back is soon asked again
 SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server, and nobody need do anything
@@ -34,6 +35,7 @@ class Breaker:
         self._lock = threading.Lock()
         self._probe_at_us: list[int | None] = [None] * n  # None: it answers
         self._silent_since_us = [0] * n  # of those that do not answer
+        self._failing_since_us: list[int | None] = [None] * n  # of those that answer with errors only
         self._said: list[News | None] = [None] * n  # the latest, since it last answered
         self._denied_said_us: list[int | None] = [None] * n
 
@@ -49,6 +51,9 @@ class Breaker:
         if all(_kind(reply) == "not_asked" for reply in replies):
             return None
         with self._lock:
+            if all(_kind(reply) == "unclear" for reply in replies):
+                return self._failed(slot)
+            self._failing_since_us[slot] = None
             if all(_kind(reply) not in _SILENCE for reply in replies):
                 return self._answered(slot)
             if not is_silence(replies):
@@ -63,7 +68,7 @@ class Breaker:
                 self._said[slot] = "missed"
                 return "missed"
             lasts = elapsed_us - self._silent_since_us[slot] >= SAID_AFTER_SECONDS * MICROSECONDS
-            if self._said[slot] in ("is_silent", "denies") or not lasts:
+            if self._said[slot] in ("is_silent", "fails", "denies") or not lasts:
                 return None
             self._said[slot] = "is_silent"
             return "is_silent"
@@ -72,6 +77,21 @@ class Breaker:
         said, self._said[slot] = self._said[slot], None
         self._probe_at_us[slot] = None
         return None if said is None else "goes_on" if said == "missed" else "is_back"
+
+    def _failed(self, slot: int) -> News | None:
+        """It answered with errors only. One that has for long is left alone, as if it were silent."""
+        elapsed_us, since_us = self._clock.elapsed_us(), self._failing_since_us[slot]
+        if since_us is None:
+            self._failing_since_us[slot] = elapsed_us
+            return None
+        if elapsed_us - since_us < SAID_AFTER_SECONDS * MICROSECONDS:
+            return None
+        if self._probe_at_us[slot] is None:
+            self._probe_at_us[slot], self._silent_since_us[slot] = elapsed_us + self._pause_us, since_us
+        if self._said[slot] in ("is_silent", "fails", "denies"):
+            return None
+        self._said[slot] = "fails"
+        return "fails"
 
     def _denied(self, slot: int, elapsed_us: int) -> News | None:
         said_us = self._denied_said_us[slot]
@@ -93,7 +113,7 @@ class Breaker:
     def forget(self, slot: int) -> None:
         """Treat the endpoint as one that answers: another store has taken its place."""
         with self._lock:
-            self._probe_at_us[slot] = self._denied_said_us[slot] = None
+            self._probe_at_us[slot] = self._denied_said_us[slot] = self._failing_since_us[slot] = None
             self._said[slot] = None
 
 

@@ -55,6 +55,10 @@ class Health:
                 log.info("endpoint %d of the registry goes on", slot + 1)
             case "is_silent":
                 log.warning("endpoint %d of the registry does not answer: %s", slot + 1, answers[0].reason)
+            case "fails":
+                log.warning(
+                    "endpoint %d of the registry answers with errors: %s", slot + 1, answers[0].reason
+                )
             case "denies":
                 reason = next(answer.reason for answer in answers if answer.kind == "denied")
                 log.warning("endpoint %d of the registry does not let us in: %s", slot + 1, reason)

@@ -47,6 +47,7 @@ from photon.registry.interface import (
     ReleaseOutcome,
     TooOld,
     Unknown,
+    no_answer,
 )
 from photon.registry.quorum.clearing import Clearing
 from photon.registry.quorum.contender import Contender, one_of_each, undecided
@@ -318,7 +319,7 @@ class QuorumRegistry:
                 deadline.renew()
             before = left
             if not deadline.pause():
-                raise RegistryUnavailable(f"the registry does not answer: {reading.reason}")
+                raise no_answer(reading.reason)
 
     # -- where events lie
 

@@ -29,7 +29,7 @@ from photon.registry.consensus.register import (
 )
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints
-from photon.registry.interface import RegistryUnavailable
+from photon.registry.interface import RegistryUnavailable, no_answer
 
 Change = Callable[[Register], Register]
 Reply = TypeVar("Reply")
@@ -73,7 +73,7 @@ class RegisterStore:
                 if isinstance(answer, Register):
                     return answer
                 if not deadline.pause():
-                    raise RegistryUnavailable(f"the registry does not answer: {answer.reason}")
+                    raise no_answer(answer.reason)
 
     def read_once(self) -> Register | NoReply:
         """`read` in a single attempt: the *check* of protocol B.
