@@ -15,7 +15,7 @@ from dagster import (
 from assets.reporting import Reporter
 from assets.runs import draining, failures_with_a_message
 from jobs.batch_job import SparkRunner
-from photon.dispatcher.batch import Callbacks
+from photon.dispatcher.retrying import Callbacks
 from photon.shift.lease import StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import ServedPipeline

@@ -13,7 +13,7 @@ from assets.logs import ObservedLogs, observations
 from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
 from photon.clock import Clock, SystemClock
-from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.state import StateUnavailable
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline

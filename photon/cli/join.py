@@ -105,7 +105,7 @@ def _join_one(
     child: bool,
 ) -> Any:
     from photon import faults
-    from photon.dispatcher.batch import BatchReport, Callbacks
+    from photon.dispatcher.retrying import BatchReport, Callbacks
     from photon.shift.run import ForTests, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"

@@ -14,6 +14,7 @@ from photon.join.messages import (
     JoinResult,
     RegisteredHere,
     TaskOutcome,
+    TimedOut,
     Unavailable,
 )
 from photon.logs.files import TrackedFile
@@ -30,6 +31,10 @@ class Superseded(UserError):
 
 class CannotEnd(Exception):
     """A task met something that every run of the batch will meet again."""
+
+
+class DeadlineExceeded(Exception):
+    """A task took longer than its deadline: the attempt did not return (protocol A17)."""
 
 
 @dataclass
@@ -60,7 +65,7 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
     Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
-    CannotEnd.
+    DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Fenced):
@@ -72,6 +77,8 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     results = Results()
     for outcome in outcomes:
         match outcome:
+            case TimedOut(reason):
+                raise DeadlineExceeded(reason)
             case Failed(reason):
                 raise CannotEnd(reason)
             case IndexResult():

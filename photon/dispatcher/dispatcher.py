@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Literal
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import BackoffRetry, BatchExecution
+from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
 from photon.dispatcher.planning import budget
+from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
 from photon.event_store.log_file_map import LogFileMap
@@ -71,7 +72,7 @@ class Dispatcher:
         A complete run looks again for all events that were given up; in other modes their primary wakes them.
         """
         left = self.state.open_plan()
-        if left is not None and not self.execution.run(left, self.reader, ran_before=True):
+        if left is not None and not self.execution.run(left, self.reader, found_open=True):
             return False
         reopened = self.state.reopen_unjoinable(self.clock.now_us()) if mode == "complete" else 0
         if reopened:
@@ -90,7 +91,7 @@ class Dispatcher:
         plan = self._plan(now_us, complete, primaries_first)
         if plan is not None:
             self._idle_since_us = None
-            self.execution.run(plan, self.reader, ran_before=False)
+            self.execution.run(plan, self.reader)
             return False
         if not self._nothing_left(mode, now_us):
             self._idle_since_us = None

@@ -6,15 +6,16 @@ The stored form is JSON with a version; offsets are of decompressed bytes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from typing import Any
 
 from photon.errors import FormatTooNew
 from photon.join.messages import RetryRef
 from photon.logs.files import ByteRange
 from photon.tokens import Occurrence, PlanKey
 
-PLAN_FORMAT = 2  # 1, of Photon 0.1.0: origins are batches without their plans
+PLAN_FORMAT = 2  # 1, of Photon 0.1.0: no lineage, but a quarantine and origins without their plans
 _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 
@@ -30,10 +31,28 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An earlier plan of the same work, which put some of it into the tables."""
+    """An earlier plan of the same work, which may have put some of it into the tables."""
 
     batch: int
     plan_id: str | None  # None: Photon 0.1.0 stored the batch alone
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What came of earlier plans of the same work."""
+
+    origins: tuple[Origin, ...] = ()  # what they wrote stays (A12)
+    abandoned: str = ""  # why the last of them was; this plan has a piece of its work (A11)
+    is_one_record: bool = False  # which can't be split any more
+
+    @property
+    def quarantine(self) -> str:
+        """Why the one record becomes a dead letter unread; empty: it does not."""
+        return f"it kept its batch from ending: {self.abandoned}" if self.is_one_record else ""
+
+    def after(self, origin: Origin, abandoned: str = "") -> Lineage:
+        """The lineage of what is queued again when that plan ends."""
+        return replace(self, origins=(*self.origins, origin), abandoned=abandoned or self.abandoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +63,7 @@ class PlanContent:
     foreign: tuple[ByteRange, ...] = ()
     retries: tuple[RetryRef, ...] = ()
     final: bool = False  # the inputs are declared complete: what has no primary now is unjoinable
-    # Why its one record becomes a dead letter unread: alone in a batch, it kept the batch from ending (A11).
-    quarantine: str = ""
-    # Plans that committed some of this content and did not complete it: what they wrote stays (A12).
-    origins: tuple[Origin, ...] = ()
+    lineage: Lineage = Lineage()
 
     @property
     def empty(self) -> bool:
@@ -63,6 +79,10 @@ class Plan:
     advances: tuple[Advance, ...]
     requeue_id: int | None = None  # the requeued work that this plan takes up
 
+    @property
+    def as_origin(self) -> Origin:
+        return Origin(self.key.batch, self.key.plan_id)
+
 
 def content_to_json(content: PlanContent) -> str:
     """The stored form of a content."""
@@ -76,8 +96,9 @@ def content_to_json(content: PlanContent) -> str:
             for r in content.retries
         ],
         "final": content.final,
-        "quarantine": content.quarantine,
-        "origins": [[origin.batch, origin.plan_id] for origin in content.origins],
+        "origins": [[origin.batch, origin.plan_id] for origin in content.lineage.origins],
+        "abandoned": content.lineage.abandoned,
+        "is_one_record": content.lineage.is_one_record,
     }
     return json.dumps(stored, separators=(",", ":"))
 
@@ -92,11 +113,16 @@ def content_from_json(text: str) -> PlanContent:
         foreign=tuple(ByteRange(*item) for item in data["foreign"]),
         retries=tuple(RetryRef(Occurrence(*item[:2]), *item[2:]) for item in data["retries"]),
         final=data["final"],
-        quarantine=data["quarantine"],
-        origins=tuple(
-            Origin(*(item if isinstance(item, list) else (item, None))) for item in data["origins"]
-        ),
+        lineage=_lineage(data),
     )
+
+
+def _lineage(data: dict[str, Any]) -> Lineage:
+    if data["format"] == 1:
+        origins = tuple(Origin(batch, None) for batch in data["origins"])
+        return Lineage(origins, data["quarantine"], bool(data["quarantine"]))
+    origins = tuple(Origin(*item) for item in data["origins"])
+    return Lineage(origins, data["abandoned"], data["is_one_record"])
 
 
 def advances_to_json(advances: tuple[Advance, ...]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
-from photon.dispatcher.plan import PlanContent
+from photon.dispatcher.plan import Plan, PlanContent
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
@@ -25,10 +25,10 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     return limits.batch_foreign_bytes, min(due_retries, max(limits.batch_events // 2, 1))
 
 
-def split(
-    content: PlanContent, reason: str, files: Mapping[int, TrackedFile], logs: Path
-) -> list[PlanContent]:
-    """The content in two halves; a single record goes to quarantine, for `reason`."""
+def split(plan: Plan, reason: str, files: Mapping[int, TrackedFile], logs: Path) -> list[PlanContent]:
+    """The work of an abandoned plan in two halves; a single record goes to quarantine, for `reason`."""
+    lineage = plan.content.lineage.after(plan.as_origin, reason)
+    content = replace(plan.content, lineage=lineage)
     parts = halves(content)
     if len(parts) > 1:
         return parts
@@ -38,7 +38,7 @@ def split(
         return [replace(content, primary=(part,)) for part in cut]
     if cut:
         return [replace(content, foreign=(part,)) for part in cut]
-    return [replace(content, quarantine=f"it kept its batch from ending: {reason}")]
+    return [replace(content, lineage=replace(lineage, is_one_record=True))]
 
 
 def halves(content: PlanContent) -> list[PlanContent]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from photon.dispatcher.lifecycle import Attempts, attempts_from_json, attempts_to_json
 from photon.dispatcher.plan import (
     Plan,
     PlanContent,
@@ -29,7 +30,9 @@ from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
+# What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once.
+MIGRATIONS = {1: ("ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",)}
 STATE_FILE = "dispatcher.sqlite"
 # Look up to this many ids one by one (5 us each); above that, scan all waiting records once.
 FEW_HASHES = 20_000
@@ -45,7 +48,7 @@ CREATE TABLE files (
     grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
-    advances TEXT NOT NULL, requeue_id INTEGER);
+    advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
 CREATE TABLE waiting (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
     key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
@@ -100,6 +103,8 @@ class DispatcherState:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
         if version > STATE_FORMAT:
             raise FormatTooNew(self.path, version, STATE_FORMAT)
+        if not read_only:
+            self._migrate(version)
 
     def close(self) -> None:
         self._db.close()
@@ -115,6 +120,14 @@ class DispatcherState:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+    def _migrate(self, version: int) -> None:
+        """Bring a state of an older Photon to the present format, step by step."""
+        for older in range(version, STATE_FORMAT):
+            with self._transaction() as db:
+                for statement in MIGRATIONS[older]:
+                    db.execute(statement)
+                _put(db, "meta", [("format", str(older + 1))])
 
     # -- identity
 
@@ -180,13 +193,29 @@ class DispatcherState:
     # -- plans
 
     def store_plan(self, plan: Plan) -> None:
-        """Store a plan, before any work. There is no other open plan."""
+        """Store a plan with its first attempt, before any work. There is no other open plan."""
         content, advances = content_to_json(plan.content), advances_to_json(plan.advances)
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO plan VALUES (?, ?, ?, ?, ?)",
-                (plan.key.batch, plan.key.plan_id, content, advances, plan.requeue_id),
+                "INSERT INTO plan VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    plan.key.batch,
+                    plan.key.plan_id,
+                    content,
+                    advances,
+                    plan.requeue_id,
+                    attempts_to_json(Attempts()),
+                ),
             )
+
+    def attempts(self) -> Attempts:
+        """The attempts at the open plan."""
+        return attempts_from_json(self._db.execute("SELECT attempts FROM plan").fetchone()[0])
+
+    def note_attempts(self, attempts: Attempts) -> None:
+        """Store the attempts at the open plan, before the next begins (protocol A17)."""
+        with self._transaction() as db:
+            db.execute("UPDATE plan SET attempts = ?", (attempts_to_json(attempts),))
 
     def open_plan(self) -> Plan | None:
         """The plan that is stored and not completed, if there is one."""

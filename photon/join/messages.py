@@ -176,7 +176,14 @@ class Failed:
     reason: str
 
 
-TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | Failed
+@dataclass(frozen=True)
+class TimedOut:
+    """The task was ended at its deadline (protocol A17)."""
+
+    reason: str
+
+
+TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | Failed | TimedOut
 
 
 class WorkerDied(Exception):

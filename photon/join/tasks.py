@@ -22,6 +22,7 @@ from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_
 from photon.faults import fault_point
 from photon.join.adapting import adapter_of
 from photon.join.candidates import Candidates
+from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.joiner import EpochFenced, Joiner
 from photon.join.messages import (
     BatchTasks,
@@ -35,6 +36,7 @@ from photon.join.messages import (
     Task,
     TaskContext,
     TaskOutcome,
+    TimedOut,
     Unavailable,
 )
 from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan
@@ -74,9 +76,12 @@ def run_task(
     if context.crash_at is not None:
         faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
     try:
-        if isinstance(task, IndexTask):
-            return _index(task, context)
-        return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
+        with deadline(context.pipeline.limits.task_timeout.total_seconds()):
+            if isinstance(task, IndexTask):
+                return _index(task, context)
+            return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
+    except TaskTimedOut as error:
+        return TimedOut(str(error))
     except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:

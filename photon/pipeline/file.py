@@ -215,6 +215,8 @@ class Limits(Strict):
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
+    # A task that takes longer is ended. Half of `shift.stuck`: a batch has two stages of tasks.
+    task_timeout: PositiveDuration = timedelta(minutes=5)
 
 
 class EventStoreSettings(Strict):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.retrying import BatchReport
 from photon.quantiles import Sample, merge, percentiles
 
 PERCENTS = (50, 90, 99)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
-from photon.dispatcher.batch import BackoffRetry, BatchExecution, Callbacks
+from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.dispatcher import Dispatcher, Mode
+from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
 from photon.join.adapting import adapter_of

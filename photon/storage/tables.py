@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -27,7 +28,7 @@ from photon.adapters import same_column
 from photon.errors import UserError
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.sync import sync, write_synced
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence, PlanKey, Token
 
 # What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
 RowStatus = Literal["row", "no row", "undecided"]
@@ -227,6 +228,37 @@ class OutputTable:
         version = handle.transaction_version(app) or 0
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
+        self._write(handle, files, app, batch, plan_id)
+
+    def commit_missing(self, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:
+        """Make the rows of `files` visible that the plan has not put into this side table yet (A12).
+
+        Rows are compared on the very handle that commits. CommitConflict, LakeUnavailable.
+        """
+        app, handle = app_id(datacenter, plan.epoch, self.name), self._with_columns_of(files)
+        version = handle.transaction_version(app) or 0
+        if version > plan.batch:
+            raise CommitConflict(f"{self.folder} is at batch {version} of {app}, beyond {plan.batch}")
+        if version == plan.batch:
+            there = self._occurrences_at(handle, plan.epoch, plan.batch, plan.plan_id)
+            files = [kept for file in files if (kept := self._without(file, there)) is not None]
+        if files:
+            self._write(handle, files, app, plan.batch, plan.plan_id)
+
+    def _without(self, file: OutputFile, occurrences: Collection[Occurrence]) -> OutputFile | None:
+        """A file of the other rows; None without any."""
+        with self.reading():
+            rows = pq.read_table(self.folder / file.path)
+        known = pa.array([str(occurrence) for occurrence in occurrences], pa.string())
+        rest = rows.filter(pc.invert(pc.is_in(rows["_occurrence"], value_set=known)))
+        if rest.num_rows == rows.num_rows:
+            return file
+        batch = rows["_batch"][0].as_py()
+        return write_rows(self.folder.parent, self.name, batch, rest) if rest.num_rows else None
+
+    def _write(
+        self, handle: DeltaTable, files: Sequence[OutputFile], app: str, batch: int, plan_id: str | None
+    ) -> None:
         with lake_errors(f"commit batch {batch} to {self.folder}"):
             says = {APP_METADATA: app, BATCH_METADATA: str(batch)}
             if plan_id is not None:
@@ -288,7 +320,12 @@ class OutputTable:
 
     def occurrences_of(self, epoch: str, batch: int, plan_id: str | None) -> list[Occurrence]:
         """The occurrences of the rows that one plan committed; of whichever plan where it is not known."""
-        rows = self._rows_of_batches(self.load(), epoch, [batch])
+        return self._occurrences_at(self.load(), epoch, batch, plan_id)
+
+    def _occurrences_at(
+        self, handle: DeltaTable, epoch: str, batch: int, plan_id: str | None
+    ) -> list[Occurrence]:
+        rows = self._rows_of_batches(handle, epoch, [batch])
         names = zip(rows["_plan"].to_pylist(), rows["_occurrence"].to_pylist(), strict=True)
         return [Occurrence.parse(text) for name, text in names if None in (name, plan_id) or name == plan_id]
 

@@ -11,7 +11,7 @@ import pytest
 from dagster import AssetMaterialization
 
 from assets.reporting import Reporter
-from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.state import STATE_FILE
 from photon.quantiles import Sample
 from resources.environment import ServedPipeline

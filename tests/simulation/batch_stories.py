@@ -6,22 +6,27 @@ Tests tell them of the product, and `test_broken_batches` of a product without t
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
+from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm
 from photon.join.messages import BatchRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free
 from photon.storage.candidate_files import write_candidates
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import OutputFile, OutputTable, SchemaConflict, app_id
 from photon.tokens import Occurrence
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.world import NOON_US, World
+from tests.simulation.runners import PoisonedRunner
+from tests.simulation.world import NOON_US, World, counts_of
 
 
 class StateCopies:
@@ -152,6 +157,82 @@ def nothing_uncommitted_is_left(world: World) -> None:
     table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
     names = {uri.rsplit("/", 1)[-1] for uri in table.load().file_uris()}
     assert {path.name for path in table.folder.glob("*.parquet")} == names
+
+
+# -- attempts count (A17)
+
+MOST_STARTS = 20
+
+
+def a_record_that_never_lets_its_batch_end_is_a_dead_letter(world: World, runner: PoisonedRunner) -> None:
+    """A17: the process that runs a batch dies of one record, or its task hangs, at every attempt."""
+    world.queries("q1")
+    world.clicks(*((f"c{n}", "q1") for n in range(5)), ("poison", "q1"))
+    starts = 0
+    while runner.deaths <= MOST_STARTS and starts <= MOST_STARTS and not world.rows("dead_letters"):
+        starts += 1
+        try:
+            stop = Callbacks(should_stop=lambda: runner.deaths > MOST_STARTS)
+            world.join(mode="complete", runner=runner, callbacks=stop)
+        except SimulatedCrash:
+            world.forget()
+    assert world.rows("dead_letters"), "one record is run again and again"
+    counts = world.join(mode="complete", runner=runner).counts
+    assert world.joined_ids() == [f"c{n}" for n in range(5)]
+    assert counts.adds_up
+    (letter,) = world.rows("dead_letters")
+    assert letter["event_id"] == "poison"
+    assert "did not return" in letter["reason"]
+
+
+# -- side tables (A12)
+
+
+def dead_letters_that_only_the_second_run_finds_are_recorded(world: World) -> None:
+    """A12: a primary log is away while a batch is run, and back when it is run again."""
+    world.queries("q1")
+    world.log("east", "queries", "no event\n")
+    world.log("east", "clicks", "{broken\n")
+    log, aside = world.folder / "logs" / "east" / "queries" / "a.jsonl", world.folder / "aside"
+
+    def take_away() -> None:
+        log.rename(aside)
+        arm("commit.before_main", raise_simulated_crash)
+
+    arm("plan.after_store", take_away)
+    try:
+        world.join()
+    except SimulatedCrash:
+        world.forget()
+    aside.rename(log)
+    counts = world.join().counts
+    recorded = sorted(bytes(row["raw"]) for row in world.rows("dead_letters"))
+    assert recorded == [b"no event", b"{broken"], "a dead letter is not recorded once"
+    assert counts_of(counts, "dead_letters", "primary_dead_letters") == {
+        "dead_letters": 1,
+        "primary_dead_letters": 1,
+    }
+
+
+def a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
+    """A12: a batch is abandoned when its dead letters are committed, for its rows don't fit the table."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.log("east", "clicks", "{broken\n")
+    commit, refused = OutputTable.commit, list[int]()
+
+    def refuse_once(table: OutputTable, files: Sequence[OutputFile], *rest: Any) -> None:
+        if files and table.name == "joined_events" and not refused:
+            refused.append(1)
+            raise SchemaConflict("column 'x' holds string, new rows have int64")
+        commit(table, files, *rest)
+
+    with mock.patch.object(OutputTable, "commit", refuse_once):
+        counts = world.join().counts
+    assert refused
+    assert world.joined_ids() == ["c1", "c2"]
+    assert len(world.rows("dead_letters")) == 1, "a dead letter is not recorded once"
+    assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
 
 
 def _epoch_of(world: World) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, WorkerDied
+from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, TimedOut, WorkerDied
 from photon.join.spool import read_spool
 from photon.join.tasks import LocalRunner
+from tests.simulation.crash import SimulatedCrash
 from tests.simulation.world import World
 
 
@@ -62,3 +63,23 @@ class DiesAfterItRegistered(PoisonedRunner):
 
     def _is_poisoned(self, task: JoinTask) -> bool:
         return not (self.deaths and self._takes) and super()._is_poisoned(task)
+
+
+class KillsTheDriver(PoisonedRunner):
+    """The dispatcher's own process dies of a batch with the poisoned line."""
+
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        try:
+            return super().run(batch)
+        except WorkerDied:
+            raise SimulatedCrash from None
+
+
+class Hangs(PoisonedRunner):
+    """Its task exceeds the deadline whenever it holds the poisoned line."""
+
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        try:
+            return super().run(batch)
+        except WorkerDied:
+            return [TimedOut("a task took longer than 300 s") for _ in batch.tasks]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from photon.dispatcher import task_splitter
+from photon.dispatcher.state import DispatcherState, StateUnavailable
 from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.tasks import LocalRunner
 from tests.simulation import batch_stories as stories
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.runners import DiesAfterItRegistered
+from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, counts_of
 
 
@@ -108,3 +111,53 @@ def test_so_it_does_if_the_process_dies_meanwhile(world: World, point: str) -> N
 @pytest.mark.parametrize("point", ["", "complete.before_transaction"])
 def test_a_task_that_outlives_its_driver_leaves_no_id_registered(world: World, point: str) -> None:
     stories.what_a_late_worker_registered_is_free(world, point)
+
+
+# -- attempts count (A17)
+
+
+@pytest.mark.parametrize("runner", [KillsTheDriver, Hangs])
+def test_a_record_that_kills_the_process_or_hangs_is_a_dead_letter_and_the_rest_joins(
+    world: World, runner: type[PoisonedRunner]
+) -> None:
+    stories.a_record_that_never_lets_its_batch_end_is_a_dead_letter(world, runner(world))
+
+
+def test_a_process_that_is_killed_twice_in_a_batch_runs_it_again_whole(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    for point in ("task.after_lookup", "commit.before_main"):
+        assert world.join_with_a_crash(point)
+    world.join()
+    assert {row["_batch"] for row in world.rows()} == {1}
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_state_folder_that_can_not_be_written_for_a_while_is_no_attempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    complete, failed = DispatcherState.complete, list[int]()
+
+    def fail_often(state: DispatcherState, *what: Any) -> None:
+        failed.append(state.attempts().died)
+        if len(failed) < 6:
+            raise StateUnavailable("the disk is full")
+        complete(state, *what)
+
+    monkeypatch.setattr(DispatcherState, "complete", fail_often)
+    world.join()
+    assert failed[:6] == [0] * 6
+    assert world.joined_ids() == ["c1"]
+
+
+# -- side tables (A12)
+
+
+def test_a_dead_letter_that_only_the_second_run_finds_is_recorded(world: World) -> None:
+    stories.dead_letters_that_only_the_second_run_finds_are_recorded(world)
+
+
+def test_a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
+    stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once(world)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.completion import Superseded
+from photon.dispatcher.retrying import Callbacks
 from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
-from photon.dispatcher import batch
-from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher import batch, releasing
+from photon.dispatcher.lifecycle import Attempts
+from photon.dispatcher.plan import Lineage
+from photon.dispatcher.releasing import Releasing
 from photon.join import candidates
-from photon.storage.tables import LastCommit, OutputTable
+from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
+from photon.tokens import PlanKey
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story
-from tests.simulation.runners import DiesAfterItRegistered
+from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World
 
 Patch = pytest.MonkeyPatch
@@ -44,7 +49,8 @@ def test_rows_that_are_found_by_their_batch_alone_leave_an_event_without_one(
 def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their_log(
     world: World, monkeypatch: Patch
 ) -> None:  # A14
-    monkeypatch.setattr(batch, "candidate_files", lambda lake, plan: [])
+    for module in (batch, releasing):
+        monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
     story = stories.what_is_registered_is_joined_though_its_log_is_gone
     caught_by_story(
@@ -55,7 +61,7 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
 def test_a_plan_that_is_abandoned_without_its_stored_rows_keeps_their_ids(
     world: World, monkeypatch: Patch
 ) -> None:  # A14
-    monkeypatch.setattr(BatchExecution, "_release_candidates", lambda self, plan: {})
+    monkeypatch.setattr(Releasing, "release_candidates", lambda self, plan: {})
     story = stories.what_an_abandoned_plan_registered_is_free_though_its_log_is_gone
     runner = DiesAfterItRegistered(world, takes="clicks/a.jsonl")
     caught_by_story(partial(story, world, runner), because="an id is registered and has no row")
@@ -64,6 +70,38 @@ def test_a_plan_that_is_abandoned_without_its_stored_rows_keeps_their_ids(
 def test_a_plan_that_is_read_back_without_its_stored_rows_keeps_the_ids_of_a_late_task(
     world: World, monkeypatch: Patch
 ) -> None:  # A14
-    monkeypatch.setattr(BatchExecution, "_release_candidates", lambda self, plan: {})
+    monkeypatch.setattr(Releasing, "release_candidates", lambda self, plan: {})
     story = partial(stories.what_a_late_worker_registered_is_free, world, "")
     caught_by_story(story, because="an id is registered and has no row")
+
+
+@pytest.mark.parametrize("runner", [KillsTheDriver, Hangs])
+def test_attempts_that_are_not_counted_run_one_record_again_and_again(
+    world: World, monkeypatch: Patch, runner: type[PoisonedRunner]
+) -> None:  # A17
+    monkeypatch.setattr(Attempts, "why_no_more", lambda self, is_piece: None)
+    story = partial(stories.a_record_that_never_lets_its_batch_end_is_a_dead_letter, world, runner(world))
+    caught_by_story(story, because="one record is run again and again")
+
+
+def test_a_side_table_that_is_compared_by_its_version_alone_loses_what_the_second_run_finds(
+    world: World, monkeypatch: Patch
+) -> None:  # A12
+    def by_version(self: OutputTable, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:
+        app = app_id(datacenter, plan.epoch, self.name)
+        if self.version_of(app) < plan.batch:
+            self.commit(files, app, plan.batch, None, plan.plan_id)
+
+    monkeypatch.setattr(OutputTable, "commit_missing", by_version)
+    story = partial(stories.dead_letters_that_only_the_second_run_finds_are_recorded, world)
+    caught_by_story(story, because="a dead letter is not recorded once")
+
+
+def test_pieces_that_do_not_know_what_their_plan_has_written_write_it_again(
+    world: World, monkeypatch: Patch
+) -> None:  # A12
+    monkeypatch.setattr(
+        Lineage, "after", lambda self, origin, abandoned="": replace(self, abandoned=abandoned)
+    )
+    story = partial(stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once, world)
+    caught_by_story(story, because="a dead letter is not recorded once")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.batch import BatchReport, Callbacks
+from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.joiner import home_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner

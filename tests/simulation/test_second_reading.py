@@ -8,7 +8,7 @@ import pytest
 
 from photon.adapters import ROW_COLUMNS
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Callbacks
+from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.state import DispatcherState
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.batch import BatchReport, Callbacks
+from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.quantiles import merge, percentiles
 from photon.shift.growth import growth_of
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of

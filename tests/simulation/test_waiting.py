@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.batch import Callbacks
+from photon.dispatcher.retrying import Callbacks
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 
 from bench.manual_clock import ManualClock
 from photon import faults
-from photon.dispatcher.batch import Callbacks
 from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.state import DispatcherState
 from photon.event_store import memory
 from photon.join.messages import BatchRunner

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from photon.dispatcher.completion import resolve, watermark_us
 from photon.dispatcher.plan import (
     Advance,
+    Lineage,
     Origin,
+    Plan,
     PlanContent,
     advances_from_json,
     advances_to_json,
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.planning import budget, halves
+from photon.dispatcher.planning import budget, halves, split
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
 from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
@@ -167,9 +171,8 @@ def test_work_is_spread_over_tasks_evenly_and_completely(seed: int) -> None:
 
 
 def test_a_plan_reads_back_as_it_was_stored() -> None:
-    content = PlanContent(
-        (a_range(1),), (a_range(2),), (a_retry(3),), final=True, quarantine="died", origins=(Origin(7, "p"),)
-    )
+    lineage = Lineage((Origin(7, "p"),), "died", is_one_record=True)
+    content = PlanContent((a_range(1),), (a_range(2),), (a_retry(3),), final=True, lineage=lineage)
     assert content_from_json(content_to_json(content)) == content
     advances = (Advance(1, 1_000, b"\x00\xff", True),)
     assert advances_from_json(advances_to_json(advances)) == advances
@@ -181,13 +184,26 @@ def test_a_plan_of_a_newer_photon_is_refused() -> None:
         content_from_json(newer)
 
 
-def test_a_plan_of_photon_0_1_0_has_origins_of_which_it_knows_the_batch_alone() -> None:
-    older = (
-        content_to_json(PlanContent())
-        .replace('"format":2', '"format":1')
-        .replace('"origins":[]', '"origins":[7]')
-    )
-    assert content_from_json(older) == PlanContent(origins=(Origin(7, None),))
+@pytest.mark.parametrize(
+    ("quarantine", "lineage"),
+    [("", Lineage((Origin(7, None),))), ("why", Lineage((Origin(7, None),), "why", is_one_record=True))],
+)
+def test_a_plan_of_photon_0_1_0_has_origins_of_which_it_knows_the_batch_alone(
+    quarantine: str, lineage: Lineage
+) -> None:
+    stored = {"format": 1, "primary": [], "foreign": [], "retries": [], "final": False}
+    older = json.dumps(stored | {"quarantine": quarantine, "origins": [7]})
+    assert content_from_json(older) == PlanContent(lineage=lineage)
+
+
+def test_each_piece_of_a_plan_knows_all_plans_that_had_it_and_why_the_last_one_was_abandoned() -> None:
+    first = Plan(PlanKey("east", "e", 1, "p"), PlanContent(retries=(a_retry(1), a_retry(2))), ())
+    one, other = split(first, "the worker died", {}, Path())
+    assert one.lineage == other.lineage == Lineage((Origin(1, "p"),), "the worker died")
+    second = Plan(PlanKey("east", "e", 2, "q"), one, ())
+    (alone,) = split(second, "again", {}, Path())
+    assert alone.lineage == Lineage((Origin(1, "p"), Origin(2, "q")), "again", is_one_record=True)
+    assert alone.lineage.quarantine == "it kept its batch from ending: again"
 
 
 def test_counts_add_up_only_if_every_record_is_in_one_class() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.state import Completion, DispatcherState
+from photon.dispatcher.state import STATE_FILE, STATE_FORMAT, Completion, DispatcherState
 from photon.dispatcher.state_view import StateView, open_view, read_offsets, view_state
 from photon.dispatcher.waiting import WaitingRow
 from photon.logs.files import ByteRange, LogFile, TrackedFile
@@ -49,6 +50,29 @@ def test_the_tables_have_the_fields_of_the_records_in_their_order(state: Dispatc
         }
     of_file = [f.name for f in fields(LogFile)] + [f.name for f in fields(TrackedFile)][1:]
     assert columns == {"files": of_file, "waiting": list(WaitingRow._fields)}
+
+
+def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attempted(tmp_path: Path) -> None:
+    with closing(DispatcherState(tmp_path)) as state:
+        state.begin_epoch("searches", "east", "e1", 1, "map", follows=False)
+        state.store_plan(plan(1, PlanContent()))
+    with closing(sqlite3.connect(tmp_path / STATE_FILE)) as db:
+        db.execute("ALTER TABLE plan DROP COLUMN attempts")
+        db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
+        db.commit()
+    for _ in range(2):
+        with closing(DispatcherState(tmp_path)) as state:
+            assert state.open_plan() == plan(1, PlanContent())
+            assert state.attempts() == Attempts(begun=1, under_way=True)
+            assert state.meta("format") == str(STATE_FORMAT)
+
+
+def test_attempts_read_back_as_they_were_noted(state: DispatcherState) -> None:
+    state.store_plan(plan(1, PlanContent()))
+    assert state.attempts() == Attempts()
+    attempts = Attempts(begun=3, under_way=False, died=1, timed_out=1)
+    state.note_attempts(attempts)
+    assert state.attempts() == attempts
 
 
 def test_files_read_back_as_they_were_stored(state: DispatcherState) -> None:

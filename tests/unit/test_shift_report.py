@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from photon.dispatcher.batch import BatchReport
+from photon.dispatcher.retrying import BatchReport
 from photon.quantiles import Sample
 from photon.shift.report import MOST_REMEMBERED, MOST_SAMPLES, ShiftLog
 

@@ -1,0 +1,141 @@
+"""The life of a plan: its states, what moves it from one to the next, and how often it is attempted.
+
+All of it is pure. `photon.dispatcher.batch` does what each state asks for, and tells here what came of it.
+The table is in ARCHITECTURE.md, and a test compares both.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+
+ATTEMPTS = 3  # a plan is abandoned after so many that did not return (protocol A17)
+# Of a piece of an abandoned plan fewer will do: something in that plan is known to be bad.
+PIECE_ATTEMPTS = 2
+
+
+class State(Enum):
+    """Where a plan stands, and what is to be done with it."""
+
+    READY = "run its tasks, commit and complete it"
+    WAITING = "wait with backoff"
+    UNSURE = "ask the table whether it has the batch"
+    COMMITTED = "read it back: release what has no row, complete it, queue its work again"
+    DOOMED = "abandon it: commit it empty, release what it registered, complete it, queue its work in halves"
+    COMPLETED = "nothing: the next plan may come"
+    LEFT_OPEN = "nothing: the next start goes on with it"
+    SUPERSEDED = "end the process"
+
+
+FINAL = frozenset({State.COMPLETED, State.LEFT_OPEN, State.SUPERSEDED})
+
+
+class Event(Enum):
+    """What came of it."""
+
+    ENDED = "it is completed"
+    UNAVAILABLE = "registry, lake or state is unavailable, or the commit met another one"
+    TIMED_OUT = "a task took longer than its deadline"
+    FAILED = "a task failed on its records, its worker died, or its rows don't fit the table"
+    WAITED = "the wait is over"
+    STOPPED = "a stop was requested"
+    NOT_COMMITTED = "the table is at the batch before"
+    HAS_COMMITTED = "the table has the batch, of this plan"
+    BY_ANOTHER = "the table has it of another plan, or is beyond it"
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.READY, Event.ENDED): State.COMPLETED,
+    (State.READY, Event.UNAVAILABLE): State.WAITING,
+    (State.READY, Event.TIMED_OUT): State.WAITING,
+    (State.READY, Event.FAILED): State.DOOMED,
+    (State.WAITING, Event.WAITED): State.UNSURE,
+    (State.WAITING, Event.STOPPED): State.LEFT_OPEN,
+    (State.UNSURE, Event.NOT_COMMITTED): State.READY,  # or DOOMED, if it is known to be
+    (State.UNSURE, Event.HAS_COMMITTED): State.COMMITTED,
+    (State.UNSURE, Event.BY_ANOTHER): State.SUPERSEDED,
+    (State.UNSURE, Event.UNAVAILABLE): State.WAITING,
+    (State.COMMITTED, Event.ENDED): State.COMPLETED,
+    (State.COMMITTED, Event.UNAVAILABLE): State.WAITING,
+    (State.DOOMED, Event.ENDED): State.COMPLETED,
+    (State.DOOMED, Event.UNAVAILABLE): State.WAITING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The attempts at one plan. It is stored before each begins, and when one ends."""
+
+    begun: int = 1
+    under_way: bool = True
+    died: int = 0  # the dispatcher's process died in them
+    timed_out: int = 0
+
+    def next(self) -> Attempts:
+        return replace(self, begun=self.begun + 1, under_way=True)
+
+    def ended(self, died: int = 0, timed_out: int = 0) -> Attempts:
+        """After an attempt. One that waited for registry, lake or state counts for nothing."""
+        return replace(self, under_way=False, died=self.died + died, timed_out=self.timed_out + timed_out)
+
+    def why_no_more(self, is_piece: bool) -> str | None:
+        """Why the plan is not attempted again; None: it is. `is_piece`: of a plan that was abandoned."""
+        lost = self.died + self.timed_out
+        if lost < (PIECE_ATTEMPTS if is_piece else ATTEMPTS) and not (is_piece and self.timed_out):
+            return None
+        where = f"the process died in {self.died}, a task exceeded its deadline in {self.timed_out}"
+        return f"attempts that did not return: {lost} ({where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A plan's state, with what is known of its attempts."""
+
+    state: State
+    attempts: Attempts
+    is_piece: bool = False
+    doom: str | None = None  # why each further attempt would end as the last ones did
+
+    @property
+    def ran_before(self) -> bool:
+        """Whether an earlier attempt may have stored, registered and committed something."""
+        return self.attempts.begun > 1
+
+
+def new_life(is_piece: bool) -> Life:
+    """Of a plan that was just stored, with its first attempt."""
+    return Life(State.READY, Attempts(), is_piece)
+
+
+def found_open(attempts: Attempts, is_piece: bool, died: bool) -> Life:
+    """Of a plan that is found open; `died`: by a process that was not there when it began."""
+    if attempts.under_way:
+        attempts = attempts.ended(died=int(died))
+    return Life(State.UNSURE, attempts, is_piece, attempts.why_no_more(is_piece))
+
+
+def after(life: Life, event: Event, reason: str = "") -> Life:
+    """What becomes of a plan by an event, for this reason."""
+    state, attempts, doom = TRANSITIONS[life.state, event], life.attempts, life.doom
+    if life.state is State.READY:
+        attempts = attempts.ended(timed_out=int(event is Event.TIMED_OUT))
+    if event is Event.FAILED:
+        doom = reason
+    if event is Event.TIMED_OUT and (no_more := attempts.why_no_more(life.is_piece)):
+        doom = f"{no_more}; the last time: {reason}"
+    if event is Event.NOT_COMMITTED and doom is not None:
+        state = State.DOOMED
+    if state is State.READY:
+        attempts = attempts.next()
+    return replace(life, state=state, attempts=attempts, doom=doom)
+
+
+def attempts_to_json(attempts: Attempts) -> str:
+    """The stored form of the attempts."""
+    return json.dumps(asdict(attempts))
+
+
+def attempts_from_json(text: str) -> Attempts:
+    """The inverse of `attempts_to_json`."""
+    return Attempts(**json.loads(text))

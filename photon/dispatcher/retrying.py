@@ -1,0 +1,74 @@
+"""How a caller follows and ends a run, and how a run waits for what is unavailable."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from photon.clock import Clock
+from photon.quantiles import Sample
+from photon.registry.interface import RegistryUnavailable
+from photon.storage.tables import LakeUnavailable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch did."""
+
+    batch: int
+    counts: Counter[str]
+    seconds: float
+    # Seconds from the later of both events' own times until their row was readable.
+    latencies_seconds: Sample = field(default_factory=Sample)
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """How a caller follows and ends a run."""
+
+    should_stop: Callable[[], bool] = lambda: False
+    on_batch: Callable[[BatchReport], None] = lambda report: None
+    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
+
+
+class BackoffRetry:
+    """Waits with backoff for what is unavailable, and says so once."""
+
+    FIRST_SECONDS = 0.25
+    MOST_SECONDS = 10.0
+    SLICE_SECONDS = 0.25  # how soon a stop is noticed
+
+    def __init__(self, callbacks: Callbacks, clock: Clock, rng: random.Random) -> None:
+        self._callbacks = callbacks
+        self._clock = clock
+        self._rng = rng
+        self._wait_seconds = self.FIRST_SECONDS
+        self._said = False
+
+    def wait(self, reason: str) -> bool:
+        """Wait before the next try; False if a stop is requested."""
+        if not self._said:
+            self._callbacks.on_wait(reason)
+            self._said = True
+        left = self._wait_seconds * self._rng.uniform(0.75, 1.25)
+        self._wait_seconds = min(self._wait_seconds * 2, self.MOST_SECONDS)
+        while left > 0:
+            if self._callbacks.should_stop():
+                return False
+            self._clock.sleep(min(left, self.SLICE_SECONDS))
+            left -= self.SLICE_SECONDS
+        return not self._callbacks.should_stop()
+
+    def until_available(self, attempt: Callable[[], T]) -> T:
+        """The result of `attempt`, retried while registry or lake is unavailable, or until a stop."""
+        while True:
+            try:
+                return attempt()
+            except (RegistryUnavailable, LakeUnavailable) as error:
+                if not self.wait(str(error)):
+                    raise

@@ -1,0 +1,122 @@
+"""The life of a plan: each state and what follows, and how often it is attempted (protocol A17)."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.lifecycle import (
+    FINAL,
+    TRANSITIONS,
+    Attempts,
+    Event,
+    Life,
+    State,
+    after,
+    attempts_from_json,
+    attempts_to_json,
+    found_open,
+    new_life,
+)
+
+ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
+
+
+def told(life: Life, *events: Event) -> Life:
+    for event in events:
+        life = after(life, event, "the reason")
+    return life
+
+
+def test_the_document_has_each_transition_and_no_other() -> None:
+    table = ARCHITECTURE.read_text().partition("| state | what is done | what comes of it |")[2]
+    rows = [line.split("|")[1:4] for line in table.split("\n\n")[0].splitlines() if line.startswith("| `")]
+    documented = {
+        (State[state.strip(" `")], Event[event.strip()]): State[follows.strip()]
+        for state, _, events in rows
+        for event, follows in (one.strip(" `").split(" -> ") for one in events.split(","))
+    }
+    assert documented == TRANSITIONS
+
+
+def test_each_state_is_reached_from_the_first_and_leads_to_an_end() -> None:
+    reached = {State.READY}
+    while more := {to for (state, _), to in TRANSITIONS.items() if state in reached} - reached:
+        reached |= more
+    doomed = {State.DOOMED}
+    assert reached | doomed == set(State)
+    assert {state for state, _ in TRANSITIONS} == set(State) - FINAL
+
+
+def test_a_plan_whose_tasks_end_is_attempted_once() -> None:
+    life = told(new_life(is_piece=False), Event.ENDED)
+    assert (life.state, life.attempts.begun) == (State.COMPLETED, 1)
+
+
+def test_attempts_that_wait_for_registry_or_lake_are_none() -> None:
+    life = new_life(is_piece=False)
+    for _ in range(100):
+        life = told(life, Event.UNAVAILABLE, Event.WAITED, Event.NOT_COMMITTED)
+    assert life.state is State.READY
+    assert (life.attempts.begun, life.attempts.died, life.attempts.timed_out) == (101, 0, 0)
+
+
+def time_out(life: Life) -> Life:
+    return told(life, Event.TIMED_OUT, Event.WAITED, Event.NOT_COMMITTED)
+
+
+def die(life: Life) -> Life:
+    return told(found_open(life.attempts, life.is_piece, died=True), Event.NOT_COMMITTED)
+
+
+@pytest.mark.parametrize("lose", list(product([time_out, die], repeat=3)))
+def test_a_plan_is_abandoned_after_three_attempts_that_did_not_return(lose) -> None:  # type: ignore[no-untyped-def]
+    life = new_life(is_piece=False)
+    for one in lose[:2]:
+        life = one(life)
+        assert life.state is State.READY
+    life = lose[2](life)
+    assert life.state is State.DOOMED
+    assert "attempts that did not return: 3" in (life.doom or "")
+
+
+def test_a_piece_of_an_abandoned_plan_may_time_out_once_and_die_twice() -> None:
+    piece = new_life(is_piece=True)
+    assert time_out(piece).state is State.DOOMED
+    assert die(piece).state is State.READY
+    assert die(die(piece)).state is State.DOOMED
+
+
+def test_what_fails_is_abandoned_at_once_and_stays_so_while_the_lake_is_away() -> None:
+    life = told(new_life(is_piece=False), Event.FAILED)
+    assert (life.state, life.doom) == (State.DOOMED, "the reason")
+    again = told(life, Event.UNAVAILABLE, Event.WAITED, Event.NOT_COMMITTED)
+    assert (again.state, again.doom) == (State.DOOMED, "the reason")
+    assert again.attempts == life.attempts
+
+
+def test_a_plan_that_was_committed_is_read_back_however_often_it_was_attempted() -> None:
+    attempts = Attempts(begun=9, under_way=True, died=8)
+    assert told(found_open(attempts, False, died=True), Event.HAS_COMMITTED).state is State.COMMITTED
+
+
+def test_a_plan_that_its_own_process_finds_open_has_not_died() -> None:
+    assert found_open(Attempts(), False, died=False).attempts.died == 0
+
+
+def test_a_stop_leaves_the_plan_open_and_its_attempt_counts_for_nothing() -> None:
+    life = told(new_life(is_piece=False), Event.UNAVAILABLE, Event.STOPPED)
+    assert life.state is State.LEFT_OPEN
+    assert found_open(life.attempts, False, died=True).attempts.died == 0
+
+
+def test_a_batch_of_another_plan_ends_the_process() -> None:
+    assert told(found_open(Attempts(), False, True), Event.BY_ANOTHER).state is State.SUPERSEDED
+
+
+def test_attempts_read_back_as_they_were_stored() -> None:
+    attempts = Attempts(4, False, 1, 2)
+    assert attempts_from_json(attempts_to_json(attempts)) == attempts
+    assert attempts_from_json("{}") == Attempts(), "of Photon 0.1.0"
