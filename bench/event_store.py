@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
+from photon.event_store.log_file_map import LogFileMap
+from photon.event_store.memory import CacheEventStore
 
 from photon.event_store.indexing import index_ranges
 from photon.event_store.interface import PrimaryLookup
-from photon.event_store.log_file_map import LogFileMap
 from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
-from photon.event_store.memory import CacheEventStore
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.source import hash_bytes

@@ -36,7 +36,7 @@ def main(count: int) -> None:
         paths = many_files(folder, count)
         pipeline = load_pipeline(folder / "pipeline.yaml")
         state = DispatcherState(folder / "state")
-        state.begin_epoch("many", "here", "e", 0, "map", False)
+        state.begin_epoch("many", "here", "e", 0, False)
         reader = LogReader(pipeline, "here", state.files(), state)
         for turn in range(ROUNDS):
             for i, path in enumerate(paths):

@@ -36,7 +36,7 @@ def main(count: int) -> None:
         for path in paths:
             path.write_bytes(LINE)
         state = DispatcherState(served.pipeline.datacenters["here"].state)
-        state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, "bench", False)
+        state.begin_epoch("many", "here", "bench", time.time_ns() // 1000, False)
         LogReader(served.pipeline, "here", state.files(), state).look(time.time_ns() // 1000, final=False)
         state.close()
         defs = build_defs(settings)

@@ -228,8 +228,10 @@ class Queries:
         """Undecided records with their class, and unjoinable ones that could be joined (`DECIDED`)."""
         asked = records.where(F.col("datacenter").isin(list(self.scope.selected)))
         asked = asked.where(F.col("class").isin("unjoinable", UNDECIDED))
-        window_us = microseconds(self.scope.pipeline.retry.lookup_window)
-        outside = F.abs(F.col("primary_time_us") - F.col("around_us")) > window_us
+        window = self.scope.pipeline.retry.lookup_window
+        outside = F.lit(False)
+        if window is not None:
+            outside = F.abs(F.col("primary_time_us") - F.col("around_us")) > microseconds(window)
         rank = F.struct(outside.alias("outside"), *CANDIDATE)
         first = F.min(F.when(F.col("primary_file").isNotNull(), rank)).alias("first")
         kept = [*RECORD, "raw", "class"]

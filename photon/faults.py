@@ -57,12 +57,15 @@ GC_FAULT_POINTS: tuple[str, ...] = (
     "gc.after_endpoint",
 )
 
+INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
+
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,
+    *INDEX_FAULT_POINTS,
     "verify.after_files",
 )
 

@@ -9,8 +9,9 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -27,16 +28,19 @@ from photon.dispatcher.lifecycle import FINAL, Event, Life, State
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
 from photon.dispatcher.planning import split
+from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.state import Completion, DispatcherState
-from photon.dispatcher.task_splitter import index_tasks, join_tasks
+from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
+from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import drop_unreferenced
+from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
@@ -53,7 +57,7 @@ from photon.storage.tables import (
     SchemaConflict,
     app_id,
 )
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence, PlanKey, Token, new_id
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +88,7 @@ class BatchExecution:
     clock: Clock
     rng: random.Random
     callbacks: Callbacks
+    index: PrimaryIndex
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
@@ -103,7 +108,7 @@ class BatchExecution:
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
-        Superseded, TooManyDeaths and StateUnavailable end it too: the plan stays open then.
+        Superseded, TooManyDeaths, IndexLost and StateUnavailable end it too: the plan stays open then.
         """
         is_piece = bool(plan.content.lineage.abandoned)
         life = lifecycle.new_life(is_piece)
@@ -142,7 +147,10 @@ class BatchExecution:
             return Event.ENDED, ""
         except DeadlineExceeded as error:
             return Event.TIMED_OUT, str(error)
-        except (WorkerDied, SchemaConflict, CannotEnd) as error:
+        except WorkerDied as error:
+            self.index.check()  # a segment that was cut short kills who looks into it
+            return Event.FAILED, str(error)
+        except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
         except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
             return Event.UNAVAILABLE, str(error)
@@ -170,7 +178,7 @@ class BatchExecution:
             pipeline=self.pipeline,
             plan=plan.key,
             registry=self.address,
-            workers=self.runner.workers,
+            index=self.index.snapshot(),
             final=plan.content.final,
             follows_an_epoch=self.state.follows_an_epoch,
             # What ran before, or belongs to a batch that did not end, may be registered already (A7, A11).
@@ -185,10 +193,22 @@ class BatchExecution:
             candidate_files=tuple(candidate_files(lake, plan.key)) if ran_before else (),
             crash_at=self.crash_task_at,
         )
-        workers = self.runner.workers
-        return BatchTasks(
-            context, index_tasks(plan, reader.files, workers), join_tasks(plan, reader.files, workers)
-        )
+        workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
+        to_index = index_tasks(plan, reader.files, workers, segment_of)
+        if not lineage.quarantine:
+            context = replace(context, index=self.index.snapshot([task.segment for task in to_index]))
+        return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
+
+    def reindex(self, files: Iterable[TrackedFile]) -> list[SegmentInfo]:
+        """Make the index of primary files again, as far as they are read; its segments are not listed yet.
+
+        WorkerDied, CannotEnd, DeadlineExceeded, LakeUnavailable.
+        """
+        key = PlanKey(self.datacenter, self.epoch, self.state.completed, new_id())
+        tasks = reindex_tasks(files, partial(self.index.new_segment, key))
+        context = TaskContext(self.pipeline, key, self.address, self.index.snapshot(), False, False)
+        results = collect_results(self.runner.run(BatchTasks(context, tasks)))
+        return [each.indexed.segment for each in results.index if each.indexed.segment is not None]
 
     def _already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """The records that earlier runs of this work put into the tables, with their classes (protocol A12).
@@ -259,6 +279,8 @@ class BatchExecution:
         if results.index:  # before the transaction: a crash between them wakes once more, loses no wake-up
             hashes = [result.indexed.new_hashes for result in results.index]
             self.state.wake(np.unique(np.concatenate(hashes)), now_us)
+        indexed = [result.indexed for result in results.index]
+        segments = [each.segment for each in indexed if each.segment is not None]
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)
         primaries = reader.of("primary").values()
         fault_point("complete.before_transaction")
@@ -273,8 +295,10 @@ class BatchExecution:
                     primaries, now_us, idle_after_us, self.state.watermark_us
                 ),
                 inherited=resolved.inherited,
+                segments=segments,
             ),
         )
+        self.index.added(segments)
         fault_point("complete.after_transaction")
         return counts
 

@@ -10,6 +10,7 @@ from photon.errors import UserError
 from photon.join.messages import (
     Failed,
     Fenced,
+    IndexDamaged,
     IndexResult,
     JoinResult,
     RegisteredHere,
@@ -27,6 +28,10 @@ from photon.tokens import Occurrence, Token
 
 class Superseded(UserError):
     """Another process commits for this datacenter: this one must not go on (protocol A3)."""
+
+
+class IndexLost(Exception):
+    """Segments are missing or damaged: primary logs have to be indexed again before anything else."""
 
 
 class CannotEnd(Exception):
@@ -64,12 +69,15 @@ class Results:
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
-    DeadlineExceeded or CannotEnd.
+    Superseded first, then IndexLost, then RegistryUnavailable or LakeUnavailable: they may have caused what
+    else raises DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Fenced):
             raise Superseded(outcome.reason)
+    for outcome in outcomes:
+        if isinstance(outcome, IndexDamaged):
+            raise IndexLost(outcome.reason)
     for outcome in outcomes:
         if isinstance(outcome, Unavailable):
             error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable

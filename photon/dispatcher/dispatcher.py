@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
 from photon.dispatcher.planning import budget
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
-from photon.event_store.log_file_map import LogFileMap
 from photon.faults import fault_point
-from photon.logs.files import TrackedFile
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
@@ -29,18 +27,18 @@ Mode = Literal["stop", "until_idle", "complete"]
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
-    def __init__(self, execution: BatchExecution, log_map: LogFileMap) -> None:
+    def __init__(self, execution: BatchExecution) -> None:
         self.execution = execution
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
         self.state, self.clock = execution.state, execution.clock
-        self.map = log_map
+        self.index = execution.index
         self.reader = self._new_reader()
         self._all_due = False
         self._idle_since_us: int | None = None
 
     def _new_reader(self) -> LogReader:
         reader = LogReader(self.pipeline, self.datacenter, self.state.files(), self.state)
-        self.map.put_files(tracked.file for tracked in reader.of("primary").values())
+        self.index.begin(reader.of("primary").values())
         return reader
 
     # -- the loop
@@ -60,17 +58,23 @@ class Dispatcher:
                     self.reader = self._new_reader()
                     begun = self._finish_earlier_work(mode)
                 elif self._step(mode, idle_seconds):
-                    return
+                    break
+            except IndexLost as error:
+                begun = False
+                log.warning("%s", error)
+                self.state.lose_index()
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
+        self.index.finish_merge()
 
     def _finish_earlier_work(self, mode: Mode) -> bool:
         """Finish the plan that an earlier process left open; False if a stop was requested before.
 
         A complete run looks again for all events that were given up; in other modes their primary wakes them.
         """
+        self._mend_index()
         left = self.state.open_plan()
         if left is not None and not self.execution.run(left, self.reader, found_open=True):
             return False
@@ -81,9 +85,10 @@ class Dispatcher:
 
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look at the logs, and run what there is to do; whether the run is over."""
+        self.index.tend()
         now_us = self.clock.now_us()
         complete = mode == "complete"
-        self._update_map(self.reader.look(now_us, final=complete))
+        self.index.follow(self.reader.look(now_us, final=complete))
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
             self.state.make_all_due(now_us, ("primary", "horizon"))
@@ -102,14 +107,20 @@ class Dispatcher:
         self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())
         return False
 
-    def _update_map(self, changed: Collection[TrackedFile]) -> None:
-        """Put new files into the map. Drop lost files from it, so that another copy of an event counts."""
-        found = [tracked.file for tracked in changed if tracked.state == "open"]
-        if found:
-            self.map.put_files(found)
-        for tracked in changed:
-            if tracked.state != "open":
-                self.map.remove_file(tracked.file.number)
+    def _mend_index(self) -> None:
+        """Index the primary logs again, as far as they were read, if the index is lost or of Photon 0.1.0.
+
+        IndexLost, WorkerDied.
+        """
+        self.index.clean()
+        if not self.state.index_lost:
+            self.index.check()
+            return
+        files = self.reader.of("primary").values()
+        log.warning("primary logs are indexed again: %d files", len(files))
+        segments = self.execution.reindex(files)
+        fault_point("index.after_reindex")
+        self.index.start_again(segments)
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether the run is over, when there is nothing to do at this moment."""
@@ -151,11 +162,11 @@ class Dispatcher:
 
     def skip_foreign_backlog(self) -> None:
         """Begin with foreign events that come from now on; their primaries may be anywhere in the log."""
-        self._update_map(self.reader.look(self.clock.now_us(), final=False))
+        self.index.follow(self.reader.look(self.clock.now_us(), final=False))
         while any(self.reader.backlog_bytes["foreign"].values()):
             cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62, False)
             if not cut.ranges:
                 break
             self.reader.advance(cut.advances, {})
             self.state.put_files(self.reader.of("foreign").values())
-            self._update_map(self.reader.look(self.clock.now_us(), final=False))
+            self.index.follow(self.reader.look(self.clock.now_us(), final=False))

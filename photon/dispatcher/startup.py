@@ -10,7 +10,6 @@ from pathlib import Path
 from photon.clock import Clock
 from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.errors import UserError
-from photon.event_store.log_file_map import LogFileMap, map_path
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.quorum.register_store import RegisterStore
@@ -53,10 +52,9 @@ def _named(commit: LastCommit) -> str:
 
 @dataclass
 class Started:
-    """A checked state with its log file map; why it is a new one, where an earlier one can't go on."""
+    """A checked state; why it is a new one, where an earlier one can't go on."""
 
     state: DispatcherState
-    log_map: LogFileMap
     new_epoch_because: str | None = None
 
 
@@ -79,11 +77,8 @@ def start(
         because = why_new_epoch(
             epoch, *_state_commits(state), table.last_commit(app_id(datacenter, epoch)), live
         )
-        log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
-        if because is None and log_map.map_id == state.meta("map_id"):
-            return Started(state, log_map)
-        because = because or "its log file map is not there any more"
-        log_map.close()
+        if because is None:
+            return Started(state)
     if state is not None:
         state.close()
     # A crash during the first start may leave an epoch that read nothing: count this one as first.
@@ -139,19 +134,16 @@ def _begin_epoch(
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
     _rename_old_state(folder)
-    log_map = LogFileMap(map_path(folder, epoch), pipeline.event_store)
     state = DispatcherState(folder)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), log_map.map_id, follows)
-    return Started(state, log_map)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows)
+    return Started(state)
 
 
 def _rename_old_state(folder: Path) -> None:
-    """Keep the database of an earlier epoch under another name; its log file map is made anew."""
+    """Keep the database of an earlier epoch under another name."""
     path = folder / STATE_FILE
     if path.exists():
         with sqlite3.connect(path) as db:
             db.execute("PRAGMA journal_mode=DELETE")
         db.close()
         path.rename(folder / f"{path.stem}-set-aside.sqlite")
-    for old in folder.glob("event_store-*.sqlite*"):
-        old.unlink()

@@ -5,6 +5,7 @@ Each public method is one transaction, durable when it returns (synchronous=FULL
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,13 +27,21 @@ from photon.dispatcher.plan import (
 )
 from photon.dispatcher.waiting import WaitingRow
 from photon.errors import FormatTooNew, UserError
+from photon.event_store.segments import SegmentInfo
 from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FORMAT = 2
 # What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once.
-MIGRATIONS = {1: ("ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",)}
+# And its index of primary events is of no use any more.
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",
+        "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
+        "INSERT INTO meta VALUES ('index_lost', '1')",
+    )
+}
 STATE_FILE = "dispatcher.sqlite"
 # Look up to this many ids one by one (5 us each); above that, scan all waiting records once.
 FEW_HASHES = 20_000
@@ -62,6 +71,7 @@ CREATE INDEX waiting_id ON waiting (event_id);
 CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -80,6 +90,7 @@ class Completion:
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
     watermark_us: int | None = None
     inherited: Iterable[str] = ()
+    segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
 
 
 class DispatcherState:
@@ -99,6 +110,8 @@ class DispatcherState:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
             version = int(self.meta("format") or STATE_FORMAT)
+            if version < STATE_FORMAT and not read_only:
+                self._migrate(version)
         except (OSError, sqlite3.Error) as error:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
         if version > STATE_FORMAT:
@@ -131,9 +144,7 @@ class DispatcherState:
 
     # -- identity
 
-    def begin_epoch(
-        self, pipeline: str, datacenter: str, epoch: str, now_us: int, map_id: str, follows: bool
-    ) -> None:
+    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int, follows: bool) -> None:
         """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one."""
         values = {
             "format": STATE_FORMAT,
@@ -141,7 +152,6 @@ class DispatcherState:
             "datacenter": datacenter,
             "epoch": epoch,
             "begun_us": now_us,
-            "map_id": map_id,
             "completed": 0,
             "follows_an_epoch": int(follows),
         }
@@ -251,6 +261,7 @@ class DispatcherState:
             if plan.requeue_id is not None:
                 db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
             db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
+            _put(db, "segments", map(_segment_values, completion.segments))
             _add_counts(db, completion.counts)
             _recount_pending(db)
             meta = {
@@ -260,6 +271,30 @@ class DispatcherState:
             }
             _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
+
+    # -- the index of primary events
+
+    def segments(self) -> list[SegmentInfo]:
+        """The segments that make up the index."""
+        rows = self._db.execute("SELECT name, events_of FROM segments")
+        return [SegmentInfo(name, {int(n): e for n, e in json.loads(text).items()}) for name, text in rows]
+
+    def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo]) -> None:
+        """List `new` segments in place of `old` ones."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM segments WHERE name = ?", [(name,) for name in old])
+            _put(db, "segments", map(_segment_values, new))
+            db.execute("DELETE FROM meta WHERE key = 'index_lost'")
+
+    @property
+    def index_lost(self) -> bool:
+        """Whether primary logs have to be indexed again."""
+        return self.meta("index_lost") == "1"
+
+    def lose_index(self) -> None:
+        """Note that segments are missing or damaged, until they are replaced."""
+        with self._transaction() as db:
+            _put(db, "meta", [("index_lost", "1")])
 
     # -- waiting records and requeued plans
 
@@ -399,6 +434,10 @@ def _put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -
 
 def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
+
+
+def _segment_values(segment: SegmentInfo) -> tuple[str, str]:
+    return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
 
 
 _FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]

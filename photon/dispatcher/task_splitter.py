@@ -5,21 +5,39 @@ The split is a function of the plan and the number of workers. A re-run may have
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from photon.dispatcher.plan import Plan
-from photon.join.messages import IndexTask, JoinTask
+from photon.join.messages import IndexTask, JoinTask, ReindexTask
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.ranges import stretches_of
 
+REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
 RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
 
 
-def index_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[IndexTask, ...]:
-    """The index tasks of a plan."""
+def index_tasks(
+    plan: Plan, files: Mapping[int, TrackedFile], workers: int, segment_of: Callable[[int], str]
+) -> tuple[IndexTask, ...]:
+    """The index tasks of a plan. `segment_of` names the segment that each task makes, by its number."""
     ranges = plan.content.primary
     groups = _groups([r.end_bytes - r.start_bytes for r in ranges], workers)
-    return tuple(IndexTask(_with_files([ranges[i] for i in group], files)) for group in groups)
+    return tuple(
+        IndexTask(_with_files([ranges[i] for i in group], files), segment_of(number))
+        for number, group in enumerate(groups)
+    )
+
+
+def reindex_tasks(files: Iterable[TrackedFile], segment_of: Callable[[int], str]) -> tuple[ReindexTask, ...]:
+    """Tasks that index again what was read of primary files."""
+    stretches = [s for tracked in files for s in stretches_of(tracked, REINDEX_BYTES)]
+    bins = -(-sum(s.length_bytes for s in stretches) // REINDEX_BYTES)
+    groups = spread([s.length_bytes for s in stretches], bins)
+    return tuple(
+        ReindexTask(tuple(stretches[i] for i in group), segment_of(number))
+        for number, group in enumerate(groups)
+    )
 
 
 def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[JoinTask, ...]:

@@ -1,56 +1,55 @@
-"""The EventStore's interface: primary events by id, with an approximate time."""
+"""The EventStore's interface: primary events by id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-TimeWindow = tuple[int, int] | None  # first and last microsecond, both included; None: all the time
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from photon.logs.files import LogFile
+
+Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class PrimaryEvent:
-    """One primary record: its bytes in the log, and where they are."""
+@dataclass(frozen=True)
+class IndexSnapshot:
+    """The index as a batch sees it: names of files in `folder`. Picklable."""
 
-    id: str
-    time_us: int
-    file_number: int
-    offset_bytes: int
-    raw: bytes
-    header: bytes  # of its file, for CSV and TSV; else empty
+    folder: Path
+    segments: tuple[str, ...]
+    log_files: str
 
 
-@dataclass(frozen=True, slots=True)
-class PrimaryLookup:
-    """A primary id that a foreign event names, and the times between which its event must be.
+@dataclass(frozen=True)
+class TimeWindows:
+    """For each key, the first and the last microsecond at which its event may be."""
 
-    The window is exact to the microsecond, so that every datacenter finds the same event.
-    """
+    first_us: Ints
+    last_us: Ints
 
-    id: str
-    window: TimeWindow = None  # None: the last lookup, before an event is unjoinable
 
-    @staticmethod
-    def around(event_id: str, time_us: int, window_us: int) -> PrimaryLookup:
-        return PrimaryLookup(event_id, (time_us - window_us, time_us + window_us))
+@dataclass(frozen=True)
+class Primaries:
+    """What a lookup found for each key."""
 
-    def accepts(self, event: PrimaryEvent) -> bool:
-        return self.window is None or self.window[0] <= event.time_us <= self.window[1]
+    rows: Ints  # its row in `events`; -1: no event, as far as the logs are read
+    unanswered: npt.NDArray[np.bool_]  # it has an event in a log file that can't be read now
+    events: pa.Table  # photon.logs.parse.PRIMARY_EVENTS, each once
+    files: Mapping[int, LogFile]  # those that the events are in, by number
 
 
 class EventStore(Protocol):
     """Where the joiner finds primary events."""
 
-    @property
-    def unanswered(self) -> set[str]:
-        """Ids that may be in a log file that can't be read now: nobody can say whether they are there."""
-        ...
-
-    def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
-        """The event of each id, in order; None where it is not (yet) in the logs read so far.
+    def lookup(self, keys: pa.Array, windows: TimeWindows | None = None) -> Primaries:
+        """The primary event of each key (text, no nulls), in all the logs that are indexed.
 
         Where the same id was logged twice, the first by (time, path, offset) counts.
-        The cost does not grow with the length of the history, except without a window.
+        The cost grows with the number of segments, not with that of events.
         """
         ...

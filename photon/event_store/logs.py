@@ -1,188 +1,173 @@
-"""LogsEventStore: find primary events by the log file map, in the cache or in the logs."""
+"""LogsEventStore: find primary events by the index segments, and read their lines from the logs."""
 
 from __future__ import annotations
 
-import zlib
-from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
-from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.entries import ENTRY_LIMITS, EntryLimits
-from photon.event_store.hashing import hash_ids
-from photon.event_store.interface import PrimaryEvent, PrimaryLookup
-from photon.event_store.log_file_map import Block, LogFileMap
-from photon.event_store.memory import CacheEventStore, process_memory
-from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import read_events
-from photon.logs.ranges import RangeGone, read_at
-from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
-
-# A file that vanished, was replaced, is forbidden or is a broken archive raises one of these.
-UNREADABLE = (RangeGone, OSError, EOFError, zlib.error)
-
-# Searching 256 KiB for an id takes some 50 us, parsing them some 20 ms: with more ids parsing costs less.
-MOST_IDS_SEARCHED = 200
+from photon.event_store.hashing import Hashes, hash_ids
+from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWindows
+from photon.event_store.log_files import LogFiles
+from photon.event_store.opened import open_log_files, open_segments
+from photon.event_store.segments import Places, concat
+from photon.logs.files import LogFile
+from photon.logs.parse import PRIMARY_EVENTS, parse_ids
+from photon.logs.ranges import RangeGone
+from photon.logs.scattered import read_lines
+from photon.pipeline.file import PrimaryLog
 
 
 @dataclass(frozen=True)
-class EventStorePlace:
-    """Where the primary events of one datacenter are, and how to read them. Picklable."""
+class Candidates:
+    """Events whose hash is that of a key: those of one key follow each other, the first that counts ahead."""
 
-    map_path: Path
-    logs_folder: Path
-    log: PrimaryLog
-    limits: Limits
-    settings: EventStoreSettings
-    workers: int = 1  # task processes that share the cache's memory
-    entry_limits: EntryLimits = ENTRY_LIMITS
+    keys: Ints  # which key each one may belong to
+    places: Places
+    files: Mapping[int, LogFile]
 
-
-def is_only_candidate(
-    lookup: PrimaryLookup, candidates: Mapping[Block, int], event: PrimaryEvent | None
-) -> bool:
-    """Whether a remembered event is the only one that it can be: one candidate, and this is it."""
-    if event is None or list(candidates.values()) != [1]:
-        return False
-    (block,) = candidates
-    inside = block.start_bytes <= event.offset_bytes < block.end_bytes
-    return inside and event.file_number == block.file_number and lookup.accepts(event)
-
-
-def first_event(
-    lookup: PrimaryLookup, events: Iterable[PrimaryEvent], files: Mapping[int, LogFile]
-) -> PrimaryEvent | None:
-    """Of several copies the first by (time, path, offset) counts."""
-    return min(
-        filter(lookup.accepts, events),
-        key=lambda e: (e.time_us, files[e.file_number].path, e.offset_bytes, e.file_number),
-        default=None,
-    )
-
-
-def lines_showing(data: bytes, ids: Iterable[str]) -> list[tuple[int, int]]:
-    """The lines of `data` that show the text of any of `ids`: (start, end without newline), in order."""
-    lines: set[tuple[int, int]] = set()
-    for needle in filter(None, (each.encode() for each in ids)):
-        at = data.find(needle)
-        while at >= 0:
-            newline = data.find(b"\n", at)
-            end = len(data) if newline < 0 else newline
-            lines.add((data.rfind(b"\n", 0, at) + 1, end))
-            at = data.find(needle, end + 1)
-    return sorted(lines)
+    def at(self, rows: Ints) -> Candidates:
+        return Candidates(self.keys[rows], self.places.take(rows), self.files)
 
 
 class LogsEventStore:
-    """The EventStore of a datacenter. The map says where an event may be; the cache or the logs have it.
+    """The EventStore of a datacenter, in its logs (paper, section 3.3).
 
-    `bytes_read` counts what was read of the logs. `unanswered` has the ids of lookups that found nothing
-    because a log file can't be read now: with one copy unread, nobody knows which copy is the first.
+    An index says where the events are whose id has the hash of a key; their lines tell whether it is the id.
     """
 
-    def __init__(
-        self, log_map: LogFileMap, place: EventStorePlace, cache: CacheEventStore | None = None
-    ) -> None:
-        self.log_map = log_map
-        self.cache = CacheEventStore(0) if cache is None else cache
-        self.bytes_read = 0
-        self.unanswered: set[str] = set()
-        self._place = place
+    def __init__(self, logs_folder: Path, log: PrimaryLog, index: IndexSnapshot) -> None:
+        """SegmentDamaged, OSError."""
+        self._logs_folder = logs_folder
+        self._log = log
+        self._segments = open_segments(index.folder, index.segments)
+        self._log_files: LogFiles = open_log_files(index.folder, index.log_files)
 
-    def __enter__(self) -> Self:
-        return self
+    def lookup(self, keys: pa.Array, windows: TimeWindows | None = None) -> Primaries:
+        hashes = hash_ids(keys)
+        candidates = self._candidates(hashes, windows)
+        rows, unanswered = np.full(len(keys), -1), np.zeros(len(keys), bool)
+        found: list[pa.Table] = []
+        count = 0
+        # The first candidate of each key; behind it, where the hashes of two ids are equal, the next one.
+        turn = np.flatnonzero(np.diff(candidates.keys, prepend=-1))
+        last = np.append(turn[1:], len(candidates.keys))
+        while len(turn):
+            events, place_of = self._read(candidates.at(turn))
+            asked = candidates.keys[turn]
+            ids = events["_id"].take(pa.array(place_of))
+            same = _equal(ids, keys.take(pa.array(asked)))
+            rows[asked[same]] = count + place_of[same]
+            found.append(events)
+            count += events.num_rows
+            # An equal hash of another id: the next candidate may be the one. No line, or one whose id has
+            # another hash: it is not what was indexed, so nobody knows which event counts.
+            wrong = np.flatnonzero(~same)
+            other = wrong[_hashes_of(ids.take(pa.array(wrong))) == hashes[asked[wrong]]]
+            unanswered[np.setdiff1d(asked[wrong], asked[other])] = True
+            turn, last = turn[other] + 1, last[other]
+            turn, last = turn[turn < last], last[turn < last]
+        return _only_found(rows, unanswered, pa.concat_tables(found) if found else None, candidates.files)
 
-    def __exit__(self, *_: object) -> None:
-        """Close the map. The cache stays with the process."""
-        self.log_map.close()
+    def _candidates(self, hashes: Hashes, windows: TimeWindows | None) -> Candidates:
+        order = np.argsort(hashes)
+        wanted = hashes[order]
+        parts: list[Places] = []
+        whose: list[Ints] = [np.empty(0, np.int64)]
+        for segment in self._segments:
+            rows, which = segment.find(wanted)
+            parts.append(segment.places.take(rows))
+            whose.append(order[which])
+        places, keys = concat(parts), np.concatenate(whose)
+        possible = self._log_files.knows(places.files)
+        if windows is not None:
+            possible &= windows.first_us[keys] <= places.times_us
+            possible &= places.times_us <= windows.last_us[keys]
+        places, keys = places.take(possible), keys[possible]
+        numbers, file_of = np.unique(places.files, return_inverse=True)
+        files = self._log_files.files(numbers.tolist())
+        by_path = np.argsort(np.array([files[number].path for number in numbers.tolist()], object))
+        path_rank = np.empty(len(numbers), np.int64)
+        path_rank[by_path] = np.arange(len(numbers))
+        first_counts = np.lexsort((places.offsets_bytes, path_rank[file_of], places.times_us, keys))
+        return Candidates(keys[first_counts], places.take(first_counts), files)
 
-    def lookup(self, lookups: Sequence[PrimaryLookup]) -> list[PrimaryEvent | None]:
-        distinct = list(dict.fromkeys(lookups))
-        hashes = hash_ids([each.id for each in distinct])
-        candidates = self.log_map.blocks_holding(hashes, [each.window for each in distinct])
-        found: dict[PrimaryLookup, PrimaryEvent] = {}
-        to_read: dict[PrimaryLookup, Mapping[Block, int]] = {}
-        for each, blocks in zip(distinct, candidates, strict=True):
-            event = self.cache.get(each.id) if blocks else None
-            if event is not None and is_only_candidate(each, blocks, event):
-                found[each] = event
-            elif blocks:
-                to_read[each] = blocks
-        found |= self._from_logs(to_read)
-        self.cache.put(found.values())
-        return [found.get(each) for each in lookups]
+    def _read(self, candidates: Candidates) -> tuple[pa.Table, Ints]:
+        """The events at the candidates' places, each once, and for each candidate its row among them.
 
-    def _from_logs(
-        self, to_read: Mapping[PrimaryLookup, Mapping[Block, int]]
-    ) -> dict[PrimaryLookup, PrimaryEvent]:
-        ids_by_block: dict[Block, dict[str, int]] = defaultdict(dict)
-        for each, blocks in to_read.items():
-            for block, occurrences in blocks.items():
-                ids_by_block[block][each.id] = occurrences
-        files = self.log_map.files({block.file_number for block in ids_by_block})
-        events: dict[str, list[PrimaryEvent]] = defaultdict(list)
-        unread: set[Block] = set()
-        for block in sorted(ids_by_block, key=lambda b: (b.file_number, b.start_bytes)):
-            try:
-                for event in self._scan(files.get(block.file_number), block, ids_by_block[block]):
-                    events[event.id].append(event)
-            except UNREADABLE:
-                unread.add(block)
-        found: dict[PrimaryLookup, PrimaryEvent] = {}
-        for each, blocks in to_read.items():
-            if not unread.isdisjoint(blocks):
-                self.unanswered.add(each.id)
-            elif (first := first_event(each, events[each.id], files)) is not None:
-                found[each] = first
-        return found
-
-    def _scan(self, file: LogFile | None, block: Block, occurrences: Mapping[str, int]) -> list[PrimaryEvent]:
-        """The events of ids in one block. Raises one of `UNREADABLE` if it can't be read.
-
-        First parse only lines that show an id's text. If that finds fewer events than the map
-        counted (ids may be written with escapes, or made of columns), parse the whole block.
+        Their `_id` and `_raw` are null where the line can't be read.
         """
-        if file is None:
-            raise FileNotFoundError(f"log file number {block.file_number} is not in the log file map")
-        data = read_at(self._place.logs_folder, file, block.start_bytes, block.end_bytes)
-        self.bytes_read += len(data)
-        if len(occurrences) <= MOST_IDS_SEARCHED:
-            likely = self._parse(data, lines_showing(data, occurrences), file, block, occurrences)
-            if Counter(event.id for event in likely) == Counter(occurrences):
-                return likely
-        return self._parse(data, [(0, len(data))], file, block, occurrences)
+        places = candidates.places
+        order = np.lexsort((places.offsets_bytes, places.files))
+        files, offsets = places.files[order], places.offsets_bytes[order]
+        first = np.ones(len(order), bool)  # of the candidates for one place
+        first[1:] = (np.diff(files.astype(np.int64)) != 0) | (np.diff(offsets) != 0)
+        row_of = np.empty(len(order), np.int64)
+        row_of[order] = np.cumsum(first) - 1
+        places = places.take(order[first])
+        raws = self._raws(places, candidates.files)
+        columns = [
+            pa.array(places.files.astype(np.int32)),
+            pa.array(places.offsets_bytes),
+            raws,
+            self._ids(raws, places.files, candidates.files),
+            pa.array(places.times_us),
+        ]
+        return pa.Table.from_arrays(columns, schema=PRIMARY_EVENTS), row_of
 
-    def _parse(
-        self, data: bytes, stretches: list[tuple[int, int]], file: LogFile, block: Block, ids: Iterable[str]
-    ) -> list[PrimaryEvent]:
-        """The events of `ids` in stretches (start, end) of whole lines of a block's bytes."""
-        lines = b"\n".join(data[start:end] for start, end in stretches)
-        # The checksum is that of a plan's range, which what the map points to does not have.
-        where = ByteRange(file.number, 0, len(lines), checksum=0, lines=0)
-        events = read_events(lines, file, where, self._place.log, self._place.limits).events
-        rows = events.filter(pc.is_in(events.column("_id"), value_set=pa.array(list(ids), pa.string())))
-        joined_at = list(accumulate((end - start + 1 for start, end in stretches), initial=0))
-        found = []
-        for row in rows.to_pylist():
-            place = bisect_right(joined_at, row["_offset"]) - 1
-            offset_bytes = block.start_bytes + stretches[place][0] + row["_offset"] - joined_at[place]
-            where_and_what = (file.number, offset_bytes, row["_raw"], file.header)
-            found.append(PrimaryEvent(row["_id"], row["_time_us"], *where_and_what))
-        return found
+    def _raws(self, places: Places, files: Mapping[int, LogFile]) -> pa.ChunkedArray:
+        """The line at each place, which are sorted by file and offset; null where it can't be read."""
+        raws: list[pa.Array] = []
+        starts = np.flatnonzero(np.diff(places.files.astype(np.int64), prepend=-1))
+        for start, end in pairwise([*starts.tolist(), len(places)]):
+            file = files[int(places.files[start])]
+            offsets, lengths = places.offsets_bytes[start:end], places.lengths_bytes[start:end]
+            try:
+                raws += read_lines(self._logs_folder, file, offsets, lengths.astype(np.int64))
+            except RangeGone:
+                raws.append(pa.nulls(end - start, pa.binary()))
+        return pa.chunked_array(raws, pa.binary())
+
+    def _ids(
+        self, raws: pa.ChunkedArray, numbers: npt.NDArray[np.uint32], files: Mapping[int, LogFile]
+    ) -> pa.ChunkedArray:
+        """The id of each line; null where there is no line, or it is no event any more."""
+        by_header: dict[bytes, list[int]] = {}
+        for number in np.unique(numbers).tolist():
+            by_header.setdefault(files[number].header, []).append(number)
+        readable = pc.is_valid(raws).to_numpy()
+        rows: list[Ints] = [np.empty(0, np.int64)]
+        ids: list[pa.Array] = []
+        for among in by_header.values():
+            own = np.flatnonzero(readable & np.isin(numbers, among))
+            lines = raws.take(pa.array(own)).combine_chunks()
+            rows.append(own)
+            ids.append(parse_ids(lines, files[among[0]], self._log))
+        place = np.full(len(numbers), -1)
+        place[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
+        return pa.chunked_array(ids, pa.string()).take(pa.array(place, mask=place < 0))
 
 
-def open_event_store(place: EventStorePlace) -> LogsEventStore:
-    """The event store at `place`; the map is made if it is missing. One per process and thread; close it.
+def _equal(ids: pa.ChunkedArray, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    equal: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(ids, keys), False).to_numpy()
+    return equal
 
-    Its cache lives as long as the process. FormatTooNew, sqlite3.OperationalError as `LogFileMap`.
-    """
-    log_map = LogFileMap(place.map_path, place.settings, place.entry_limits)
-    cache = process_memory(log_map.map_id).cache
-    cache.events.capacity_bytes = place.settings.cache_memory_bytes // place.workers
-    return LogsEventStore(log_map, place, cache)
+
+def _hashes_of(ids: pa.ChunkedArray) -> Hashes:
+    return hash_ids(pc.fill_null(ids, ""))
+
+
+def _only_found(
+    rows: Ints, unanswered: npt.NDArray[np.bool_], events: pa.Table | None, files: Mapping[int, LogFile]
+) -> Primaries:
+    """Leave out the events that are nobody's."""
+    wanted, places = np.unique(rows[rows >= 0], return_inverse=True)
+    rows[rows >= 0] = places
+    table = PRIMARY_EVENTS.empty_table() if events is None else events.take(pa.array(wanted))
+    return Primaries(rows, unanswered, table, files)

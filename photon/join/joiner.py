@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import blake2b
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from photon.adapters import Adapter
 from photon.clock import Clock, microseconds
-from photon.event_store.interface import EventStore, PrimaryEvent, PrimaryLookup
+from photon.event_store.interface import EventStore, TimeWindows
 from photon.faults import fault_point
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.join.messages import TaskContext
@@ -28,7 +30,7 @@ from photon.join.outcomes import (
     Verdicts,
     Waits,
 )
-from photon.join.records import Event, Pair, Record, events_among
+from photon.join.records import Event, Pair, PrimaryEvent, Record, events_among, primary_events
 from photon.join.rows import joined_rows
 from photon.pipeline.event_key import EventKey, primary_time_us
 from photon.registry.interface import (
@@ -49,6 +51,8 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, PlanKey, Token
+
+EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
@@ -213,14 +217,16 @@ class Joiner:
         return []
 
     def _find_primaries(self, events: list[Event]) -> list[Pair]:
-        found = self._look_up_primaries(events, anywhere=False)
-        last_chance = [event for event in events if event.leader.final and event.leader not in found]
-        found |= self._look_up_primaries(last_chance, anywhere=True)
+        found, unanswered = self._look_up_primaries(events, self.context.pipeline.retry.lookup_window)
+        if self.context.pipeline.retry.lookup_window is not None:
+            last_chance = [event for event in events if event.leader.final and event.leader not in found]
+            later, more = self._look_up_primaries(last_chance, None)
+            found, unanswered = found | later, unanswered | more
         pairs: list[Pair] = []
         for event in events:
             primary = found.get(event.leader)
             # Not while a log file that may hold it can't be read, unless a later run looks again.
-            may_give_up = self.context.final or event.leader.key not in self.store.unanswered
+            may_give_up = self.context.final or event.leader not in unanswered
             if primary is not None:
                 pairs.append(Pair(event, primary))
             elif event.leader.final and may_give_up:
@@ -271,18 +277,29 @@ class Joiner:
         self.verdicts.of.update(dict.fromkeys(event.records, others))
         self.verdicts.of[event.leader] = verdict
 
-    def _look_up_primaries(self, events: Sequence[Event], anywhere: bool) -> dict[Record, PrimaryEvent]:
-        """The primary events that the EventStore has, by the leader of their foreign event."""
-        pipeline = self.context.pipeline
-        window_us = microseconds(pipeline.retry.lookup_window)
-        lookups = []
-        for event in events:
-            key = event.leader.key or ""
-            around_us = primary_time_us(key, event.leader.time_us, pipeline.primary)
-            near = PrimaryLookup.around(key, around_us, window_us)
-            lookups.append(PrimaryLookup(key) if anywhere else near)
-        answers = self.store.lookup(lookups) if lookups else []
-        return {e.leader: found for e, found in zip(events, answers, strict=True) if found is not None}
+    def _look_up_primaries(
+        self, events: Sequence[Event], window: timedelta | None
+    ) -> tuple[dict[Record, PrimaryEvent], set[Record]]:
+        """The primary events that the EventStore has, by the leader of their foreign event.
+
+        And the leaders whose primary may be in a log file that can't be read now.
+        """
+        leaders = [event.leader for event in events]
+        keys = pa.array([leader.key for leader in leaders], pa.string())
+        windows = None if window is None else self._windows(leaders, microseconds(window))
+        answer = self.store.lookup(keys, windows)
+        found = zip(leaders, primary_events(answer), strict=True)
+        unanswered = {leaders[row] for row in np.flatnonzero(answer.unanswered).tolist()}
+        return {leader: primary for leader, primary in found if primary is not None}, unanswered
+
+    def _windows(self, leaders: Sequence[Record], window_us: int) -> TimeWindows:
+        """The times around the expected one of each leader's primary."""
+        log = self.context.pipeline.primary
+        expected_us = [primary_time_us(leader.key or "", leader.time_us, log) for leader in leaders]
+        return TimeWindows(
+            np.array([max(time_us - window_us, EARLIEST_US) for time_us in expected_us], np.int64),
+            np.array([min(time_us + window_us, LATEST_US) for time_us in expected_us], np.int64),
+        )
 
     def _commit_ids(self, events: Sequence[Event]) -> Outcomes[CommitOutcome]:
         """Register the events.

@@ -13,8 +13,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from photon.event_store.indexing import Indexed
+from photon.event_store.interface import IndexSnapshot
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
+from photon.logs.ranges import Stretch
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Datacenter, Pipeline
 from photon.quantiles import Sample
@@ -41,7 +43,7 @@ class TaskContext:
     pipeline: Pipeline
     plan: PlanKey
     registry: RegistryAddress
-    workers: int  # task processes that share the datacenter's cache memory
+    index: IndexSnapshot  # of the primary events, those of this batch too
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events
     # Whether fresh events of the own home half are looked up too, or their commit alone tells who has them.
@@ -62,9 +64,18 @@ class TaskContext:
 
 @dataclass(frozen=True)
 class IndexTask:
-    """Primary ranges for one task."""
+    """Primary ranges for one task, and the name of the segment that it makes of their events."""
 
     ranges: tuple[tuple[LogFile, ByteRange], ...]
+    segment: str
+
+
+@dataclass(frozen=True)
+class ReindexTask:
+    """Stretches of primary logs that were read before, for a new segment in place of those that are lost."""
+
+    stretches: tuple[Stretch, ...]
+    segment: str
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class JoinTask:
         return {file.number: file for file in (*self.files, *(file for file, _ in self.ranges))}
 
 
-Task = IndexTask | JoinTask
+Task = IndexTask | ReindexTask | JoinTask
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class BatchTasks:
     """One batch: all index tasks are done before the first join task begins."""
 
     context: TaskContext
-    index_tasks: tuple[IndexTask, ...] = ()
+    index_tasks: tuple[IndexTask | ReindexTask, ...] = ()
     join_tasks: tuple[JoinTask, ...] = ()
 
     @property
@@ -128,7 +139,7 @@ class WaitingRecords:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """Primary ranges are in the log file map."""
+    """Primary ranges are in an index segment."""
 
     indexed: Indexed
     dead_letters: int
@@ -170,6 +181,13 @@ class Fenced:
 
 
 @dataclass(frozen=True)
+class IndexDamaged:
+    """A segment of the index is missing or damaged: the index has to be made again from the logs."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Failed:
     """The task failed on something that another run will meet again."""
 
@@ -183,7 +201,7 @@ class TimedOut:
     reason: str
 
 
-TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | Failed | TimedOut
+TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | IndexDamaged | Failed | TimedOut
 
 
 class WorkerDied(Exception):

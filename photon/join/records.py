@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from photon.event_store.interface import PrimaryEvent
+from photon.event_store.interface import Primaries
 from photon.logs.files import LogFile
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
@@ -110,6 +110,26 @@ class Event:
     def lead(self, leader: Record) -> None:
         """Let another one of its records represent the event."""
         self.records = [leader, *(record for record in self.records if record is not leader)]
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryEvent:
+    """One primary record: its bytes in the log, and where they are."""
+
+    id: str
+    time_us: int
+    file_number: int
+    offset_bytes: int
+    raw: bytes
+    header: bytes  # of its file, for CSV and TSV; else empty
+
+
+def primary_events(found: Primaries) -> list[PrimaryEvent | None]:
+    """The primary event of each key of a lookup."""
+    names = ("_id", "_time_us", "_file", "_offset", "_raw")
+    rows = zip(*(found.events[name].to_pylist() for name in names), strict=True)
+    events = [PrimaryEvent(i, t, n, offset, raw, found.files[n].header) for i, t, n, offset, raw in rows]
+    return [events[row] if row >= 0 else None for row in found.rows.tolist()]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Errors come back as values (`Unavailable`, `Failed`): Spark would run a task tha
 
 from __future__ import annotations
 
-import sqlite3
+import contextlib
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from photon import faults
 from photon.clock import Clock, SystemClock
-from photon.event_store.indexing import Indexed, index_ranges
-from photon.event_store.log_file_map import map_path
-from photon.event_store.logs import EventStorePlace, LogsEventStore, open_event_store
+from photon.event_store.indexing import Indexed, index_events
+from photon.event_store.logs import LogsEventStore
+from photon.event_store.segments import SegmentDamaged
 from photon.faults import fault_point
 from photon.join.adapting import adapter_of
 from photon.join.candidates import Candidates
@@ -28,11 +28,13 @@ from photon.join.messages import (
     BatchTasks,
     Failed,
     Fenced,
+    IndexDamaged,
     IndexResult,
     IndexTask,
     JoinResult,
     JoinTask,
     RegisteredHere,
+    ReindexTask,
     Task,
     TaskContext,
     TaskOutcome,
@@ -50,8 +52,8 @@ from photon.join.rows import (
 )
 from photon.join.spool import read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, read_events
-from photon.logs.ranges import RangeGone, read_range
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, PRIMARY_EVENTS, read_events
+from photon.logs.ranges import RangeGone, read_pieces, read_range
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
@@ -79,6 +81,8 @@ def run_task(
         with deadline(context.pipeline.limits.task_timeout.total_seconds()):
             if isinstance(task, IndexTask):
                 return _index(task, context)
+            if isinstance(task, ReindexTask):
+                return _reindex(task, context)
             return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except TaskTimedOut as error:
         return TimedOut(str(error))
@@ -86,7 +90,9 @@ def run_task(
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
-    except (sqlite3.Error, OSError) as error:
+    except SegmentDamaged as error:
+        return IndexDamaged(str(error))
+    except OSError as error:
         return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
     except EpochFenced as error:
         return Fenced(str(error))
@@ -127,16 +133,28 @@ class _Reader:
 
 
 def _index(task: IndexTask, context: TaskContext) -> IndexResult:
-    """Read primary ranges into the log file map and this process's cache."""
+    """Read primary ranges, and index their events."""
     reader, indexed = _Reader(context, context.pipeline.primary), Indexed()
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
-        with _event_store(context) as store:
-            indexed = index_ranges(reader.events(task.ranges), store.log_map, store.cache)
+        events = [PRIMARY_EVENTS.empty_table(), *(events for _, _, events in reader.events(task.ranges))]
+        indexed = index_events(pa.concat_tables(events), context.index.folder, task.segment)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))
+
+
+def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:
+    """Index again what was indexed before; bytes that are gone since are nowhere to be found anyway."""
+    log, limits, logs = context.pipeline.primary, context.pipeline.limits, context.folders.logs
+    events = [PRIMARY_EVENTS.empty_table()]
+    for stretch in task.stretches:
+        pieces = read_pieces(logs, stretch, stretch.length_bytes, limits.line_bytes)
+        with contextlib.suppress(RangeGone):
+            events += [read_events(data, stretch.tracked.file, at, log, limits).events for at, data in pieces]
+    indexed = index_events(pa.concat_tables(events), context.index.folder, task.segment)
+    return IndexResult(Indexed(indexed.segment), 0, 0)
 
 
 def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
@@ -164,10 +182,10 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = adapter_of(context.pipeline)
-    with _event_store(context) as store:
-        joined_earlier = partial(_joined_earlier, context)
-        joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)
-        verdicts = joiner.join()
+    store = LogsEventStore(context.folders.logs, context.pipeline.primary, context.index)
+    joined_earlier = partial(_joined_earlier, context)
+    joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)
+    verdicts = joiner.join()
     dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(verdicts, context)])
     files = (
         *candidates.files_of(verdicts.rows),
@@ -211,16 +229,6 @@ def _read(task: JoinTask, reader: _Reader, clock: Clock) -> list[Record]:
     events = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *fresh])
     return records_of(
         events, waiting, task.files_by_number, context.pipeline.foreign, clock.now_us(), context.final
-    )
-
-
-def _event_store(context: TaskContext) -> LogsEventStore:
-    pipeline, folders = context.pipeline, context.folders
-    path = map_path(folders.state, context.plan.epoch)
-    return open_event_store(
-        EventStorePlace(
-            path, folders.logs, pipeline.primary, pipeline.limits, pipeline.event_store, context.workers
-        )
     )
 
 

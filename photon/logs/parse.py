@@ -85,6 +85,16 @@ def read_events(
     )
 
 
+def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
+    """The id of each line that was an event once; null where it is none now.
+
+    The lines are from files with the header of `file`.
+    """
+    if _not_utf8(raws, np.arange(len(raws))).size:
+        return pa.nulls(len(raws), pa.string())
+    return combine(_texts(raws, file, log, log.id).columns)
+
+
 def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:
     return raws if len(rows) == len(raws) else raws.take(pa.array(rows))
 
@@ -131,7 +141,7 @@ def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[list[pa.Array]
 def _texts(raws: pa.Array, file: LogFile, log: Log, names: Sequence[str]) -> LineTexts:
     """The columns `names` of each line."""
     if log.format == "jsonl":
-        only_value = log.time_unit != "iso8601" and log.time not in names[:-1]
+        only_value = names[-1] == log.time and log.time_unit != "iso8601" and log.time not in names[:-1]
         return read_json_lines(raws, names, (log.time,) if only_value else ())
     try:
         header = header_names(file.header, log.format == "tsv")

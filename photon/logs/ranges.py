@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -161,10 +161,15 @@ def read_range(logs_folder: Path, file: LogFile, byte_range: ByteRange) -> bytes
 
 
 def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:
-    """Bytes of a log file by offset, without a checksum; RangeGone if they are not there any more.
+    """Bytes of a log file by offset, without a checksum; RangeGone if they are not there any more."""
+    return read_stretches(logs_folder, file, [(start_bytes, end_bytes)])[0]
+
+
+def read_stretches(logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes [start, end) of a log file, of each stretch, without a checksum.
 
     The file is looked for where it was seen last, then by its inode in the same folder (it may have
-    been rotated since), then compressed.
+    been rotated since), then compressed. RangeGone if some bytes are not there any more.
     """
     reason = "the file is not there"
     for path in candidate_paths(logs_folder / file.path, file.inode):
@@ -173,16 +178,16 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
                 if not has_head(source, file):
                     reason = "another file is in its place"
                     continue
-                data = source.read(start_bytes, end_bytes - start_bytes)
+                found = [source.read(start, end - start) for start, end in stretches]
         except FileNotFoundError:
             continue
         except UNREADABLE as error:
             reason = f"{path.name} can't be read: {error or type(error).__name__}"
             continue
-        if len(data) == end_bytes - start_bytes:
-            return data
-        reason = f"the file was truncated to less than {end_bytes} bytes"
-    raise RangeGone(file, start_bytes, end_bytes, reason)
+        if all(len(data) == end - start for data, (start, end) in zip(found, stretches, strict=True)):
+            return found
+        reason = f"the file was truncated to less than {stretches[-1][1]} bytes"
+    raise RangeGone(file, stretches[0][0], stretches[-1][1], reason)
 
 
 def candidate_paths(path: Path, inode: int) -> Iterator[Path]:

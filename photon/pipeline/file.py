@@ -42,7 +42,6 @@ from photon.pipeline.values import (
     IdCodec,
     IdTimeUnit,
     PositiveDuration,
-    Size,
     TimeUnit,
     Url,
     Whole,
@@ -196,7 +195,7 @@ class Retry(Strict):
     unjoinable_after: Duration = timedelta(hours=24)
     min_attempts: Whole = Field(default=8, ge=1)
     allowed_lateness: Duration = timedelta(minutes=1)
-    lookup_window: PositiveDuration = timedelta(minutes=10)
+    lookup_window: PositiveDuration | None = None  # None: in all of the log that is indexed (protocol C7)
 
 
 class Home(Strict):
@@ -217,14 +216,6 @@ class Limits(Strict):
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
     # A task that takes longer is ended. Half of `shift.stuck`: a batch has two stages of tasks.
     task_timeout: PositiveDuration = timedelta(minutes=5)
-
-
-class EventStoreSettings(Strict):
-    """The CacheEventStore and the log file map."""
-
-    cache_memory_bytes: Size = _keyed("cache_memory", 256 * 2**20)  # of one datacenter, all tasks together
-    # The log file map's filters held in memory, of each task process.
-    filter_memory_bytes: Size = _keyed("filter_memory", 64 * 2**20)
 
 
 class Tailing(Strict):
@@ -274,7 +265,6 @@ class Pipeline(Strict):
     retry: Retry = Retry()
     home: Home = Home()
     limits: Limits = Limits()
-    event_store: EventStoreSettings = EventStoreSettings()
     tailing: Tailing = Tailing()
     verification: Verification = Verification()
     shift: Shift = Shift()

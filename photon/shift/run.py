@@ -6,6 +6,7 @@ import importlib
 import logging
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import Literal
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.dispatcher import Dispatcher, Mode
+from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
@@ -212,7 +214,10 @@ def _open_dispatcher(
             table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
-        with open_runner(engine, pipeline, datacenter) as runner:
+        with (
+            open_runner(engine, pipeline, datacenter) as runner,
+            ThreadPoolExecutor(1, "merge") as background,
+        ):
             execution = BatchExecution(
                 pipeline,
                 datacenter,
@@ -224,14 +229,14 @@ def _open_dispatcher(
                 clock,
                 rng,
                 callbacks,
+                PrimaryIndex(state, background),
                 for_tests.crash_task_at,
             )
-            dispatcher = Dispatcher(execution, started.log_map)
+            dispatcher = Dispatcher(execution)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 dispatcher.skip_foreign_backlog()
             yield dispatcher
     finally:
-        started.log_map.close()
         state.close()
 
 

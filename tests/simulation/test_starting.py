@@ -66,18 +66,6 @@ def test_a_state_that_is_lost_again_and_again_leaves_a_register_of_bounded_size(
     assert world.joined_ids() == ["c1"]
 
 
-def test_a_lost_log_file_map_begins_a_new_epoch_rather_than_finding_no_primary(world: World) -> None:
-    world.queries("q1")
-    world.clicks(("c1", "q1"))
-    world.join()
-    for file in world.state().glob("event_store-*"):
-        file.unlink()
-    world.clicks(("c2", "q1"))
-    counts = world.join(mode="complete").counts
-    assert world.joined_ids() == ["c1", "c2"]
-    assert counts_of(counts, "joined", "unjoinable") == {"joined": 2, "unjoinable": 0}
-
-
 def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))

@@ -20,7 +20,7 @@ from photon import faults
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.state import DispatcherState
-from photon.event_store import memory
+from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
@@ -144,7 +144,8 @@ class World:
 
     def forget(self) -> None:
         """Lose what a process has in memory: it dies with the process."""
-        memory._process_memory = None
+        opened._segments.clear()
+        opened._log_files = None
 
     # -- what came of it
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from photon.event_store.entries import EntryLimits
+from photon.event_store.compaction import compact, next_compaction
 from photon.event_store.hashing import hash_ids
-from photon.event_store.indexing import Indexed, index_ranges
-from photon.event_store.interface import PrimaryEvent, PrimaryLookup
-from photon.event_store.log_file_map import LogFileMap
-from photon.event_store.logs import EventStorePlace, LogsEventStore
-from photon.event_store.memory import CacheEventStore
+from photon.event_store.indexing import Indexed, index_events
+from photon.event_store.interface import IndexSnapshot, Primaries, TimeWindows
+from photon.event_store.log_files import write_log_files
+from photon.event_store.logs import LogsEventStore
+from photon.event_store.segments import SegmentInfo
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import read_events
+from photon.logs.parse import PRIMARY_EVENTS, read_events
 from photon.logs.ranges import read_at
 from photon.logs.source import hash_bytes
-from photon.pipeline.file import EventStoreSettings, Limits, PrimaryLog
+from photon.pipeline.file import Limits, PrimaryLog
+from photon.tokens import new_id
 
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
 SECOND_US = 1_000_000
-WINDOW_US = 600 * SECOND_US
+
+Window = tuple[int, int] | None  # the first and the last microsecond
 
 
 @dataclass(frozen=True)
@@ -40,26 +42,18 @@ class Logged:
 
 
 class World:
-    """Primary logs below `folder`, their map, a cache, and every line that was indexed."""
+    """Primary logs below `folder`, their index, and every line that was written."""
 
-    def __init__(self, folder: Path, entry_limits: EntryLimits | None = None):
-        self.place = EventStorePlace(
-            folder / "map.sqlite",
-            folder,
-            LOG,
-            Limits(),
-            EventStoreSettings(),
-            entry_limits=entry_limits or small_entries(),
-        )
-        self.cache = CacheEventStore(10**6)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.files: dict[int, LogFile] = {}
-        self.lines: list[Logged] = []  # all that were written
+        self.lines: list[Logged] = []
         self.indexed_to: dict[int, int] = {}
-        self.log_map = LogFileMap(self.place.map_path, self.place.settings, self.place.entry_limits)
+        self.segments: list[SegmentInfo] = []
 
     def write(self, number: int, events: Sequence[tuple[str, int]], padding: str = "") -> None:
         """Append (id, time_us) lines to file `number`, which is made at its first line."""
-        path = self.place.logs_folder / (self.files[number].path if number in self.files else f"{number}.log")
+        path = self.folder / (self.files[number].path if number in self.files else f"{number}.log")
         with path.open("ab") as file:
             for event_id, time_us in events:
                 raw = json.dumps({"id": event_id, "time": time_us, "padding": padding}).encode()
@@ -68,85 +62,96 @@ class World:
         if number not in self.files:
             head = path.read_bytes().split(b"\n")[0] + b"\n"
             inode = path.stat().st_ino
-            file_ = LogFile(number, "primary", path.name, inode, False, b"", 0, len(head), hash_bytes(head))
-            self.files[number] = file_
+            self.files[number] = LogFile(
+                number, "primary", path.name, inode, False, b"", 0, len(head), hash_bytes(head)
+            )
 
     def rotate(self, number: int, to: str) -> None:
-        """Rename a file, as log rotation does, and let the map know."""
-        file = self.files[number]
-        folder = self.place.logs_folder
-        (folder / file.path).rename(folder / to)
-        self.files[number] = replace(file, path=to)
-        self.log_map.put_files([self.files[number]])
+        """Rename a file, as log rotation does."""
+        (self.folder / self.files[number].path).rename(self.folder / to)
+        self.files[number] = replace(self.files[number], path=to)
+
+    def remove(self, number: int) -> None:
+        """A file that went, as the dispatcher has noticed."""
+        del self.files[number]
+        self.lines = [line for line in self.lines if line.file_number != number]
 
     def unindexed(self) -> list[ByteRange]:
         """What is written and not indexed, one range a file."""
         ranges = []
         for number, file in self.files.items():
-            start, end = self.indexed_to.get(number, 0), (self.place.logs_folder / file.path).stat().st_size
+            start, end = self.indexed_to.get(number, 0), (self.folder / file.path).stat().st_size
             if start < end:
                 ranges.append(ByteRange(number, start, end, checksum=0, lines=0))
         return ranges
 
     def index(self, ranges: Sequence[ByteRange] | None = None) -> Indexed:
-        """Index `ranges`, or all that is new."""
+        """Index `ranges`, or all that is new, as one segment."""
         ranges = self.unindexed() if ranges is None else ranges
-        self.log_map.put_files(self.files.values())
         for each in ranges:
             self.indexed_to[each.file_number] = max(each.end_bytes, self.indexed_to.get(each.file_number, 0))
-        return index_ranges(self._parsed(ranges), self.log_map, self.cache)
+        indexed = index_events(self.parsed(ranges), self.folder / "index", new_id())
+        self.segments += [indexed.segment] if indexed.segment else []
+        return indexed
 
-    def _parsed(self, ranges: Sequence[ByteRange]) -> Iterator[tuple[LogFile, ByteRange, pa.Table]]:
+    def parsed(self, ranges: Sequence[ByteRange]) -> pa.Table:
+        """The events of these ranges."""
+        parts = [PRIMARY_EVENTS.empty_table()]
         for each in ranges:
             file = self.files[each.file_number]
-            data = read_at(self.place.logs_folder, file, each.start_bytes, each.end_bytes)
-            yield file, each, read_events(data, file, each, LOG, self.place.limits).events
+            data = read_at(self.folder, file, each.start_bytes, each.end_bytes)
+            parts.append(read_events(data, file, each, LOG, Limits()).events)
+        return pa.concat_tables(parts)
+
+    def compact(self) -> None:
+        """Merge as long as there is something to merge."""
+        while (compaction := next_compaction(self.segments, self.files)) is not None:
+            merged = compact(self.folder / "index", compaction, new_id())
+            self.segments = [each for each in self.segments if each not in compaction.sources]
+            self.segments += [merged] if merged else []
 
     def store(self) -> LogsEventStore:
-        """The event store over the map and the cache."""
-        return LogsEventStore(self.log_map, self.place, self.cache)
+        """The event store, with the files and segments of now."""
+        name = new_id()
+        write_log_files(self.folder / "index", name, self.files.values())
+        names = tuple(each.name for each in self.segments)
+        return LogsEventStore(self.folder, LOG, IndexSnapshot(self.folder / "index", names, name))
 
-    def cold_store(self) -> LogsEventStore:
-        """The logs alone."""
-        return LogsEventStore(self.log_map, self.place)
+    def look_up(self, *keys: str, windows: Sequence[Window] | None = None) -> list[Logged | None]:
+        """What the store has for each key."""
+        return found(self.answer(*keys, windows=windows))
 
-    def covered_to(self) -> dict[int, int]:
-        """By file number, the offset up to which the map covers it."""
-        return covered_to(self.place.map_path)
+    def answer(self, *keys: str, windows: Sequence[Window] | None = None) -> Primaries:
+        """The store's answer to a lookup; a window of None is all time."""
+        return self.store().lookup(pa.array(keys, pa.string()), time_windows(windows))
 
-    def truth(self, lookup: PrimaryLookup) -> PrimaryEvent | None:
+    def truth(self, key: str, window: Window = None) -> Logged | None:
         """The answer by looking at every line that was indexed."""
-        found = [
+        lines = [
             line
             for line in self.lines
-            if line.id == lookup.id
+            if line.id == key
             and line.offset_bytes < self.indexed_to.get(line.file_number, 0)
-            and (lookup.window is None or lookup.window[0] <= line.time_us <= lookup.window[1])
+            and (window is None or window[0] <= line.time_us <= window[1])
         ]
-        if not found:
-            return None
-        first = min(
-            found, key=lambda each: (each.time_us, self.files[each.file_number].path, each.offset_bytes)
-        )
-        return PrimaryEvent(first.id, first.time_us, first.file_number, first.offset_bytes, first.raw, b"")
-
-    def close(self) -> None:
-        """Close the map."""
-        self.log_map.close()
+        by_rule = sorted(lines, key=lambda x: (x.time_us, self.files[x.file_number].path, x.offset_bytes))
+        return by_rule[0] if by_rule else None
 
 
-def small_entries(entry_bytes: int = 512) -> EntryLimits:
-    """Entries small enough that a few lines fill one."""
-    return EntryLimits(entry_bytes)
+def time_windows(windows: Sequence[Window] | None) -> TimeWindows | None:
+    """Windows as columns; None is all time."""
+    if windows is None:
+        return None
+    bounds = np.array([window or (-(2**63), 2**63 - 1) for window in windows], np.int64).reshape(-1, 2)
+    return TimeWindows(bounds[:, 0], bounds[:, 1])
 
 
-def covered_to(map_path: Path) -> dict[int, int]:
-    """By file number, the offset up to which its last entry in the map covers it."""
-    connection = sqlite3.connect(map_path)
-    try:
-        return dict(connection.execute("SELECT file, max(end) FROM entries GROUP BY file"))
-    finally:
-        connection.close()
+def found(answer: Primaries) -> list[Logged | None]:
+    """The event of each key."""
+    names = ("_file", "_offset", "_id", "_time_us", "_raw")
+    rows = zip(*(answer.events[name].to_pylist() for name in names), strict=True)
+    events = [Logged(*row) for row in rows]
+    return [events[row] if row >= 0 else None for row in answer.rows.tolist()]
 
 
 def hash_id(text: str) -> int:

@@ -28,7 +28,7 @@ GIVEN_UP = ROW._replace(offset_bytes=30, event_id="c2", key_hash=8, status="unjo
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[DispatcherState]:
     state = DispatcherState(tmp_path)
-    state.begin_epoch("searches", "east", "e1", 1, "map", follows=False)
+    state.begin_epoch("searches", "east", "e1", 1, follows=False)
     yield state
     state.close()
 

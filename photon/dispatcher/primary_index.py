@@ -1,0 +1,141 @@
+"""The index of one datacenter's primary logs: which segments there are, and their upkeep.
+
+Segments are written by tasks (`photon.event_store`). The state lists those that count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from pathlib import Path
+
+from photon.dispatcher.completion import IndexLost
+from photon.dispatcher.state import DispatcherState
+from photon.event_store import log_files, segments
+from photon.event_store.compaction import Compaction, compact, next_compaction
+from photon.event_store.interface import IndexSnapshot
+from photon.event_store.log_files import write_log_files
+from photon.event_store.segments import Segment, SegmentDamaged, SegmentInfo, segment_path
+from photon.faults import fault_point
+from photon.logs.files import LogFile, TrackedFile
+from photon.tokens import PlanKey, new_id
+
+log = logging.getLogger(__name__)
+
+
+class PrimaryIndex:
+    """The segments and the log file map of one datacenter. Used by the dispatcher's thread alone."""
+
+    def __init__(self, state: DispatcherState, background: Executor) -> None:
+        """`background` merges segments."""
+        self.folder = state.folder / "index"
+        self._state = state
+        self._background = background
+        self._segments: list[SegmentInfo] = []
+        self._files: dict[int, LogFile] = {}
+        self._log_files, self._is_written = new_id(), False  # the map on disk, and whether it has `_files`
+        self._run = new_id()
+        self._merge: tuple[Compaction, Future[SegmentInfo | None]] | None = None
+
+    # -- what is listed
+
+    def begin(self, files: Iterable[TrackedFile]) -> None:
+        """Begin with what is stored: the segments of the state, and these primary files."""
+        self._segments = list(self._state.segments())
+        self._files, self._is_written = {}, False
+        self.follow(files)
+
+    def follow(self, changed: Iterable[TrackedFile]) -> None:
+        """Take note of primary files that are new, have moved or are gone."""
+        for tracked in changed:
+            number = tracked.file.number
+            listed = tracked.file if tracked.state == "open" else None
+            if self._files.get(number) != listed:
+                self._is_written = False
+                if listed is None:
+                    del self._files[number]
+                else:
+                    self._files[number] = listed
+
+    def new_segment(self, plan: PlanKey, task: int) -> str:
+        """The name of the segment that a task of a plan makes, always the same in this process.
+
+        In another process it is another one: it may split the plan otherwise.
+        """
+        return f"{plan.plan_id}-{self._run}-{task}"
+
+    def snapshot(self, of_this_batch: Sequence[str] = ()) -> IndexSnapshot:
+        """The index as the tasks of a batch see it, with the segments that the batch makes. OSError."""
+        if not self._is_written:
+            name = new_id()
+            write_log_files(self.folder, name, self._files.values())
+            _remove(self.folder / (self._log_files + log_files.SUFFIX))
+            self._log_files, self._is_written = name, True
+        return IndexSnapshot(
+            self.folder, (*(each.name for each in self._segments), *of_this_batch), self._log_files
+        )
+
+    def added(self, new: Iterable[SegmentInfo]) -> None:
+        """Take note of segments that the state lists from now on."""
+        self._segments += new
+
+    # -- upkeep
+
+    def tend(self) -> None:
+        """Between batches: take over what was merged, begin the next merge. StateUnavailable."""
+        if self._merge is not None and self._merge[1].done():
+            self.finish_merge()
+        if self._merge is None and (compaction := next_compaction(self._segments, self._files)) is not None:
+            self._merge = compaction, self._background.submit(compact, self.folder, compaction, new_id())
+
+    def finish_merge(self) -> None:
+        """Take over the merge that is under way, if any, and wait for it. StateUnavailable."""
+        if self._merge is None:
+            return
+        compaction, future = self._merge
+        self._merge = None
+        try:
+            self._replace(compaction, future.result())
+        except (SegmentDamaged, OSError) as error:  # of damage the next lookup will tell
+            log.warning("index segments could not be merged: %s", error)
+
+    def _replace(self, compaction: Compaction, merged: SegmentInfo | None) -> None:
+        new = [merged] if merged is not None else []
+        fault_point("index.after_merge")
+        self._state.replace_segments([each.name for each in compaction.sources], new)
+        fault_point("index.after_replace")
+        self._segments = [each for each in self._segments if each not in compaction.sources] + new
+        for source in compaction.sources:
+            _remove(segment_path(self.folder, source.name))
+
+    def check(self) -> None:
+        """Read every segment, and compare the checksums. IndexLost."""
+        try:
+            for each in self._segments:
+                Segment(segment_path(self.folder, each.name)).check()
+        except SegmentDamaged as error:
+            raise IndexLost(str(error)) from None
+
+    def start_again(self, new: Sequence[SegmentInfo]) -> None:
+        """List `new` in place of all segments that there were. StateUnavailable."""
+        self._merge = None
+        self._state.replace_segments([each.name for each in self._segments], new)
+        self._segments = list(new)
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove files that nobody refers to: of runs that ended early, of merges, of Photon 0.1.0."""
+        for path in self._state.folder.glob("event_store-*.sqlite*"):
+            _remove(path)
+        kept = {segment_path(self.folder, each.name).name for each in self._segments}
+        kept.add(self._log_files + log_files.SUFFIX)
+        for path in self.folder.glob("*"):
+            if path.name not in kept and path.suffix in (segments.SUFFIX, log_files.SUFFIX, ".unfinished"):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # what can't be removed now goes at the next start
+        path.unlink()

@@ -1,0 +1,84 @@
+"""Merge index segments, so that a lookup searches few of them, and drop what is left of files that went.
+
+Sizes grow by tiers, as in an LSM tree: an event is written anew once for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from photon.event_store.segments import Places, Segment, SegmentInfo, concat, segment_path, write_segment
+
+# With six to a tier, 50 million events are in at most 35 segments and mostly in half of that; each event is
+# written some six times, at 0.2 us.
+SEGMENTS_A_TIER = 6
+SMALLEST_TIER_EVENTS = 4096
+MERGED_AT_ONCE_EVENTS = 2**20  # bounds memory: 32 MiB, and as much again while they are sorted
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Segments to be replaced by one, without the events of files that went."""
+
+    sources: tuple[SegmentInfo, ...]
+    events_of: dict[int, int]  # of the new segment; empty: there is none
+
+
+def next_compaction(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> Compaction | None:
+    """What to merge now, cheapest first: segments of which half is dead, then a tier that is full."""
+    for segment in segments:
+        live = live_events([segment], live_files)
+        if 2 * sum(live.values()) <= segment.events:
+            return Compaction((segment,), live)
+    tiers: dict[int, list[SegmentInfo]] = defaultdict(list)
+    for segment in segments:
+        tiers[tier_of(segment.events)].append(segment)
+    for _, members in sorted(tiers.items()):
+        if len(members) >= SEGMENTS_A_TIER:
+            return Compaction(tuple(members), live_events(members, live_files))
+    return None
+
+
+def tier_of(events: int) -> int:
+    """The tier of a segment of this size: each is six times the one below it."""
+    tier, bound = 0, SMALLEST_TIER_EVENTS
+    while events >= bound:
+        tier, bound = tier + 1, bound * SEGMENTS_A_TIER
+    return tier
+
+
+def live_events(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> dict[int, int]:
+    """How many events the segments hold of each file that is there."""
+    events: dict[int, int] = defaultdict(int)
+    for segment in segments:
+        for number, count in segment.events_of.items():
+            if number in live_files:
+                events[number] += count
+    return dict(events)
+
+
+def compact(folder: Path, compaction: Compaction, name: str) -> SegmentInfo | None:
+    """Write the new segment; None if it would be empty. Its sources stay. SegmentDamaged, OSError."""
+    merged = SegmentInfo(name, compaction.events_of)
+    if not merged.events:
+        return None
+    sources = [Segment(segment_path(folder, source.name)) for source in compaction.sources]
+    live = np.fromiter(compaction.events_of, np.uint32)
+    write_segment(folder, name, _merged(sources, live), merged.events)
+    return merged
+
+
+def _merged(sources: Sequence[Segment], live: np.ndarray) -> Iterator[Places]:
+    """The live events of all sources by hash, in parts: hashes are even, so equal stretches of them are."""
+    parts = -(-sum(source.events for source in sources) // MERGED_AT_ONCE_EVENTS)
+    bounds = np.array([(2**64 * part) // parts for part in range(1, parts)], np.uint64)
+    cuts = [[0, *np.searchsorted(s.places.hashes, bounds).tolist(), s.events] for s in sources]
+    for part in range(parts):
+        slices = (slice(cut[part], cut[part + 1]) for cut in cuts)
+        places = concat([source.places.take(rows) for source, rows in zip(sources, slices, strict=True)])
+        yield places.take(np.isin(places.files, live)).sorted()

@@ -1,0 +1,174 @@
+"""Index segments: immutable files that say where primary events are, by the hash of their ids.
+
+Only the file format is here. `indexing` and `compaction` decide what a segment holds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.errors import FormatTooNew
+from photon.event_store.hashing import Hashes
+from photon.storage.sync import sync, write_synced
+
+FORMAT_VERSION = 1
+SUFFIX = ".segment"
+# Widest first, so that every column is aligned to its own width.
+_DTYPES = {"hashes": "<u8", "times_us": "<i8", "offsets_bytes": "<i8", "files": "<u4", "lengths_bytes": "<u4"}
+EVENT_BYTES = sum(np.dtype(dtype).itemsize for dtype in _DTYPES.values())  # 32
+_MAGIC = b"PhotonIx"
+_HEADER = struct.Struct("<8sI4xQ5I4x")  # magic, version, events, the crc32 of each column
+_CHECK_BYTES = 2**24  # read at once while checksums are compared
+
+Ints = npt.NDArray[np.int64]
+
+
+class SegmentDamaged(Exception):
+    """A segment is missing, cut short or altered: the index has to be made again from the logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where primary events are, one element each: the bytes [offset, offset + length) of a file."""
+
+    hashes: Hashes
+    times_us: npt.NDArray[np.int64]
+    offsets_bytes: npt.NDArray[np.int64]
+    files: npt.NDArray[np.uint32]
+    lengths_bytes: npt.NDArray[np.uint32]  # of the line, without its end
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, rows: Ints | npt.NDArray[np.bool_] | slice) -> Places:
+        """The events at `rows`: positions, a mask or a slice."""
+        return Places(*(getattr(self, name)[rows] for name in _DTYPES))
+
+    def sorted(self) -> Places:
+        """The events by hash."""
+        return self.take(np.argsort(self.hashes))
+
+
+assert [each.name for each in fields(Places)] == list(_DTYPES)
+
+
+def concat(parts: Sequence[Places]) -> Places:
+    """The events of all parts, one part after the other."""
+    return Places(
+        *(
+            np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in _DTYPES.items()
+        )
+    )
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """A segment, as the dispatcher's database lists it."""
+
+    name: str
+    events_of: Mapping[int, int] = field(hash=False)  # how many events it holds of each file, by file number
+
+    @cached_property
+    def events(self) -> int:
+        return sum(self.events_of.values())
+
+
+def events_of(places: Places) -> dict[int, int]:
+    """How many events are in each file."""
+    numbers, counts = np.unique(places.files, return_counts=True)
+    return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+
+def segment_path(folder: Path, name: str) -> Path:
+    """The file of a segment."""
+    return folder / (name + SUFFIX)
+
+
+def write_segment(folder: Path, name: str, parts: Iterable[Places], events: int) -> None:
+    """Write `events` events, in `parts` that follow each other by hash, and sync them. OSError.
+
+    Readers see all of the file or none of it.
+    """
+
+    def write(sink: BinaryIO) -> None:
+        at, checksums = 0, [0] * len(_DTYPES)
+        for part in parts:
+            column_start = _HEADER.size
+            for column, (column_name, dtype) in enumerate(_DTYPES.items()):
+                data = np.ascontiguousarray(getattr(part, column_name), dtype).data.cast("B")
+                sink.seek(column_start + at * np.dtype(dtype).itemsize)
+                sink.write(data)
+                checksums[column] = zlib.crc32(data, checksums[column])
+                column_start += events * np.dtype(dtype).itemsize
+            at += len(part)
+        assert at == events, f"{at} events in the parts of segment {name}, which was to have {events}"
+        sink.seek(0)
+        sink.write(_HEADER.pack(_MAGIC, FORMAT_VERSION, events, *checksums))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    target = segment_path(folder, name)
+    unfinished = target.with_suffix(".unfinished")
+    write_synced(unfinished, write)
+    unfinished.replace(target)
+    sync(folder)
+
+
+class Segment:
+    """An open segment. Its columns are views of the file, which the system reads where they are looked at."""
+
+    def __init__(self, path: Path) -> None:
+        """SegmentDamaged, FormatTooNew, OSError."""
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise SegmentDamaged(f"{path} is not there") from None
+        except ValueError:  # what mmap says of an empty file
+            raise SegmentDamaged(f"{path} is empty") from None
+        if len(self._map) < _HEADER.size or self._map[: len(_MAGIC)] != _MAGIC:
+            raise SegmentDamaged(f"{path} is no index segment")
+        _, version, self.events, *self._checksums = _HEADER.unpack_from(self._map)
+        if version > FORMAT_VERSION:
+            raise FormatTooNew(path, version, FORMAT_VERSION)
+        if len(self._map) != _HEADER.size + EVENT_BYTES * self.events:
+            raise SegmentDamaged(f"{path} has {len(self._map)} bytes, which do not hold {self.events} events")
+        columns, start = [], _HEADER.size
+        for dtype in _DTYPES.values():
+            column = np.frombuffer(self._map, dtype, self.events, start)
+            columns.append(column)
+            start += column.nbytes
+        self.places = Places(*columns)
+
+    def check(self) -> None:
+        """Compare the checksums, which reads all of the file. SegmentDamaged."""
+        for column, checksum in zip(_DTYPES, self._checksums, strict=True):
+            data, found = getattr(self.places, column).data.cast("B"), 0
+            for at in range(0, len(data), _CHECK_BYTES):
+                found = zlib.crc32(data[at : at + _CHECK_BYTES], found)
+            if found != checksum:
+                raise SegmentDamaged(f"{self.path}: the checksum of its {column} does not agree")
+
+    def find(self, wanted: Hashes) -> tuple[Ints, Ints]:
+        """The events with these hashes, which are sorted: rows of `places`, and whose hash each one has."""
+        hashes = self.places.hashes
+        if not len(hashes) or not len(wanted):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        first = np.searchsorted(hashes, wanted)
+        hits = np.flatnonzero(hashes[np.minimum(first, len(hashes) - 1)] == wanted)
+        first = first[hits]
+        counts = np.searchsorted(hashes, wanted[hits], side="right") - first
+        # Row by row: the first of each hash, and for its further copies one more each.
+        copies = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(first, counts) + copies, np.repeat(hits, counts)
