@@ -1,6 +1,6 @@
-"""The 64-bit hash of event ids, which the log file map stores and by which waiting foreign events wake.
+"""The 64-bit hash of event ids, which index segments store and by which waiting foreign events wake.
 
-It is part of a stored format: other results need a new version of the log file map. Collisions do no harm.
+It is part of a stored format: other results need a new version of the segments. Collisions do no harm.
 """
 
 from __future__ import annotations

@@ -68,4 +68,5 @@ class LogFiles:
     def files(self, numbers: Collection[int]) -> dict[int, LogFile]:
         """These files by number; all of them are known."""
         rows = self._table.take(np.searchsorted(self._numbers, sorted(numbers)))
-        return {row["number"]: LogFile(**row) for row in rows.to_pylist()}
+        columns = [column.to_pylist() for column in rows.columns]
+        return {row[0]: LogFile(*row) for row in zip(*columns, strict=True)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,7 @@ from photon.event_store.opened import open_log_files, open_segments
 from photon.event_store.segments import Places, concat
 from photon.logs.files import LogFile
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
-from photon.logs.ranges import RangeGone
-from photon.logs.scattered import read_lines
+from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import PrimaryLog
 
 
@@ -111,7 +109,10 @@ class LogsEventStore:
         row_of = np.empty(len(order), np.int64)
         row_of[order] = np.cumsum(first) - 1
         places = places.take(order[first])
-        raws = self._raws(places, candidates.files)
+        lines = Lines(
+            places.files.astype(np.int64), places.offsets_bytes, places.lengths_bytes.astype(np.int64)
+        )
+        raws = read_lines(self._logs_folder, candidates.files, lines)
         columns = [
             pa.array(places.files.astype(np.int32)),
             pa.array(places.offsets_bytes),
@@ -120,19 +121,6 @@ class LogsEventStore:
             pa.array(places.times_us),
         ]
         return pa.Table.from_arrays(columns, schema=PRIMARY_EVENTS), row_of
-
-    def _raws(self, places: Places, files: Mapping[int, LogFile]) -> pa.ChunkedArray:
-        """The line at each place, which are sorted by file and offset; null where it can't be read."""
-        raws: list[pa.Array] = []
-        starts = np.flatnonzero(np.diff(places.files.astype(np.int64), prepend=-1))
-        for start, end in pairwise([*starts.tolist(), len(places)]):
-            file = files[int(places.files[start])]
-            offsets, lengths = places.offsets_bytes[start:end], places.lengths_bytes[start:end]
-            try:
-                raws += read_lines(self._logs_folder, file, offsets, lengths.astype(np.int64))
-            except RangeGone:
-                raws.append(pa.nulls(end - start, pa.binary()))
-        return pa.chunked_array(raws, pa.binary())
 
     def _ids(
         self, raws: pa.ChunkedArray, numbers: npt.NDArray[np.uint32], files: Mapping[int, LogFile]

@@ -1,8 +1,10 @@
-"""Read single lines of a log file by their offsets, neighbouring ones at once."""
+"""Read single lines of many log files by their offsets, neighbouring ones at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from photon.logs.files import LogFile
-from photon.logs.ranges import read_stretches
+from photon.logs.ranges import RangeGone, read_stretches
 
 # A read costs some 1.5 us, in which 4 KiB are copied: lines that are no farther apart are read at once.
 NEIGHBOUR_BYTES = 4096
@@ -20,34 +22,91 @@ MOST_BYTES_AT_ONCE = 2**28  # an Arrow array of lines holds below 2 GiB, and a g
 Ints = npt.NDArray[np.int64]
 
 
-def read_lines(logs_folder: Path, file: LogFile, offsets_bytes: Ints, lengths_bytes: Ints) -> list[pa.Array]:
-    """The lines at these offsets, which ascend, as binary arrays one after the other. RangeGone."""
-    return [
-        _read(logs_folder, file, offsets_bytes[rows], lengths_bytes[rows])
-        for rows in _portions(lengths_bytes)
-    ]
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of log files, each at another place, by file number and offset."""
+
+    files: Ints
+    starts_bytes: Ints
+    lengths_bytes: Ints
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, rows: slice) -> Lines:
+        return Lines(self.files[rows], self.starts_bytes[rows], self.lengths_bytes[rows])
+
+
+def read_lines(logs_folder: Path, files: Mapping[int, LogFile], lines: Lines) -> pa.ChunkedArray:
+    """The bytes of each line; null where its file can't be read, or is another one now."""
+    parts = [_read(logs_folder, files, lines[rows]) for rows in _portions(lines.lengths_bytes)]
+    return pa.chunked_array(parts, pa.binary())
 
 
 def _portions(lengths_bytes: Ints) -> Iterator[slice]:
-    """Consecutive rows with at most `MOST_BYTES_AT_ONCE` of lines, or a single one."""
+    """Consecutive rows with at most about `MOST_BYTES_AT_ONCE` of lines, or a single one."""
     portion = (np.cumsum(lengths_bytes) - lengths_bytes) // MOST_BYTES_AT_ONCE
     starts = np.flatnonzero(np.diff(portion, prepend=-1)).tolist()
     yield from (slice(start, end) for start, end in pairwise([*starts, len(lengths_bytes)]))
 
 
-def _read(logs_folder: Path, file: LogFile, starts: Ints, lengths: Ints) -> pa.Array:
-    ends = starts + lengths
-    is_first = np.diff(starts, prepend=0) - np.append([0], lengths[:-1]) > NEIGHBOUR_BYTES  # of a stretch
-    is_first[0] = True
+def _read(logs_folder: Path, files: Mapping[int, LogFile], lines: Lines) -> pa.Array:
+    starts, ends = lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes
+    is_first = np.ones(len(lines), bool)  # of a stretch
+    is_first[1:] = (lines.files[1:] != lines.files[:-1]) | (starts[1:] - ends[:-1] > NEIGHBOUR_BYTES)
     firsts = np.flatnonzero(is_first)
-    lasts = np.append(firsts[1:], len(starts)) - 1
+    lasts = np.append(firsts[1:], len(lines)) - 1
     stretches = list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
-    data = b"".join(read_stretches(logs_folder, file, stretches))
-    stretch_lengths = ends[lasts] - starts[firsts]
-    moved = np.cumsum(stretch_lengths) - stretch_lengths - starts[firsts]  # from the file into `data`
-    at = starts + moved[np.cumsum(is_first) - 1]
+    data = _read_stretches(logs_folder, files, lines.files[firsts], stretches)
+
+    lengths = np.array([-1 if part is None else len(part) for part in data])
+    is_lost = lengths < 0
+    lengths[is_lost] = 0
+    stretch = np.cumsum(is_first) - 1  # of each line
+    at = starts + (np.cumsum(lengths) - lengths - starts[firsts])[stretch]  # in all bytes read
+    lost = is_lost[stretch]
+    at[lost] = (np.cumsum(lengths) - lengths)[stretch[lost]]
     # Every other value is a line; between them are the bytes from one line to the next.
-    bounds = np.stack((at, at + lengths), axis=1).reshape(-1).astype(np.int32)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    lines = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    return lines.take(pa.array(np.arange(0, len(bounds), 2)))
+    bounds = np.stack((at, at + np.where(lost, 0, lines.lengths_bytes)), axis=1).reshape(-1)
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(b"".join(filter(None, data)))]
+    values = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    return values.take(pa.array(np.arange(0, len(bounds), 2), mask=lost))
+
+
+def _read_stretches(
+    logs_folder: Path, files: Mapping[int, LogFile], numbers: Ints, stretches: list[tuple[int, int]]
+) -> list[bytes | None]:
+    """The bytes of each stretch, which are sorted by file; None where a file can't be read."""
+    data: list[bytes | None] = []
+    file_starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    for first, after in pairwise([*file_starts, len(stretches)]):
+        file, wanted = files[int(numbers[first])], stretches[first:after]
+        found = _read_in_place(str(logs_folder), file, wanted)
+        try:
+            data += read_stretches(logs_folder, file, wanted) if found is None else found
+        except RangeGone:
+            data += [None] * (after - first)
+    return data
+
+
+def _read_in_place(logs_folder: str, file: LogFile, stretches: list[tuple[int, int]]) -> list[bytes] | None:
+    """The bytes of a plain file that is where it was seen last, by its inode; None if it is not.
+
+    Takes a third of the time of `read_stretches` (12 us of 40), which counts with thousands of files. Whoever
+    reads lines compares their ids, so another file with a used inode does no harm.
+    """
+    if file.compressed:
+        return None
+    try:
+        descriptor = os.open(f"{logs_folder}/{file.path}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if os.fstat(descriptor).st_ino != file.inode:
+            return None
+        data = [os.pread(descriptor, end - start, start) for start, end in stretches]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data if list(map(len, data)) == [end - start for start, end in stretches] else None

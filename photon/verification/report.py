@@ -64,7 +64,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "unjoinable_but_joinable_when_complete": Meaning(
         "events given up when the inputs were declared complete, although their primary had been read",
-        "join again with --complete; if they stay unjoinable, the log file map does not find the primary",
+        "join again with --complete; if they stay unjoinable, the index does not find the primary",
     ),
     "same_id_two_times": Meaning(
         "ids that occur with more than one time: with time_in_id these are different events",

@@ -156,13 +156,13 @@ def test_only_the_lines_that_are_found_are_read_and_neighbours_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[tuple[int, int]] = []
-    read_stretches = scattered.read_stretches
+    read_in_place = scattered._read_in_place
 
     def noting(folder, file, stretches):
         reads.extend(stretches)
-        return read_stretches(folder, file, stretches)
+        return read_in_place(folder, file, stretches)
 
-    monkeypatch.setattr(scattered, "read_stretches", noting)
+    monkeypatch.setattr(scattered, "_read_in_place", noting)
     world.write(1, [(str(number), NOW_US) for number in range(2_000)], padding="x" * 100)
     world.index()
     wanted = ["3", "5", "1000", "nowhere"]
