@@ -37,7 +37,7 @@ class AdapterMisbehaved(Exception):
 class RawRecords:
     """Records of one log as their files hold them, each with the header line of its file."""
 
-    raws: Sequence[bytes]
+    raws: pa.Array  # binary
     headers: Sequence[bytes]
 
 
@@ -112,7 +112,7 @@ def adapt_pairs(
 
 def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> Skipped:
     """Ask the adapter which foreign records to pass over. A bad record fails alone."""
-    if type(adapter).skip is Adapter.skip or not foreign.raws:
+    if type(adapter).skip is Adapter.skip or not len(foreign.raws):
         return Skipped([])
     columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
     skipped = skip_isolating_failures(adapter, columns.table)
@@ -132,7 +132,8 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
     order: list[int] = []
     failures: dict[int, str] = {}
     for header, indices in by_header.items():
-        parsed = parse_columns([records.raws[i] for i in indices], header, log, limits)
+        raws = records.raws if len(by_header) == 1 else records.raws.take(pa.array(indices))
+        parsed = parse_columns(raws, header, log, limits)
         parts.append(parsed.table)
         order.extend(indices)
         failures.update({indices[row]: reason for row, reason in parsed.failures.items()})

@@ -358,7 +358,8 @@ class Joiner:
 
 
 def _raw_records(records: Sequence[Record | PrimaryEvent]) -> RawRecords:
-    return RawRecords([record.raw for record in records], [record.header for record in records])
+    raws = pa.array([record.raw for record in records], pa.binary())
+    return RawRecords(raws, [record.header for record in records])
 
 
 def is_of_plan(holder: Holder, plan: PlanKey) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.adapters import distinct_names, rows_without_columns
+from photon.adapters import distinct_names, rows_without_columns, same_column
 from photon.logs.discovery import scan
-from photon.logs.lines import decode_record, header_names, read_csv_lines
+from photon.logs.lines import decode_record, header_names, read_csv_lines, read_whole_json_lines
 from photon.logs.source import UNREADABLE, open_source, read_header
 from photon.logs.times import parse_times
 from photon.pipeline.document import KeyPath, read_document
@@ -39,9 +39,9 @@ class ParsedColumns:
 
 
 def parse_columns(
-    raws: Sequence[bytes], header: bytes, log: PrimaryLog | ForeignLog, limits: Limits
+    raws: pa.Array, header: bytes, log: PrimaryLog | ForeignLog, limits: Limits
 ) -> ParsedColumns:
-    """All columns of the given lines (as in `_raw`), which share one `header` (empty for JSON lines).
+    """All columns of the given lines (binary, as in `_raw`), which share one `header` (empty for JSON lines).
 
     Columns declared in `log.columns` have their type, all others are strings. Of CSV and TSV the
     columns are those of the header; of JSON lines all keys and what is declared,
@@ -63,42 +63,58 @@ def parse_columns(
 
 
 def _csv_columns(
-    raws: Sequence[bytes], header: bytes, log: Log, limits: Limits
+    raws: pa.Array, header: bytes, log: Log, limits: Limits
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
     tsv = log.format == "tsv"
     names = _unique(header_names(header, tsv), tuple(log.columns))
     if len(names) > limits.columns:
         nothing = dict.fromkeys(names[: limits.columns], pa.nulls(len(raws), pa.string()))
         return nothing, dict.fromkeys(range(len(raws)), _too_many(len(names), limits))
-    texts = read_csv_lines(pa.array(raws, pa.binary()), len(names), range(len(names)), tsv)
+    texts = read_csv_lines(raws, len(names), range(len(names)), tsv)
     return dict(zip(names, texts.columns, strict=True)), dict(texts.failures)
 
 
-def _json_columns(
-    raws: Sequence[bytes], log: Log, limits: Limits
+def _json_columns(raws: pa.Array, log: Log, limits: Limits) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    # Columns come in an order that no other record has a say in: an adapter may make a text of all of them.
+    declared, failures = tuple(log.columns), dict[int, str]()
+    columns = _json_block(raws, declared, limits)
+    if columns is None:
+        columns, failures = _json_each(raws, declared, limits)
+    for name in declared:
+        columns.setdefault(name, pa.nulls(len(raws), pa.string()))
+    return {name: columns[name] for name in sorted(columns)}, failures
+
+
+def _json_block(raws: pa.Array, declared: tuple[str, ...], limits: Limits) -> dict[str, pa.Array] | None:
+    """All lines at once; None where the names of a record's columns depend on its other keys."""
+    block = read_whole_json_lines(raws)
+    if block is None or len(block) > limits.columns or len(set(map(same_column, block))) < len(block):
+        return None
+    names = distinct_names(tuple(block), declared)
+    return {names[key]: texts for key, texts in block.items()}
+
+
+def _json_each(
+    raws: pa.Array, declared: tuple[str, ...], limits: Limits
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
-    declared = tuple(log.columns)
     failures: dict[int, str] = {}
-    records: list[dict[str, str | None]] = []
-    for row, raw in enumerate(raws):
-        record: dict[str, str | None] = {}
+    columns: dict[str, list[str | None]] = {}
+    for row, raw in enumerate(raws.to_pylist()):
         try:
             record = decode_record(raw)
         except ValueError as error:
             failures[row] = str(error)
+            continue
         if len(record) > limits.columns:
             failures[row] = _too_many(len(record), limits)
-            record = {}
-        records.append(record)
-    columns: dict[str, list[str | None]] = {}
-    for row, record in enumerate(records):
+            continue
         names = distinct_names(tuple(record), declared)
         for key, text in record.items():
-            columns.setdefault(names[key], [None] * len(records))[row] = text
-    for name in declared:
-        columns.setdefault(name, [None] * len(records))
-    # In an order that no other record has a say in: an adapter may make a text of all that it is given.
-    return {name: pa.array(columns[name], pa.string()) for name in sorted(columns)}, failures
+            column = columns.get(names[key])
+            if column is None:
+                column = columns[names[key]] = [None] * len(raws)
+            column[row] = text
+    return {name: pa.array(texts, pa.string()) for name, texts in columns.items()}, failures
 
 
 def _too_many(count: int, limits: Limits) -> str:

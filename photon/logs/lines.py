@@ -280,17 +280,22 @@ def _read_json_block(raws: pa.Array, names: Sequence[str], valued: Collection[st
     if schema is None:
         return None
     try:
-        table = pyarrow_json.read_json(
-            pa.BufferReader(data),
-            pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            pyarrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
+        table = _read_json(data, schema, "ignore")
     except pa.ArrowInvalid:
         return None
     if table.num_rows != len(raws):
         return None
     columns = [_as_strings(table[name]) for name in names]
     return None if None in columns else LineTexts(tuple(columns), {})
+
+
+def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
+    # One thread and one block, so that the rows are in order and no line straddles two blocks.
+    return pyarrow_json.read_json(
+        pa.BufferReader(data),
+        pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        pyarrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+    )
 
 
 def _is_plain(raws: pa.Array, data: bytes) -> bool:
@@ -335,3 +340,63 @@ def _as_strings(column: pa.ChunkedArray) -> pa.Array | None:
     if pa.types.is_integer(array.type) and pc.any(pc.equal(array, 0)).as_py():
         return None  # it may have been written as -0
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+# -- all keys of JSON lines at once
+
+_SAMPLE_LINES = 16  # from which the keys and types of a block are guessed; a wrong guess only costs time
+_GUESSES = 3  # a guess finds what the one before it has missed
+
+
+def read_whole_json_lines(raws: pa.Array) -> dict[str, pa.Array] | None:
+    """All values of lines that are UTF-8, as `decode_record` has them, by key; null where a line has none.
+
+    None where pyarrow's parser might see another thing than Python's, or lose how a number is written.
+    """
+    data = join_lines(raws)
+    if not len(raws) or not _is_plain(raws, data) or not _is_flat(raws, data):
+        return None
+    types = _sampled_types(raws)
+    for _ in range(_GUESSES):
+        if types is None:
+            return None
+        try:
+            table = pyarrow_json.read_json(
+                pa.BufferReader(data),
+                pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                pyarrow_json.ParseOptions(
+                    explicit_schema=pa.schema(types), unexpected_field_behavior="infer"
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(raws):
+            return None
+        missed = {name: table[name].type for name in table.column_names if name not in types}
+        if not missed:
+            columns = {name: _as_strings(table[name]) for name in table.column_names}
+            return None if None in columns.values() else columns
+        # What looks like a time is inferred to be one, and would lose its text.
+        types |= {name: kind if kind in _EXACT_TYPES else pa.string() for name, kind in missed.items()}
+    return None
+
+
+_EXACT_TYPES = (pa.int64(), pa.bool_())
+
+
+def _sampled_types(raws: pa.Array) -> dict[str, pa.DataType] | None:
+    types: dict[str, pa.DataType] = {}
+    step = -(-len(raws) // _SAMPLE_LINES)
+    for raw in raws.take(pa.array(range(0, len(raws), step))).to_pylist():
+        try:
+            record = json.loads(raw)
+        except (ValueError, RecursionError):
+            return None
+        for name, value in record.items():
+            if isinstance(value, float):
+                return None
+            if value is not None:
+                kind = {bool: pa.bool_(), int: pa.int64()}.get(type(value), pa.string())
+                if types.setdefault(name, kind) != kind:
+                    return None
+    return types

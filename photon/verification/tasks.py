@@ -161,7 +161,7 @@ def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: Ta
     log, primary = scope.pipeline.foreign, scope.pipeline.primary
     ids, times = events["_id"], events["_time_us"]
     evidence = np.where(pc.is_null(events["_key"]).to_numpy(), int(Evidence.SKIPPED), 0).astype(np.int32)
-    raws = RawRecords(events["_raw"].to_pylist(), [file.header] * events.num_rows)
+    raws = RawRecords(events["_raw"].combine_chunks(), [file.header] * events.num_rows)
     evidence[skip_records(scope.adapter, raws, scope.pipeline).rows] |= Evidence.SKIPPED
     offsets = events["_offset"].to_numpy()
     for requeued in scope.requeued.get(datacenter, ()):
@@ -259,7 +259,9 @@ def _pairs_by_datacenter(table: pa.Table) -> Iterator[tuple[str, list[int], pa.T
 def _join_again(pairs: pa.Table, datacenter: str, scope: TaskScope) -> tuple[list[RejoinResult], pa.Table]:
     """What the adapter makes of pairs of one datacenter now; the rows of those that join, in order."""
     foreign, primary = (
-        RawRecords(pairs[raw].to_pylist(), [scope.headers[datacenter, n] for n in pairs[file].to_pylist()])
+        RawRecords(
+            pairs[raw].combine_chunks(), [scope.headers[datacenter, n] for n in pairs[file].to_pylist()]
+        )
         for raw, file in (("raw", "file"), ("primary_raw", "primary_file"))
     )
     row_schema = scope.row_schemas.get(datacenter, pa.schema([]))

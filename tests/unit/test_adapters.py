@@ -149,7 +149,7 @@ def test_the_keys_of_an_events_dict_are_in_an_order_of_their_own() -> None:
         [b'{"a": 1}', b'{"b": 1, "a": 2}'],
         [b'{"c": 1, "b": 1}', b'{"b": 1, "a": 2}'],
     ):
-        foreign = parse_columns(raws, b"", log, Limits()).table
+        foreign = parse_columns(pa.array(raws, pa.binary()), b"", log, Limits()).table
         pairs = foreign, PRIMARY.slice(0, len(raws))
         table = combine_isolating_failures(text, *pairs, NO_COLUMNS).table
         assert table["payload"].to_pylist()[-1] == "a,b"

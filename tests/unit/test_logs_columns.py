@@ -17,7 +17,9 @@ def parse(raws: list[bytes], header: bytes = b"", most_columns: int = 1000, **lo
         "time": "ts",
         **log,
     }
-    return parse_columns(raws, header, ForeignLog(**settings), Limits(columns=most_columns))
+    return parse_columns(
+        pa.array(raws, pa.binary()), header, ForeignLog(**settings), Limits(columns=most_columns)
+    )
 
 
 SUFFIXES = {name: blake2b(name.encode(), digest_size=4).hexdigest() for name in ("a b", "ID", "Amount")}
@@ -159,3 +161,52 @@ def test_typed_columns_of_many_rows_keep_the_good_values_beside_the_bad():
     assert set(parsed.failures) == set(range(0, 500, 7))
     assert parsed.table["i"].to_pylist() == [i if i % 7 else None for i in range(500)]
     assert parsed.table.schema.field("i").type == pa.int64()
+
+
+ODD_LINES = [
+    b'{"id": 1}',
+    b'{"id": -0}',
+    b'{"id": 1.50}',
+    b'{"id": 12345678901234567890123}',
+    b'{"id": true, "b": null}',
+    b'{"id": "2020-01-01T00:00:00Z"}',
+    b'{"id": "x", "a b": "1"}',
+    b'{"id": "x", "a_b": "2"}',
+    b'{"id": "x", "A_B": "3", "a_b": "4"}',
+    b'{"id": [1, {"x": 2}]}',
+    b'{"id": "x", "id": "y"}',
+    b'{"id": "\\u00e9\\ud83d\\ude00"}',
+    b'{"id": "\\ud800"}',
+    b'{"id": 01}',
+    b'{"id": "tab\there"}',
+    b' {"id": "x"} ',
+    b"not json",
+    b"[1]",
+    b"",
+    b'{"id": NaN}',
+    b'{"\\u0069d": "x"}',
+    b'{"id": {}}',
+    b"{}",
+]
+
+
+@pytest.mark.parametrize("odd", ODD_LINES)
+@pytest.mark.parametrize("at", [0, 30, 63])
+def test_an_odd_line_among_many_is_read_as_it_is_alone(odd: bytes, at: int):
+    plain = [b'{"id": "%d", "n": %d, "when": "2020-01-01", "yes": true}' % (n, n) for n in range(64)]
+    lines = [*plain[:at], odd, *plain[at:]]
+    together = parse(lines)
+    alone = [parse([line]) for line in lines]
+    assert set(together.failures) == {row for row, each in enumerate(alone) if each.failures}
+    for row, each in zip(together.table.to_pylist(), alone, strict=True):
+        own = each.table.to_pylist()[0] if each.table.column_names else {}
+        assert {name: value for name, value in row.items() if value is not None} == {
+            name: value for name, value in own.items() if value is not None
+        }
+
+
+def test_records_with_other_keys_are_read_at_once_and_alike():
+    lines = [b'{"id": "%d", "key%d": "x"}' % (n, n % 40) for n in range(200)]
+    parsed = parse(lines)
+    assert sorted(parsed.table.column_names) == sorted({"id", *(f"key{n}" for n in range(40))})
+    assert [row[f"key{n % 40}"] for n, row in enumerate(parsed.table.to_pylist())] == ["x"] * 200
