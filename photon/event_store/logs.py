@@ -38,6 +38,7 @@ class LogsEventStore:
     """The EventStore of a datacenter, in its logs (paper, section 3.3).
 
     An index says where the events are whose id has the hash of a key; their lines tell whether it is the id.
+    Without windows it finds every event whose log is there (protocol C7).
     """
 
     def __init__(self, logs_folder: Path, log: PrimaryLog, index: IndexSnapshot) -> None:

@@ -217,6 +217,7 @@ class Joiner:
         return []
 
     def _find_primaries(self, events: list[Event]) -> list[Pair]:
+        # Without a window, which is the default, the first lookup is the last one too (protocol C7).
         found, unanswered = self._look_up_primaries(events, self.context.pipeline.retry.lookup_window)
         if self.context.pipeline.retry.lookup_window is not None:
             last_chance = [event for event in events if event.leader.final and event.leader not in found]

@@ -101,6 +101,8 @@ def test_the_state_of_0_1_0_has_its_primary_logs_indexed_again(world: World) -> 
         path.unlink()
     with sqlite3.connect(world.state() / STATE_FILE) as db:
         db.execute("DROP TABLE segments")
+        db.execute("ALTER TABLE plan DROP COLUMN attempts")
+        db.execute("ALTER TABLE plan DROP COLUMN attempts")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
     db.close()
     old_map = world.state() / f"event_store-{epoch}.sqlite"
@@ -170,9 +172,7 @@ def many_batches(world: World, join_last: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize("crash", ["complete.before_transaction", "complete.after_transaction"])
-def test_what_is_indexed_and_how_far_logs_are_read_change_in_one_transaction(
-    world: World, crash: str
-) -> None:
+def test_what_is_indexed_and_how_far_logs_are_read_change_at_once(world: World, crash: str) -> None:
     assert survives_a_crash_when_completing(world, crash)
 
 

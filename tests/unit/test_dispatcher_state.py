@@ -54,10 +54,11 @@ def test_the_tables_have_the_fields_of_the_records_in_their_order(state: Dispatc
 
 def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attempted(tmp_path: Path) -> None:
     with closing(DispatcherState(tmp_path)) as state:
-        state.begin_epoch("searches", "east", "e1", 1, "map", follows=False)
+        state.begin_epoch("searches", "east", "e1", 1, follows=False)
         state.store_plan(plan(1, PlanContent()))
     with closing(sqlite3.connect(tmp_path / STATE_FILE)) as db:
         db.execute("ALTER TABLE plan DROP COLUMN attempts")
+        db.execute("DROP TABLE segments")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
         db.commit()
     for _ in range(2):
