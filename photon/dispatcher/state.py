@@ -110,8 +110,6 @@ class DispatcherState:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
             version = int(self.meta("format") or STATE_FORMAT)
-            if version < STATE_FORMAT and not read_only:
-                self._migrate(version)
         except (OSError, sqlite3.Error) as error:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
         if version > STATE_FORMAT:

@@ -102,7 +102,6 @@ def test_the_state_of_0_1_0_has_its_primary_logs_indexed_again(world: World) -> 
     with sqlite3.connect(world.state() / STATE_FILE) as db:
         db.execute("DROP TABLE segments")
         db.execute("ALTER TABLE plan DROP COLUMN attempts")
-        db.execute("ALTER TABLE plan DROP COLUMN attempts")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
     db.close()
     old_map = world.state() / f"event_store-{epoch}.sqlite"
