@@ -37,7 +37,8 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.after_rows_written",
 )
 
-# In the dispatcher's process, where a batch is abandoned.
+# In the dispatcher's process, where a damaged spool file is made again, and where a batch is abandoned.
+SPOOL_FAULT_POINT = "spool.before_replace"
 ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_release")
 # Each of these in the process that runs the operation.
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
@@ -62,6 +63,7 @@ INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
+    SPOOL_FAULT_POINT,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

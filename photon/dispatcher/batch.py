@@ -31,6 +31,7 @@ from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
+from photon.dispatcher.spool_repair import SpoolRepair
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
@@ -39,7 +40,7 @@ from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
-from photon.join.spool import drop_unreferenced
+from photon.join.spool import SpoolDamaged, drop_unreferenced
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
@@ -145,6 +146,8 @@ class BatchExecution:
                 case State.DOOMED:
                     self._abandon(plan, reader, life.doom or "")
             return Event.ENDED, ""
+        except SpoolDamaged as error:
+            return self._mend_spool(error.files, reader)
         except DeadlineExceeded as error:
             return Event.TIMED_OUT, str(error)
         except WorkerDied as error:
@@ -154,6 +157,17 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
             return Event.UNAVAILABLE, str(error)
+
+    def _mend_spool(self, names: Sequence[str], reader: LogReader) -> tuple[Event, str]:
+        """Make damaged files of waiting records again, for the next attempt (A19)."""
+        unjoined = self.tables["unjoined"]
+        repair = SpoolRepair(self.pipeline, self.datacenter, self.state, unjoined)
+        try:
+            reason = "; ".join(repair.mend(name, reader.files) for name in names)
+        except (OSError, LakeUnavailable) as error:
+            reason = f"state {self.state.folder}: {error}"
+        log.warning("%s", reason)
+        return Event.UNAVAILABLE, reason
 
     # -- running and committing
 
@@ -289,6 +303,7 @@ class BatchExecution:
             Completion(
                 counts=counts,
                 gone=[o for result in results.join for o in result.decided_retries] + list(resolved.ended),
+                lost=[o for result in results.join for o in result.lost],
                 waiting=waiting,
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_us(

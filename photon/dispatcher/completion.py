@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from photon.errors import UserError
 from photon.join.messages import (
+    DamagedSpool,
     Failed,
     Fenced,
     IndexDamaged,
@@ -18,6 +19,7 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
+from photon.join.spool import SpoolDamaged
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, RegistryUnavailable
@@ -70,7 +72,7 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
     Superseded first, then IndexLost, then RegistryUnavailable or LakeUnavailable: they may have caused what
-    else raises DeadlineExceeded or CannotEnd.
+    else raises SpoolDamaged, DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Fenced):
@@ -82,6 +84,9 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
         if isinstance(outcome, Unavailable):
             error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
             raise error(f"{outcome.what}: {outcome.reason}")
+    damaged = {name for outcome in outcomes if isinstance(outcome, DamagedSpool) for name in outcome.files}
+    if damaged:
+        raise SpoolDamaged(sorted(damaged))
     results = Results()
     for outcome in outcomes:
         match outcome:

@@ -35,9 +35,13 @@ from photon.tokens import Occurrence, PlanKey
 STATE_FORMAT = 2
 # What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once.
 # And its index of primary events is of no use any more.
+LOST = """CREATE TABLE lost (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
 MIGRATIONS = {
     1: (
         "ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",
+        LOST,
         "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
         "INSERT INTO meta VALUES ('index_lost', '1')",
     )
@@ -47,7 +51,7 @@ STATE_FILE = "dispatcher.sqlite"
 FEW_HASHES = 20_000
 
 # `files` has the fields of LogFile and TrackedFile, `waiting` those of WaitingRow, in their order.
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
@@ -68,6 +72,7 @@ CREATE INDEX waiting_due ON waiting (status, due_us);
 CREATE INDEX waiting_spool ON waiting (spool_file);
 CREATE INDEX waiting_key ON waiting (key_hash);
 CREATE INDEX waiting_id ON waiting (event_id);
+{LOST};
 CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -85,6 +90,7 @@ class Completion:
 
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
     gone: Iterable[Occurrence] = ()  # records that wait no more
+    lost: Iterable[Occurrence] = ()  # those of them whose bytes are gone: their events are remembered
     waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
@@ -245,6 +251,11 @@ class DispatcherState:
                 [(time_us, time_us, number) for number, time_us in completion.max_time_us.items()],
             )
             db.executemany(
+                "INSERT OR REPLACE INTO lost SELECT file_number, offset_bytes, event_id FROM waiting"
+                " WHERE file_number = ? AND offset_bytes = ?",
+                [(o.file_number, o.offset_bytes) for o in completion.lost],
+            )
+            db.executemany(
                 "DELETE FROM waiting WHERE file_number = ? AND offset_bytes = ?",
                 [(o.file_number, o.offset_bytes) for o in completion.gone],
             )
@@ -302,6 +313,16 @@ class DispatcherState:
 
     def waiting_of(self, event_id: str) -> list[WaitingRow]:
         return self._waiting("event_id = ?", event_id)
+
+    def waiting_in(self, spool_file: str) -> list[WaitingRow]:
+        return self._waiting("spool_file = ?", spool_file)
+
+    def lost_records(self, most: int) -> list[tuple[Occurrence, str]]:
+        """Records that were lost while they waited, with the ids of their events."""
+        if not self._has("sqlite_master WHERE name = ?", "lost"):  # a state of Photon 0.1.0, not migrated
+            return []
+        rows = self._db.execute("SELECT file_number, offset_bytes, event_id FROM lost LIMIT ?", (most,))
+        return [(Occurrence(number, offset), event_id) for number, offset, event_id in rows]
 
     def _waiting(self, which: str, *values: object) -> list[WaitingRow]:
         return [WaitingRow(*row) for row in self._db.execute(f"SELECT * FROM waiting WHERE {which}", values)]

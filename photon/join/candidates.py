@@ -85,6 +85,7 @@ class Candidates:
             final=self.context.final,
             recorded=False,
             is_retry=occurrence in {retry.occurrence for retry in self.task.retries},
+            is_gone=True,
         )
 
     def store(self, rows: pa.Table) -> None:

@@ -120,6 +120,8 @@ class Joiner:
             already_recorded = self.context.already_recorded.get(record.occurrence)
             if already_recorded is not None:
                 self.verdicts.of[record] = Final(already_recorded)
+            elif record.is_gone and record.occurrence not in self.candidates.row_of:
+                self.verdicts.of[record] = Final("lost")
             elif record.key is None:
                 self.verdicts.of[record] = Final("skipped")
             else:

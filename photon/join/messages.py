@@ -154,6 +154,7 @@ class JoinResult:
     foreign: int = 0  # records read for the first time: all of the ranges' records
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
+    lost: tuple[Occurrence, ...] = ()  # those of them whose bytes are gone (A19)
     waiting: WaitingRecords | None = None
     registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
@@ -201,7 +202,16 @@ class TimedOut:
     reason: str
 
 
-TaskOutcome = IndexResult | JoinResult | Unavailable | Fenced | IndexDamaged | Failed | TimedOut
+@dataclass(frozen=True)
+class DamagedSpool:
+    """Spool files are damaged or gone: they are made again, and then the task is run again (protocol A19)."""
+
+    files: tuple[str, ...]
+
+
+TaskOutcome = (
+    IndexResult | JoinResult | Unavailable | Fenced | IndexDamaged | Failed | TimedOut | DamagedSpool
+)
 
 
 class WorkerDied(Exception):

@@ -21,6 +21,7 @@ OutcomeClass = Literal[
     "unjoinable",
     "too_old",
     "dead_letters",
+    "lost",  # it waited, and its bytes are gone from the spool and from its log
     "pending",
     "missing",  # joined once, and its row is gone: a promise that is broken
 ]

@@ -40,6 +40,7 @@ class Record:
     final: bool
     recorded: bool  # the table of unjoined events has it already
     is_retry: bool
+    is_gone: bool = False  # its bytes are; `raw` is empty (protocol A19)
 
     @property
     def header(self) -> bytes:
@@ -62,7 +63,7 @@ def records_of(
         Record(
             Occurrence(number, offset),
             files[number],
-            raw,
+            raw or b"",
             id_,
             event_key(id_, time_us, log),
             key,
@@ -70,10 +71,24 @@ def records_of(
             attempts,
             first_seen_us,
             final or last_lookup,
-            *rest,
+            recorded,
+            is_retry,
+            is_gone=raw is None,
         )
         for rows in (first_time, again)
-        for number, offset, raw, id_, key, time_us, attempts, first_seen_us, last_lookup, *rest in rows
+        for (
+            number,
+            offset,
+            raw,
+            id_,
+            key,
+            time_us,
+            attempts,
+            first_seen_us,
+            last_lookup,
+            recorded,
+            is_retry,
+        ) in rows
     ]
 
 

@@ -7,11 +7,13 @@ after another look moves to a new file, so an old file soon holds none, and goes
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,7 @@ SPOOL_COLUMNS = pa.schema(
     [
         ("_file", pa.int32()),
         ("_offset", pa.int64()),
-        ("_raw", pa.binary()),
+        ("_raw", pa.binary()),  # null: its bytes are gone (protocol A19)
         ("_id", pa.string()),
         ("_key", pa.string()),
         ("_time_us", pa.int64()),
@@ -37,6 +39,14 @@ SPOOL_COLUMNS = pa.schema(
         ("recorded", pa.bool_()),  # the table of unjoined events has it already
     ]
 )
+
+
+class SpoolDamaged(Exception):
+    """Spool files that are gone, or not what was written."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        super().__init__(", ".join(files))
+        self.files = tuple(files)
 
 
 def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
@@ -53,7 +63,7 @@ def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | 
         {
             "_file": [record.occurrence.file_number for record in reasons],
             "_offset": [record.occurrence.offset_bytes for record in reasons],
-            "_raw": [record.raw for record in reasons],
+            "_raw": [None if record.is_gone else record.raw for record in reasons],
             "_id": [record.id for record in reasons],
             "_key": keys,
             "_time_us": [record.time_us for record in reasons],
@@ -94,34 +104,73 @@ def _why_it_waits(record: Record, verdict: Verdict, context: TaskContext) -> str
 
 
 def write_spool(state: Path, batch: int, records: pa.Table) -> str:
-    """Store records durably; the file's name. The row numbers are the positions in `records`."""
-    folder = state / "spool"
+    """Store records durably; the file's name. The row numbers are the positions in `records`. OSError."""
     name = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
-    target = folder / name
+    _write(state / "spool" / name, records)
+    return name
+
+
+def replace_spool(state: Path, name: str, records: pa.Table) -> None:
+    """Put these records into the place of a file that is damaged, or gone. OSError."""
+    unfinished = state / "spool" / f"unfinished-{uuid.uuid4().hex}.parquet"
+    _write(unfinished, records)
+    unfinished.replace(unfinished.with_name(name))
+    sync(unfinished.parent)
+
+
+def _write(target: Path, records: pa.Table) -> None:
+    def write(sink: BinaryIO) -> None:
+        pq.write_table(records, sink, compression="zstd", write_page_checksum=True)
+
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_synced(target, lambda sink: pq.write_table(records, sink, compression="zstd"))
-        sync(folder)
-        return name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(target, write)
+        sync(target.parent)
     except OSError as error:
         raise OSError(f"cannot write {target}: {error}") from error
 
 
 def read_spool(state: Path, retries: Sequence[RetryRef]) -> pa.Table:
-    """The records of `retries`, with the column `final` beside their own; the order is by file."""
+    """The records of `retries`, with the column `final` beside their own; the order is by file.
+
+    SpoolDamaged; OSError where nobody knows whether a file is.
+    """
     retries_by_file: dict[str, list[RetryRef]] = defaultdict(list)
     for retry in retries:
         retries_by_file[retry.spool_file].append(retry)
     parts = [SPOOL_COLUMNS.empty_table().append_column("final", pa.array([], pa.bool_()))]
+    damaged: list[str] = []
     for name, wanted in retries_by_file.items():
-        target = state / "spool" / name
-        try:
-            whole = pq.read_table(target)
-        except OSError as error:
-            raise OSError(f"cannot read waiting records from {target}: {error}") from error
-        part = whole.take(pa.array([retry.spool_row for retry in wanted], pa.int64()))
-        parts.append(part.append_column("final", pa.array([retry.final for retry in wanted])))
+        part = _read(state / "spool" / name, wanted)
+        if part is None:
+            damaged.append(name)
+        else:
+            parts.append(part.append_column("final", pa.array([retry.final for retry in wanted])))
+    if damaged:
+        raise SpoolDamaged(damaged)
     return pa.concat_tables(parts)
+
+
+def _read(target: Path, wanted: Sequence[RetryRef]) -> pa.Table | None:
+    """The records that `wanted` refers to; None if the file is gone, or is not what was written."""
+    try:
+        whole = pq.read_table(target, page_checksum_verification=True)
+        part = whole.take(pa.array([retry.spool_row for retry in wanted], pa.int64()))
+    except OSError as error:
+        # Parquet's own findings have no number. A disk that can't read these bytes has lost them (EIO).
+        if error.errno in (None, errno.ENOENT, errno.EIO):
+            return None
+        raise OSError(f"cannot read waiting records from {target}: {error}") from error
+    except (pa.ArrowException, IndexError):
+        return None
+    if part.schema != SPOOL_COLUMNS:
+        return None
+    places = zip(part["_file"].to_pylist(), part["_offset"].to_pylist(), strict=True)
+    is_sound = all(
+        (retry.occurrence.file_number, retry.occurrence.offset_bytes) == place
+        for retry, place in zip(wanted, places, strict=True)
+    )
+    return part if is_sound else None
 
 
 def drop_unreferenced(state: Path, referenced: Collection[str]) -> None:

@@ -26,6 +26,7 @@ from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.joiner import EpochFenced, Joiner
 from photon.join.messages import (
     BatchTasks,
+    DamagedSpool,
     Failed,
     Fenced,
     IndexDamaged,
@@ -50,7 +51,7 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
-from photon.join.spool import read_spool, store_waiting
+from photon.join.spool import SpoolDamaged, read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, PRIMARY_EVENTS, read_events
 from photon.logs.ranges import RangeGone, read_pieces, read_range
@@ -78,14 +79,16 @@ def run_task(
     if context.crash_at is not None:
         faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
     try:
+        if isinstance(task, ReindexTask):  # as long as its logs are, and nothing of an adapter's
+            return _reindex(task, context)
         with deadline(context.pipeline.limits.task_timeout.total_seconds()):
             if isinstance(task, IndexTask):
                 return _index(task, context)
-            if isinstance(task, ReindexTask):
-                return _reindex(task, context)
             return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except TaskTimedOut as error:
         return TimedOut(str(error))
+    except SpoolDamaged as error:
+        return DamagedSpool(error.files)
     except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
@@ -205,6 +208,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
             for record, verdict in verdicts.of.items()
             if record.is_retry and isinstance(verdict, Final | DeadLetter | AlreadyJoinedHere)
         ),
+        lost=tuple(r.occurrence for r, verdict in verdicts.of.items() if verdict == Final("lost")),
         waiting=waiting,
         registered_here=tuple(
             RegisteredHere(record.event, record.occurrence, verdict.token)

@@ -11,6 +11,8 @@ from photon.logs.files import Side
 from photon.pipeline.file import Pipeline
 from photon.shift.lease import lease_status_of
 
+MOST_LOST_NAMED = 10
+
 
 @dataclass(frozen=True)
 class LogStatus:
@@ -49,10 +51,16 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
     with open_view(place.state) as state:
         view = view_of(state, now_us)
         waiting = state.waiting_by_reason() if state is not None else {}
+        lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
         reader.look(now_us, final=False)
         problems = [f"{p.path}: {p.reason}" for side in reader.problems.values() for p in side]
+        problems += [
+            f"event {event_id} is lost: its record, at byte {at.offset_bytes} of "
+            f"{view.files[at.file_number].file.path}, is neither in its log nor in the spool"
+            for at, event_id in lost
+        ]
     else:
         makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
         problems = [f"{place.state}: no state yet; {makes_it}"]

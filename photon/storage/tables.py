@@ -322,6 +322,13 @@ class OutputTable:
         """The occurrences of the rows that one plan committed; of whichever plan where it is not known."""
         return self._occurrences_at(self.load(), epoch, batch, plan_id)
 
+    def occurrences_of_epoch(self, epoch: str) -> list[Occurrence]:
+        """The occurrences of all rows of an epoch."""
+        wanted = ds.field("_epoch") == epoch
+        with self.reading():
+            rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
+        return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
+
     def _occurrences_at(
         self, handle: DeltaTable, epoch: str, batch: int, plan_id: str | None
     ) -> list[Occurrence]:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from photon.join.outcomes import OUTCOME_CLASSES
 
-TERMS = ("foreign", *OUTCOME_CLASSES)  # of the equation; `missing` is the last
+# Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
+TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
@@ -151,7 +152,7 @@ class DatacenterReport:
 
     def equation(self) -> dict[str, int]:
         """The terms of the equation by name, in its order."""
-        return {"foreign": self.foreign, **{name: self.classes.get(name, 0) for name in OUTCOME_CLASSES}}
+        return {"foreign": self.foreign, **{name: self.classes.get(name, 0) for name in TERMS[1:]}}
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -172,7 +173,8 @@ def equation_table(columns: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
     """Equations side by side, as cells: the columns' names, then a row for each term, with its sign."""
     terms = [
         [f"{SIGNS.get(term, '+ ')}{term}", *(f"{column[term]:,}" for column in columns.values())]
-        for term in TERMS
+        for term in ("foreign", *OUTCOME_CLASSES)
+        if all(term in column for column in columns.values())
     ]
     return [["", *columns], *terms]
 

@@ -1,4 +1,4 @@
-"""An adapter that kills its worker on one event, and raises or hangs on others: the rest goes on (A11, A17)."""
+"""An adapter that kills its worker on one event, raises or hangs on others: the rest goes on (A11, A17)."""
 
 from __future__ import annotations
 

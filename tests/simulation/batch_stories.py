@@ -9,10 +9,11 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
@@ -21,6 +22,7 @@ from photon.faults import arm, disarm
 from photon.join.messages import BatchRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free
+from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
 from photon.storage.tables import OutputFile, OutputTable, SchemaConflict, app_id
 from photon.tokens import Occurrence
@@ -233,6 +235,72 @@ def a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
     assert world.joined_ids() == ["c1", "c2"]
     assert len(world.rows("dead_letters")) == 1, "a dead letter is not recorded once"
     assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
+
+
+# -- a bad spool file (A19)
+
+Harm = Literal["gone", "cut short", "of other records", "with flipped bits"]
+
+
+def records_of_a_bad_spool_file_are_read_again(world: World, harm: Harm) -> None:
+    """A19: two records wait in a spool file. It is harmed, and then their primaries come."""
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.join()
+    harm_spool(world, harm)
+    world.queries("q1", "q2")
+    join_unless_it_waits_for_ever(world)
+    assert world.joined_ids() == ["c1", "c2"], "a bad spool file stops the datacenter"
+    with closing(world.read_state()) as state:
+        assert counts_of(state.counts(), "joined", "pending", "lost") == {
+            "joined": 2,
+            "pending": 0,
+            "lost": 0,
+        }
+
+
+def records_that_their_log_has_lost_too_are_named(world: World) -> None:
+    """A19: the spool file is gone, and of its two records one is in a log that is gone too."""
+    world.clicks(("c1", "q1"))
+    world.clicks(("c2", "q1"), file="b.jsonl")
+    world.join()
+    harm_spool(world, "gone")
+    (world.folder / "logs" / "east" / "clicks" / "b.jsonl").unlink()
+    world.queries("q1")
+    join_unless_it_waits_for_ever(world)
+    assert world.joined_ids() == ["c1"], "a bad spool file stops the datacenter"
+    with closing(world.read_state()) as state:
+        counts = state.counts()
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
+        "foreign": 2,
+        "joined": 1,
+        "pending": 0,
+        "lost": 1,
+    }
+    (problem,) = [one for one in status_of(world.pipeline, "east", world.clock).problems if "lost" in one]
+    assert "event c2 is lost: its record, at byte 0 of clicks/b.jsonl" in problem
+
+
+def join_unless_it_waits_for_ever(world: World) -> None:
+    """Join; give up after a while of waiting, in simulated time."""
+    began_us, an_hour_us = world.clock.now_us(), 3_600_000_000
+    world.join(callbacks=Callbacks(should_stop=lambda: world.clock.now_us() > began_us + an_hour_us))
+
+
+def harm_spool(world: World, harm: Harm) -> None:
+    """Do harm to each spool file."""
+    for path in (world.state() / "spool").iterdir():
+        data = path.read_bytes()
+        match harm:
+            case "gone":
+                path.unlink()
+            case "cut short":
+                path.write_bytes(data[: len(data) // 2])
+            case "with flipped bits":
+                path.write_bytes(data[:40] + bytes(255 - byte for byte in data[40:60]) + data[60:])
+            case "of other records":
+                rows = pq.read_table(path)
+                pq.write_table(rows.take(list(reversed(range(rows.num_rows)))), path)
 
 
 def _epoch_of(world: World) -> str | None:

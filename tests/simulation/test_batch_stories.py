@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from photon.dispatcher import task_splitter
+from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.state import DispatcherState, StateUnavailable
-from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
+from photon.faults import ABANDON_FAULT_POINTS, SPOOL_FAULT_POINT, arm, disarm
+from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from tests.simulation import batch_stories as stories
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
@@ -161,3 +163,86 @@ def test_a_dead_letter_that_only_the_second_run_finds_is_recorded(world: World) 
 
 def test_a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
     stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once(world)
+
+
+# -- a bad spool file (A19)
+
+
+@pytest.mark.parametrize("harm", get_args(stories.Harm))
+def test_records_of_a_bad_spool_file_are_read_from_their_log_again(world: World, harm: stories.Harm) -> None:
+    stories.records_of_a_bad_spool_file_are_read_again(world, harm)
+
+
+def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: World) -> None:
+    stories.records_that_their_log_has_lost_too_are_named(world)
+
+
+def test_another_record_in_the_place_of_a_lost_one_is_not_taken_for_it(world: World) -> None:
+    world.clicks(("c0", "never"), *((f"c{n}", "q1") for n in range(1, 40)))
+    world.join()
+    stories.harm_spool(world, "gone")
+    log = world.folder / "logs" / "east" / "clicks" / "a.jsonl"
+    lines = log.read_text().splitlines()
+    lines[25] = lines[25].replace(
+        "c25", "d25"
+    )  # neither among the first nor the last bytes, by which it is known
+    log.write_text("\n".join(lines) + "\n")
+    world.queries("q1")
+    counts = world.join().counts
+    assert world.joined_ids() == sorted(f"c{n}" for n in range(1, 40) if n != 25)
+    assert counts_of(counts, "joined", "lost", "pending") == {"joined": 38, "lost": 1, "pending": 1}
+
+
+def test_a_crash_while_a_spool_file_is_made_again_changes_nothing(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    stories.harm_spool(world, "cut short")
+    world.queries("q1")
+    assert world.join_with_a_crash(SPOOL_FAULT_POINT)
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}
+
+
+def test_what_a_bad_spool_file_had_of_registered_events_is_joined_from_stored_rows(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.queries("q1")
+    assert world.join_with_a_crash("task.after_register")
+    stories.harm_spool(world, "gone")
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1"]
+    assert counts_of(counts, "joined", "lost", "pending") == {"joined": 1, "lost": 0, "pending": 0}
+
+
+def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    stories.harm_spool(world, "gone")
+    world.queries("q1")
+    logs, away = world.folder / "logs" / "east", world.folder / "away"
+    said: list[str] = []
+
+    class LosesTheLogs(LocalRunner):
+        def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+            if not said and any(task.retries for task in batch.join_tasks):
+                logs.rename(away)
+            return super().run(batch)
+
+    def put_back(reason: str) -> None:
+        said.append(reason)
+        away.rename(logs)
+
+    runner = LosesTheLogs(world.registry, world.clock)
+    counts = world.join(callbacks=Callbacks(on_wait=put_back), runner=runner).counts
+    assert "the logs folder" in said[0]
+    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}
+
+
+def test_a_record_that_was_given_up_and_read_again_is_in_the_unjoined_ones_once(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join(mode="complete")
+    stories.harm_spool(world, "gone")
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
+    assert len(world.rows("unjoined")) == 1

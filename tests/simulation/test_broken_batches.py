@@ -13,6 +13,7 @@ from photon.dispatcher import batch, releasing
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Lineage
 from photon.dispatcher.releasing import Releasing
+from photon.dispatcher.spool_repair import SpoolRepair
 from photon.join import candidates
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
@@ -105,3 +106,11 @@ def test_pieces_that_do_not_know_what_their_plan_has_written_write_it_again(
     )
     story = partial(stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once, world)
     caught_by_story(story, because="a dead letter is not recorded once")
+
+
+def test_a_bad_spool_file_that_is_not_made_again_stops_the_datacenter(
+    world: World, monkeypatch: Patch
+) -> None:  # A19
+    monkeypatch.setattr(SpoolRepair, "mend", lambda self, spool_file, files: "not mended")
+    story = partial(stories.records_of_a_bad_spool_file_are_read_again, world, "cut short")
+    caught_by_story(story, because="a bad spool file stops the datacenter")
