@@ -156,7 +156,7 @@ class Dispatcher:
         key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, new_id())
         plan = Plan(key, content, advances, requeue_id)
         fault_point("plan.before_store")
-        self.state.store_plan(plan)
+        self.state.store_plan(plan, self.reader.take_grown(self.clock.now_us()))
         fault_point("plan.after_store")
         return plan
 

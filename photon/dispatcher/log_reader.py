@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from photon.clock import MICROSECONDS
 from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
 from photon.logs.discovery import FileProblem, signature_of
@@ -13,6 +14,9 @@ from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.logs.ranges import fair_shares, next_to_serve
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
+
+# How big files are is stored with each plan; where none follows, as with half a line, after this time.
+SIZES_EVERY_SECONDS = 5
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,8 @@ class LogReader:
         self.checks_pending = False  # files are still being checked: the backlog may be longer than it says
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
+        self._grown: set[int] = set()  # numbers of the files whose size is not stored yet
+        self._sizes_stored_us = 0
 
     def of(self, side: Side) -> dict[int, TrackedFile]:
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
@@ -63,7 +69,20 @@ class LogReader:
         self.checks_pending = any(seen.checks_pending for seen in observed.values())
         if final:
             self._leave_later_growth()
+        self._store_sizes(now_us)
         return observed["primary"].changed.values()
+
+    def take_grown(self, now_us: int) -> list[TrackedFile]:
+        """The files whose size has changed since the caller stored it (protocol D5); it does so now."""
+        grown = [self.files[number] for number in sorted(self._grown)]
+        self._grown.clear()
+        self._sizes_stored_us = now_us
+        return grown
+
+    def _store_sizes(self, now_us: int) -> None:
+        is_due = now_us - self._sizes_stored_us >= SIZES_EVERY_SECONDS * MICROSECONDS
+        if is_due and self._grown and self._store is not None:
+            self._store.put_sizes(self.take_grown(now_us))
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
@@ -73,8 +92,11 @@ class LogReader:
         }
         store = [new for number, new in changed.items() if _is_worth_storing(self.files.get(number), new)]
         lost_bytes = sum(lost.unread_bytes for lost in seen.vanished)
+        lost_bytes -= sum(self._counted_bytes(new) for new in changed.values())
         if (store or lost_bytes) and self._store is not None:
             self._store.put_files(store, lost_bytes)
+            _log_lost(side, seen.vanished)
+        self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
         restarted = {n: new for n, new in changed.items() if new is not seen.changed[n]}
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
@@ -84,6 +106,12 @@ class LogReader:
                 log.warning("%s log: %s: %s", side, problem.path, problem.reason)
         self.problems[side] = seen.problems
         return seen
+
+    def _counted_bytes(self, now: TrackedFile) -> int:
+        """How much of a file was counted as lost, though it has come back."""
+        before = self.files.get(now.file.number)
+        is_back = before is not None and before.state != "open" and now.state == "open"
+        return before.unread_bytes if before is not None and is_back else 0
 
     def _leave_later_growth(self) -> None:
         if self._ends_bytes is None:
@@ -140,6 +168,15 @@ class LogReader:
             before = self.files[number].max_time_us
             latest = time_us if before is None else max(before, time_us)
             self.files[number] = replace(self.files[number], max_time_us=latest)
+
+
+def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
+    for lost in vanished:
+        if lost.unread_bytes:
+            log.warning(
+                "%s log: %s is %s, and %d bytes of it were not read",
+                side, lost.file.path, lost.state, lost.unread_bytes,
+            )  # fmt: skip
 
 
 def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:

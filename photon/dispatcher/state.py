@@ -204,10 +204,18 @@ class DispatcherState:
             _put(db, "files", map(_file_values, files))
             _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
+    def put_sizes(self, grown: Iterable[TrackedFile]) -> None:
+        """Store how big files are now, so that what of them is lost can be counted (protocol D5)."""
+        with self._transaction() as db:
+            _put_sizes(db, grown)
+
     # -- plans
 
-    def store_plan(self, plan: Plan) -> None:
-        """Store a plan with its first attempt, before any work. There is no other open plan."""
+    def store_plan(self, plan: Plan, grown: Iterable[TrackedFile] = ()) -> None:
+        """Store a plan with its first attempt, before any work, and the sizes of files that have grown.
+
+        There is no other open plan.
+        """
         content, advances = content_to_json(plan.content), advances_to_json(plan.advances)
         with self._transaction() as db:
             db.execute(
@@ -221,6 +229,7 @@ class DispatcherState:
                     attempts_to_json(Attempts()),
                 ),
             )
+            _put_sizes(db, grown)
 
     def attempts(self) -> Attempts:
         """The attempts at the open plan."""
@@ -418,6 +427,11 @@ class DispatcherState:
         classes = dict(self._db.execute("SELECT name, n FROM counts"))
         others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
         return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)
+
+
+def _put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:
+    sizes = [(tracked.size_bytes, tracked.grown_us, tracked.file.number) for tracked in grown]
+    db.executemany("UPDATE files SET size_bytes = ?, grown_us = ? WHERE number = ?", sizes)
 
 
 def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:

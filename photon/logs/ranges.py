@@ -6,9 +6,10 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.rotation import may_be_rotated
 from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tail, hash_bytes, open_source
 
 # A batch reads this much of every growing file before it reads more of any. A small batch reads less of each,
@@ -154,10 +155,8 @@ def read_range(logs_folder: Path, file: LogFile, byte_range: ByteRange) -> bytes
 
     Raises RangeGone if the file is not there, is another one now, or holds other bytes.
     """
-    data = read_at(logs_folder, file, byte_range.start_bytes, byte_range.end_bytes)
-    if zlib.crc32(data) != byte_range.checksum:
-        raise RangeGone(file, byte_range.start_bytes, byte_range.end_bytes, "other bytes are in their place")
-    return data
+    stretch = (byte_range.start_bytes, byte_range.end_bytes)
+    return read_stretches(logs_folder, file, [stretch], byte_range.checksum)[0]
 
 
 def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:
@@ -165,11 +164,13 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
     return read_stretches(logs_folder, file, [(start_bytes, end_bytes)])[0]
 
 
-def read_stretches(logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes [start, end) of a log file, of each stretch, without a checksum.
+def read_stretches(
+    logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]], checksum: int | None = None
+) -> list[bytes]:
+    """The bytes [start, end) of a log file, of each stretch; `checksum`: of the first.
 
-    The file is looked for where it was seen last, then by its inode in the same folder (it may have
-    been rotated since), then compressed. RangeGone if some bytes are not there any more.
+    The file is looked for where it was seen last, then wherever rotation may have moved it since. RangeGone
+    if some bytes are not there any more.
     """
     reason = "the file is not there"
     for path in candidate_paths(logs_folder / file.path, file.inode):
@@ -184,26 +185,29 @@ def read_stretches(logs_folder: Path, file: LogFile, stretches: Sequence[tuple[i
         except UNREADABLE as error:
             reason = f"{path.name} can't be read: {error or type(error).__name__}"
             continue
-        if all(len(data) == end - start for data, (start, end) in zip(found, stretches, strict=True)):
+        if any(len(data) != end - start for data, (start, end) in zip(found, stretches, strict=True)):
+            reason = f"the file was truncated to less than {stretches[-1][1]} bytes"
+        elif checksum is not None and zlib.crc32(found[0]) != checksum:
+            reason = "other bytes are in their place"
+        else:
             return found
-        reason = f"the file was truncated to less than {stretches[-1][1]} bytes"
     raise RangeGone(file, stretches[0][0], stretches[-1][1], reason)
 
 
 def candidate_paths(path: Path, inode: int) -> Iterator[Path]:
-    """Where a log file may be that was seen at `path`: there, rotated within the folder, or compressed."""
+    """Where a log file may be that was seen at `path`: there, else rotated within the folder (protocol D6).
+
+    First by its inode, then by names that a rotation may have given it, its own with `.gz` before others.
+    """
     yield path
     try:
         with os.scandir(path.parent) as entries:
-            yield from [
-                path.parent / entry.name
-                for entry in entries
-                if entry.inode() == inode and entry.name != path.name
-            ]
+            inodes = {entry.name: entry.inode() for entry in entries if entry.name != path.name}
     except OSError:
         return
-    if path.suffix != ".gz":
-        yield path.with_name(path.name + ".gz")
+    yield from [path.parent / name for name in inodes if inodes[name] == inode]
+    rotated = [n for n in inodes if inodes[n] != inode and may_be_rotated(path.name, n)]
+    yield from [path.parent / name for name in sorted(rotated, key=lambda n: (n != path.name + ".gz", n))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +263,9 @@ def read_pieces(
 
 
 def _is_the_file(source: Source, tracked: TrackedFile, path: Path) -> bool:
-    # The tail of a compressed file is not looked at: that would decompress all of it once more.
-    return has_head(source, tracked.file) and (path.suffix == ".gz" or has_tail(source, tracked))
+    # The tail of a compressed file at its place is not looked at: that would decompress all of it once more.
+    is_at_its_place = tracked.file.compressed and path.name == PurePath(tracked.file.path).name
+    return has_head(source, tracked.file) and (is_at_its_place or has_tail(source, tracked))
 
 
 def _gone(stretch: Stretch, reason: str) -> RangeGone:

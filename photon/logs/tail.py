@@ -10,12 +10,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from photon.logs.discovery import FileProblem, FoundFile, Scan, match, scan, stat_file, strip_gz
+from photon.logs.discovery import (
+    FileProblem,
+    FoundFile,
+    Matches,
+    Scan,
+    match,
+    scan,
+    stat_file,
+    strip_gz,
+)
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.ranges import cut_range
+from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations, is_beginning_of
 from photon.logs.source import (
     UNREADABLE,
     Head,
+    NotClosedYet,
     WholeGzips,
     has_head,
     has_tail,
@@ -34,7 +45,7 @@ class Observation:
     backlog_bytes: Mapping[int, int]  # file number -> bytes that wait to be cut; no entry: nothing to do
     problems: tuple[FileProblem, ...]  # what can't be read now
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
-    checks_pending: bool = False  # gzip files are being checked: not idle, though the backlog may be empty
+    checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
 
 
 @dataclass
@@ -50,6 +61,7 @@ class _Look:
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
     sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
+    awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)
     vanished: list[TrackedFile] = field(default_factory=list)
 
@@ -57,6 +69,11 @@ class _Look:
     def gzips(self) -> dict[int, TrackedFile]:
         """The compressed files that are known, by inode."""
         return {file.file.inode: file for file in self.files.values() if file.file.compressed}
+
+    @cached_property
+    def plain_beginnings(self) -> Beginnings:
+        """How the files begin that are there and not compressed; asked when all that are known are found."""
+        return Beginnings(self.files[n] for n in self.present if not self.files[n].file.compressed)
 
     def put(self, file: TrackedFile) -> None:
         if self.files.get(file.file.number) != file:
@@ -115,7 +132,7 @@ class LogTail:
             self._backlog(look),
             tuple(look.problems),
             tuple(look.vanished),
-            self._gzips.pending,
+            self._gzips.pending or any(look.files[number].state == "open" for number in look.missing),
         )
 
     def _find_unchanged(self, look: _Look, found: Iterable[FoundFile]) -> list[FoundFile]:
@@ -159,12 +176,81 @@ class LogTail:
         )
         for number, file in matches.same.items():
             self._found_again(look, look.files[number], file)
-        not_new = {file.path for file in renamed + look.withheld}
-        for file in matches.fresh:
-            if file.path not in not_new:
+        rotated = self._find_rotated(look, found, matches)
+        for number, file in rotated.items():
+            self._found_again(look, look.files[number], file)
+        not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
+        fresh = [file for file in matches.fresh if file.path not in not_new]
+        self._copies |= {**matches.copies, **self._copies_among(look, fresh)}
+        for file in fresh:
+            if file not in self._copies:
                 self._number(look, file)
-        self._copies |= matches.copies
-        self._miss(look, found, matches.missing)
+        self._miss(look, found, [number for number in matches.missing if number not in rotated])
+
+    def _find_rotated(self, look: _Look, found: Scan, matches: Matches) -> dict[int, FoundFile]:
+        """Files that are not where they were, by content: among new files and those that nobody follows."""
+        sought = [look.files[n] for n in matches.missing if look.files[n].state == "open"]
+        if not sought:
+            return {}
+        beginnings, rotated = Beginnings(sought), dict[int, FoundFile]()
+        for candidate in self._rotations(look, found, sought, matches.fresh):
+            for file in self._like(look, candidate, beginnings):
+                if file.file.number in rotated:
+                    continue
+                if candidate in look.withheld or not self._is_whole(look, candidate):
+                    if candidate.path not in {problem.path for problem in look.problems}:
+                        look.awaited.add(file.file.number)
+                elif self._same_content(look, candidate, file):
+                    rotated[file.file.number] = candidate
+                    break
+        return rotated
+
+    def _rotations(
+        self, look: _Look, found: Scan, sought: Iterable[TrackedFile], fresh: Iterable[FoundFile]
+    ) -> list[FoundFile]:
+        """What the files that are sought may be called now, in the order of the paths."""
+        followed = {look.files[number].file.path for number in look.present}
+        rotations = Rotations(file.file.path for file in sought)
+        others = [stat_file(self._logs_folder, path) for path in rotations.among(found.others)]
+        candidates = {file.path: file for file in [*others, *look.withheld, *fresh] if file is not None}
+        return [candidates[path] for path in sorted(candidates) if path not in followed]
+
+    def _like(self, look: _Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
+        """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
+        try:
+            with open_source(self._logs_folder / found.path, found.compressed) as source:
+                return beginnings.like(source, found.path)
+        except NotClosedYet:
+            return beginnings.beside(found.path)
+        except UNREADABLE:
+            return []  # if it is to be read, whoever reads it says so
+
+    def _copies_among(self, look: _Look, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:
+        """New files that hold nothing but the beginning of a file that is there: copies, perhaps half done.
+
+        Read as files of their own, all their records would be read twice. When the original is truncated, a
+        copy takes its place.
+        """
+        copies = {}
+        for file in fresh:
+            if file.compressed:
+                continue
+            known = look.plain_beginnings
+            short = known.named_before(file.path) if file.size_bytes <= SHORT_BYTES else []
+            for whole in [*self._like(look, file, known), *short]:
+                if self._is_beginning_of(file, whole):
+                    copies[file] = whole.file.number
+        return copies
+
+    def _is_beginning_of(self, found: FoundFile, whole: TrackedFile) -> bool:
+        try:
+            with (
+                open_source(self._logs_folder / found.path, False) as copy,
+                open_source(self._logs_folder / whole.file.path, False) as source,
+            ):
+                return is_beginning_of(copy, found.size_bytes, source)
+        except UNREADABLE:
+            return False
 
     def _is_whole(self, look: _Look, found: FoundFile) -> bool:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
@@ -241,7 +327,7 @@ class LogTail:
             file = look.files[number]
             traces = {file.file.inode, strip_gz(file.file.path)}
             unreadable = any(_is_below(file.file.path, problem.path) for problem in look.problems)
-            if file.state != "open" or unreadable or withheld & traces:
+            if file.state != "open" or unreadable or withheld & traces or number in look.awaited:
                 continue
             look.missing.add(number)
             if look.final or number in self._missing:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from photon.clock import Clock
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.state_view import open_view, view_of
-from photon.logs.files import Side
+from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.shift.lease import lease_status_of
 
@@ -61,6 +62,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
             f"{view.files[at.file_number].file.path}, is neither in its log nor in the spool"
             for at, event_id in lost
         ]
+        problems += _lost_files(reader.files.values())
     else:
         makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
         problems = [f"{place.state}: no state yet; {makes_it}"]
@@ -81,6 +83,15 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         foreign=_log_status(reader, "foreign"),
         problems=problems,
     )
+
+
+def _lost_files(files: Iterable[TrackedFile]) -> list[str]:
+    """The files that went away with unread bytes, the latest first; beyond a few their number alone."""
+    lost = [tracked for tracked in files if tracked.state != "open" and tracked.unread_bytes]
+    lost.sort(key=lambda tracked: -tracked.file.number)
+    said = [f"{one.file.path}: {one.state}, and {one.unread_bytes:,} bytes were not read" for one in lost]
+    more = len(said) - MOST_LOST_NAMED
+    return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
 
 
 def _log_status(reader: LogReader, side: Side) -> LogStatus:

@@ -83,16 +83,6 @@ NOT_KEPT_YET = {
             ("reads", {1: b"two\n"}),
         ]
     ),
-    "a_file_that_was_renamed_and_compressed_between_two_looks_goes_on_where_it_was": Story(
-        [
-            ("write", "access.log", b"one\ntwo\n"),
-            ("read_so_far", 1, 4),
-            ("write", "access.log.1.gz", ONE_TWO),  # before the old one goes, so that its inode is another
-            ("remove", "access.log"),
-            ("reads", {1: b"two\n"}),
-        ],
-        files="access.log",
-    ),
 }
 
 

@@ -1,0 +1,150 @@
+"""Histories of logs that are rotated under a datacenter's joins, told step by step.
+
+Tests tell them of the product, and of a product without the rule.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from photon.dispatcher.retrying import Callbacks
+from photon.shift.status import status_of
+from tests.simulation.world import World, counts_of
+
+Way = Callable[[Path], None]  # takes the log's folder
+EVENTS = 60
+
+
+def with_exact_globs(world: World) -> World:
+    """The same world, in which each log is one file by name."""
+    pipeline = world.pipeline
+    small = {"batch_primary_bytes": 2_000, "batch_foreign_bytes": 1_000}
+    changed = {
+        "primary": pipeline.primary.model_copy(update={"files": "queries/a.jsonl"}),
+        "foreign": pipeline.foreign.model_copy(update={"files": "clicks/a.jsonl"}),
+        "limits": pipeline.limits.model_copy(update=small),
+    }
+    world.use(pipeline.model_copy(update=changed))
+    return world
+
+
+def join_for(world: World, batches: int) -> None:
+    """Join for so many batches, and stop with the rest unread."""
+    done: list[object] = []
+    world.join(callbacks=Callbacks(lambda: len(done) >= batches, done.append))
+
+
+def log_folders(world: World) -> list[Path]:
+    return [world.folder / "logs" / "east" / kind for kind in ("queries", "clicks")]
+
+
+def no_event_is_lost_or_joined_twice(world: World, ways: Sequence[Way]) -> None:
+    """Each event is joined once, though logs are rotated with unread ends before every join."""
+    with_exact_globs(world)
+    expected = Counter[str]()
+    for turn, way in enumerate(ways):
+        ids = [f"{turn}-{number}" for number in range(EVENTS)]
+        world.queries(*(f"q{each}" for each in ids))
+        world.clicks(*((f"c{each}", f"q{each}") for each in ids))
+        expected.update(f"c{each}" for each in ids)
+        join_for(world, batches=1)
+        for folder in log_folders(world):
+            way(folder)
+    counts = world.join().counts
+    joined = Counter(world.joined_ids())
+    assert joined == expected, "events were lost or joined twice"
+    assert counts_of(counts, "duplicates", "lost_bytes") == {"duplicates": 0, "lost_bytes": 0}, (
+        "bytes were read twice or counted as lost"
+    )
+
+
+def a_copy_beside_its_log_is_not_read(world: World) -> None:
+    """A copy that `files` matches too is one with its log, and takes its place when that is truncated."""
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    folder = log_folders(world)[1]
+    copy = folder / "a.jsonl.1.jsonl"
+    copy.write_bytes((folder / "a.jsonl").read_bytes())
+    world.join()
+    (folder / "a.jsonl").write_bytes(b"")
+    world.join()
+    world.clicks(("c2", "q2"))
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 2, "duplicates": 0}, (
+        "bytes were read twice"
+    )
+
+
+def what_went_while_nobody_looked_is_counted(world: World) -> None:
+    """Unread bytes of a log that is deleted between two joins are counted and named, until they are back."""
+    with_exact_globs(world)
+    ids = [str(number) for number in range(EVENTS)]
+    world.clicks(("c", "q"))
+    join_for(world, batches=1)
+    world.clicks(*((f"c{each}", "q") for each in ids))
+    join_for(world, batches=1)
+    log = log_folders(world)[1] / "a.jsonl"
+    unread_bytes = log.stat().st_size - world.read_state().files()[1].offset_bytes
+    kept = log.rename(world.folder / "kept")
+    result = world.join()
+    assert (result.counts.lost_bytes, result.lost_bytes) == (unread_bytes, unread_bytes), (
+        "what went is not counted"
+    )
+    problems = status_of(world.pipeline, "east", world.clock).problems
+    assert any("clicks/a.jsonl" in each and f"{unread_bytes:,} bytes" in each for each in problems)
+    kept.rename(log)
+    result = world.join()
+    assert (result.counts.lost_bytes, result.lost_bytes) == (0, 0)
+    assert result.counts.foreign == EVENTS + 1
+
+
+# -- ways of rotation
+
+
+def rename(folder: Path) -> None:
+    shift(folder)
+    (folder / "a.jsonl").rename(folder / "a.jsonl.1")
+
+
+def compress_at_once(folder: Path) -> None:
+    rename(folder)
+    compress(folder / "a.jsonl.1")
+
+
+def compress_later(folder: Path) -> None:
+    older = folder / "a.jsonl.1"
+    if older.exists():
+        compress(older)
+    rename(folder)
+
+
+def copy_truncate(folder: Path) -> None:
+    shift(folder)
+    (folder / "a.jsonl.1").write_bytes((folder / "a.jsonl").read_bytes())
+    (folder / "a.jsonl").write_bytes(b"")
+
+
+def copy_truncate_and_compress(folder: Path) -> None:
+    copy_truncate(folder)
+    compress(folder / "a.jsonl.1")
+
+
+WAYS = (rename, compress_at_once, compress_later, copy_truncate, copy_truncate_and_compress)
+
+
+def shift(folder: Path) -> None:
+    """Move each rotated log one number on."""
+    for number in range(9, 0, -1):
+        for end in ("", ".gz"):
+            path = folder / f"a.jsonl.{number}{end}"
+            if path.exists():
+                path.rename(folder / f"a.jsonl.{number + 1}{end}")
+
+
+def compress(path: Path) -> None:
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()

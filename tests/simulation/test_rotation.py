@@ -1,0 +1,59 @@
+"""Logs that are rotated, truncated or deleted under a datacenter's joins (protocol D5, D6)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from photon.dispatcher import state
+from photon.logs import tail
+from photon.logs.rotation import Beginnings
+from tests.simulation import rotation_stories as stories
+from tests.simulation.catching import caught_by_story
+from tests.simulation.world import World
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("way", stories.WAYS)
+def test_a_log_that_is_rotated_before_each_join_is_joined_once(world: World, way: stories.Way) -> None:
+    stories.no_event_is_lost_or_joined_twice(world, [way] * 3)
+
+
+def test_a_log_that_is_rotated_in_all_ways_in_turn_is_joined_once(world: World) -> None:
+    stories.no_event_is_lost_or_joined_twice(world, stories.WAYS)
+
+
+def test_what_went_while_nobody_looked_is_counted_and_named_until_it_is_back(world: World) -> None:
+    stories.what_went_while_nobody_looked_is_counted(world)
+
+
+def test_a_copy_beside_its_log_is_not_read(world: World) -> None:
+    stories.a_copy_beside_its_log_is_not_read(world)
+
+
+# -- without the rules
+
+
+@pytest.mark.parametrize("way", [stories.compress_at_once, stories.copy_truncate])
+def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
+    world: World, monkeypatch: Patch, way: stories.Way
+) -> None:  # D6
+    monkeypatch.setattr(Beginnings, "like", lambda self, source, path: [])
+    story = partial(stories.no_event_is_lost_or_joined_twice, world, [way] * 2)
+    caught_by_story(story, because="events were lost or joined twice")
+
+
+def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monkeypatch: Patch) -> None:  # D5
+    monkeypatch.setattr(state, "_put_sizes", lambda db, grown: None)
+    story = partial(stories.what_went_while_nobody_looked_is_counted, world)
+    caught_by_story(story, because="what went is not counted")
+
+
+def test_a_copy_that_is_read_as_a_file_of_its_own_is_read_twice(
+    world: World, monkeypatch: Patch
+) -> None:  # D6
+    monkeypatch.setattr(tail, "is_beginning_of", lambda copy, copy_bytes, whole: False)
+    story = partial(stories.a_copy_beside_its_log_is_not_read, world)
+    caught_by_story(story, because="bytes were read twice")

@@ -1,0 +1,251 @@
+"""Rotation in all its ways, between two looks or while nobody looks: nothing is lost or read twice."""
+
+import gzip
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from photon.logs.ranges import read_range
+from photon.logs.rotation import Rotations
+from tests.unit.tailing_world import Player, World, named
+
+GLOBS = ["access.log", "access.log*", "access*"]
+Way = Callable[[Player], None]
+
+
+def compress(player: Player, name: str, to: str | None = None) -> None:
+    """As logrotate does: the compressed file is whole before the other one goes."""
+    plain = player.place(name)
+    player.write(to or f"{name}.gz", gzip.compress(plain.read_bytes()))
+    plain.unlink()
+
+
+def rename_and_create(player: Player) -> None:
+    player.rename("access.log", "access.log.1")
+    player.write("access.log", b"new 1\n")
+
+
+def compress_at_once(player: Player) -> None:
+    rename_and_create(player)
+    compress(player, "access.log.1")
+
+
+def with_a_date(player: Player) -> None:
+    rename_and_create(player)
+    compress(player, "access.log.1", "access.log-20261122.gz")
+
+
+def two_rotations(player: Player) -> None:
+    rename_and_create(player)
+    player.rename("access.log.1", "access.log.2")
+    player.rename("access.log", "access.log.1")
+    player.write("access.log", b"newer 1\n")
+
+
+def delayed_compression(player: Player) -> None:
+    two_rotations(player)
+    compress(player, "access.log.2")
+
+
+def copy_truncate(player: Player) -> None:
+    player.copy("access.log", "access.log.1")
+    player.overwrite("access.log", b"")
+    player.append("access.log", b"new 1\n")
+
+
+def copy_truncate_and_compress(player: Player) -> None:
+    copy_truncate(player)
+    compress(player, "access.log.1")
+
+
+def copy_truncate_twice(player: Player) -> None:
+    copy_truncate(player)
+    player.rename("access.log.1", "access.log.2")
+    player.copy("access.log", "access.log.1")
+    player.overwrite("access.log", b"newer 1\n")
+    compress(player, "access.log.2")
+
+
+WAYS = [
+    rename_and_create,
+    compress_at_once,
+    with_a_date,
+    two_rotations,
+    delayed_compression,
+    copy_truncate,
+    copy_truncate_and_compress,
+    copy_truncate_twice,
+]
+OLD = b"".join(b"old %d\n" % number for number in range(1, 200))
+
+
+def read_until_nothing_comes(world: World) -> list[bytes]:
+    """The lines of several looks; what vanished with unread bytes fails the test."""
+    lines: list[bytes] = []
+    for _ in range(4):
+        found = world.read()
+        assert all(not lost.unread_bytes for lost in world.last_seen.vanished)
+        lines += [line for data in found.values() for line in data.splitlines()]
+    return lines
+
+
+@pytest.mark.parametrize("files", GLOBS)
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("read_bytes", [0, 700, len(OLD)], ids=["unread", "half", "whole"])
+def test_a_rotated_log_is_read_on_and_nothing_twice(
+    tmp_path: Path, files: str, stopped: bool, way: Way, read_bytes: int
+) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("access.log", OLD)
+    world.look()
+    before = b""
+    if read_bytes:
+        byte_range, world.tracked[1] = world.tail.cut(world.tracked[1], read_bytes)
+        before = read_range(world.folder, world.tracked[1].file, byte_range)
+    way(player)
+    if stopped:
+        world.restart()
+    lines = before.splitlines() + read_until_nothing_comes(world)
+    written = set(OLD.splitlines()) | {b"new 1"} if files != "access.log" else set(OLD.splitlines())
+    assert written <= set(lines)
+    assert [line for line, count in Counter(lines).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("files", GLOBS)
+@pytest.mark.parametrize("way", [rename_and_create, compress_at_once, copy_truncate, with_a_date])
+def test_a_log_that_is_rotated_again_and_again_is_read_once(tmp_path: Path, files: str, way: Way) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    lines, written = [], []
+    world.write("access.log", b"")
+    for turn in range(6):
+        for old in range(turn, 0, -1):
+            for suffix in ("", ".gz"):
+                if (world.folder / f"access.log.{old}{suffix}").exists():
+                    player.rename(f"access.log.{old}{suffix}", f"access.log.{old + 1}{suffix}")
+        if (world.folder / "access.log-20261122.gz").exists():
+            player.rename("access.log-20261122.gz", f"access.log-2026112{turn}.gz.old.gz")
+        more = [b"turn %d line %d" % (turn, number) for number in range(300)]
+        player.append("access.log", b"".join(line + b"\n" for line in more))
+        written += more
+        if turn % 2:
+            lines += read_until_nothing_comes(world)
+        else:
+            world.look()
+        way(player)
+        player.overwrite("access.log", b"")
+    lines += read_until_nothing_comes(world)
+    assert Counter(lines) == Counter(written)
+
+
+@pytest.mark.parametrize("files", GLOBS)
+def test_a_copy_in_the_making_is_not_read_as_a_file_of_its_own(tmp_path: Path, files: str) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("access.log", OLD)
+    lines = read_until_nothing_comes(world)
+    world.append("access.log", b"last\n")
+    whole = OLD + b"last\n"
+    for size in (100, 1_000, len(whole)):
+        world.write("access.log.1", whole[:size])
+        lines += read_until_nothing_comes(world)
+    player.overwrite("access.log", b"new\n")
+    lines += read_until_nothing_comes(world)
+    assert Counter(lines) == Counter([*whole.splitlines(), b"new"])
+
+
+def test_a_file_that_begins_like_another_is_read_from_its_first_line_of_its_own(tmp_path: Path) -> None:
+    world = named(tmp_path, "access*")
+    world.write("access.log", b"start\none\n")
+    assert world.read() == {1: b"start\none\n"}
+    world.write("access.log.b", b"start\n")
+    assert world.read() == {}
+    world.append("access.log.b", b"two\n")
+    assert world.read() == {2: b"start\ntwo\n"}
+
+
+def test_a_rotated_copy_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
+    world = named(tmp_path, "access.log")
+    world.write("access.log", OLD)
+    world.look()
+    compressed = gzip.compress(OLD)
+    world.write("access.log.1.gz", compressed[: len(compressed) // 2])
+    (world.folder / "access.log").unlink()
+    for _ in range(3):
+        assert world.read() == {}
+        assert world.last_seen.vanished == ()
+    world.write("access.log.1.gz", compressed)
+    assert world.read() == {1: OLD}
+
+
+def test_a_rotated_log_whose_copy_is_gone_too_is_counted_as_it_was_last_seen(tmp_path: Path) -> None:
+    world = named(tmp_path, "access.log")
+    world.write("access.log", OLD)
+    world.look()
+    world.append("access.log", b"more\n")
+    world.look()
+    (world.folder / "access.log").unlink()
+    world.restart()
+    world.look()
+    (lost,) = world.look().vanished
+    assert lost.unread_bytes == len(OLD) + len(b"more\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_range_that_was_planned_before_a_rotation_is_read_afterwards(tmp_path: Path, way: Way) -> None:
+    world = named(tmp_path, "access.log")
+    world.write("access.log", OLD)
+    world.look()
+    byte_range, tracked = world.tail.cut(world.tracked[1], len(OLD))
+    way(Player(world, restarts=False))
+    assert read_range(world.folder, tracked.file, byte_range) == OLD
+
+
+def test_names_of_rotations_begin_as_the_name_of_the_log_in_its_folder() -> None:
+    rotations = Rotations(["logs/access.log", "other.log.1"])
+    found = ["logs/access.log.1.gz", "logs/access-20261122.log.gz", "logs/error.log", "access.log", "other"]
+    assert list(rotations.among(found)) == [*found[:2], "other"]
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not installed")
+@pytest.mark.parametrize("files", GLOBS)
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["create"],
+        ["create", "compress"],
+        ["create", "compress", "delaycompress"],
+        ["create", "compress", "dateext"],
+        ["copytruncate"],
+        ["copytruncate", "compress"],
+    ],
+    ids=" ".join,
+)
+def test_the_real_logrotate_loses_nothing(
+    tmp_path: Path, files: str, stopped: bool, settings: list[str]
+) -> None:
+    world = named(tmp_path, files)
+    log, config = world.folder / "access.log", tmp_path / "logrotate.conf"
+    config.write_text(f"{log} {{\n{chr(10).join(['rotate 9', *settings])}\n}}\n")
+    world.write("access.log", b"")
+    lines, written = [], []
+    for turn in range(1 if stopped or "dateext" in settings else 4):  # a date, once
+        more = [b"turn %d line %d" % (turn, number) for number in range(500)]
+        world.append("access.log", b"".join(line + b"\n" for line in more))
+        written += more
+        number = max(world.look().backlog_bytes)
+        byte_range, world.tracked[number] = world.tail.cut(world.tracked[number], 5_000)
+        lines += read_range(world.folder, world.tracked[number].file, byte_range).splitlines()
+        command = ["logrotate", "-f", "-s", str(tmp_path / "status"), str(config)]
+        subprocess.run(command, check=True, capture_output=True)
+    if stopped:
+        world.restart()
+    lines += read_until_nothing_comes(world)
+    assert Counter(lines) == Counter(written)
