@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +43,7 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan
+from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan, OutcomeClass
 from photon.join.records import Record, records_of
 from photon.join.rows import (
     dead_letters_from_lines,
@@ -113,6 +114,7 @@ class _Reader:
     log: PrimaryLog | ForeignLog
     letters: list[pa.Table] = field(default_factory=lambda: [DEAD_LETTER_COLUMNS.empty_table()])
     lost_bytes: int = 0
+    gone: list[ByteRange] = field(default_factory=list)
 
     def events(
         self, ranges: Iterable[tuple[LogFile, ByteRange]]
@@ -122,10 +124,22 @@ class _Reader:
                 data = read_range(self.context.folders.logs, file, byte_range)
             except RangeGone:
                 self.lost_bytes += byte_range.end_bytes - byte_range.start_bytes
+                self.gone.append(byte_range)
                 continue
             parsed = read_events(data, file, byte_range, self.log, self.context.pipeline.limits)
             self.keep_letters(parsed.dead_letters, file)
             yield file, byte_range, parsed.events
+
+    def recorded_of_gone(self) -> Counter[OutcomeClass]:
+        """The classes of records that are gone and that an earlier run has put into the tables (A12)."""
+        recorded = self.context.already_recorded.items()
+        return Counter(
+            outcome
+            for part in self.gone
+            for place, outcome in recorded
+            if place.file_number == part.file_number
+            and part.start_bytes <= place.offset_bytes < part.end_bytes
+        )
 
     def keep_letters(self, lines: pa.Table, file: LogFile) -> None:
         if lines.num_rows:
@@ -200,9 +214,10 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     waiting = store_waiting(verdicts, context)
     classes = verdicts.counts()
     classes["dead_letters"] += dead_letters.num_rows
+    gone = reader.recorded_of_gone()
     return JoinResult(
-        foreign=sum(not record.is_retry for record in records) + bad_lines,
-        classes={name: count for name, count in classes.items() if count},
+        foreign=sum(not record.is_retry for record in records) + bad_lines + gone.total(),
+        classes={name: count for name, count in (classes + gone).items() if count},
         decided_retries=tuple(
             record.occurrence
             for record, verdict in verdicts.of.items()

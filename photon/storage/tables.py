@@ -138,9 +138,8 @@ class OutputTable:
         self.name = name
         self.folder = lake / name
         self._handle: DeltaTable | None = None
-        self._synced: int | None = (
-            None  # the last commit that is on disk; None: some process' before this one
-        )
+        # The last commit that is on disk; None: some process' before this one.
+        self._synced: int | None = None
 
     def exists(self) -> bool:
         return DeltaTable.is_deltatable(str(self.folder))

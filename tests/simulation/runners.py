@@ -40,6 +40,7 @@ class PoisonedRunner(LocalRunner):
         lines = [
             (self._logs / file.path).read_bytes()[part.start_bytes : part.end_bytes]
             for file, part in task.ranges
+            if (self._logs / file.path).exists()
         ]
         lines += read_spool(self._state, task.retries)["_raw"].to_pylist()
         return any(b"poison" in line for line in lines)

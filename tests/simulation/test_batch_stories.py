@@ -115,6 +115,18 @@ def test_a_task_that_outlives_its_driver_leaves_no_id_registered(world: World, p
     stories.what_a_late_worker_registered_is_free(world, point)
 
 
+def test_rows_count_though_their_log_went_before_they_were_read_back(
+    world: World,
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    assert world.join_with_a_crash("commit.after_main")
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "foreign", "joined") == {"foreign": 2, "joined": 2}
+
+
 # -- attempts count (A17)
 
 

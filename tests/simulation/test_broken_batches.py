@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,8 +19,9 @@ from photon.join import candidates
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
 from tests.simulation import batch_stories as stories
-from tests.simulation.catching import caught_by_story
+from tests.simulation.catching import caught_by_story, search
 from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
+from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World
 
 Patch = pytest.MonkeyPatch
@@ -114,3 +116,12 @@ def test_a_bad_spool_file_that_is_not_made_again_stops_the_datacenter(
     monkeypatch.setattr(SpoolRepair, "mend", lambda self, spool_file, files: "not mended")
     story = partial(stories.records_of_a_bad_spool_file_are_read_again, world, "cut short")
     caught_by_story(story, because="a bad spool file stops the datacenter")
+
+
+def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:  # A14
+    for module in (batch, releasing):
+        monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
+    monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
+    search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")

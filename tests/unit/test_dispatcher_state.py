@@ -13,7 +13,8 @@ import pytest
 
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.state import STATE_FILE, STATE_FORMAT, Completion, DispatcherState
+from photon.dispatcher.state import STATE_FILE, Completion, DispatcherState
+from photon.dispatcher.state_schema import STATE_FORMAT
 from photon.dispatcher.state_view import StateView, open_view, read_offsets, view_state
 from photon.dispatcher.waiting import WaitingRow
 from photon.logs.files import ByteRange, LogFile, TrackedFile

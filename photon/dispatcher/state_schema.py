@@ -1,0 +1,47 @@
+"""The tables of the state database, and how those of an older Photon become them."""
+
+from __future__ import annotations
+
+STATE_FORMAT = 2
+LOST = """CREATE TABLE lost (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
+# What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once,
+# and its index of primary events is of no use any more.
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",
+        LOST,
+        "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
+        "INSERT INTO meta VALUES ('index_lost', '1')",
+    )
+}
+
+# `files` has the fields of LogFile and TrackedFile, `waiting` those of WaitingRow, in their order.
+SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY, side TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL,
+    compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
+    head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
+    tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
+    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
+CREATE TABLE plan (
+    batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
+    advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
+CREATE TABLE waiting (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
+    key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    first_seen_us INTEGER NOT NULL, due_us INTEGER NOT NULL, reason TEXT NOT NULL,
+    spool_file TEXT NOT NULL, spool_row INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'open',
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
+CREATE INDEX waiting_due ON waiting (status, due_us);
+CREATE INDEX waiting_spool ON waiting (spool_file);
+CREATE INDEX waiting_key ON waiting (key_hash);
+CREATE INDEX waiting_id ON waiting (event_id);
+{LOST};
+CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID;
+"""

@@ -1,0 +1,155 @@
+"""Random histories of a datacenter that loses logs and spool files, and crashes (protocol A14, A17, A19).
+
+What is not read yet is gone with its log. What was registered must have its row, whatever went since.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from photon.faults import FAULT_POINTS
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Joined
+from photon.tokens import Token
+from tests.simulation.batch_stories import Harm, harm_spool
+from tests.simulation.runners import DiesAfterItRegistered
+from tests.simulation.world import World
+
+STEPS = 25
+REGISTERED = ("task.after_register", "task.after_rows_written", "batch.after_run", "commit.before_main")
+
+
+class Losses:
+    """One random history; `steps` are what may happen, with their weights."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.world = World(folder)
+        self.clicks = 0
+        self.queries = 0
+        self.files = 0
+        self.steps = [
+            (6, self.log),
+            (2, self.join),
+            (4, self.crash),
+            (1, self.lose_a_log),
+            (4, self.crash_and_lose_a_log),
+            (1, self.harm_the_spool),
+            (1, self.lose_answers),
+            (1, self.lose_the_worker),
+            (2, self.wait),
+        ]
+
+    def log(self) -> None:
+        """Some clicks in a file of their own, or at the end of the last one. Their queries may come later."""
+        self.files += self.chance.random() < 0.5
+        file = f"{self.files}.jsonl"
+        ids = [f"c{self.clicks + n}" for n in range(self.chance.randrange(1, 5))]
+        self.clicks += len(ids)
+        new = self.chance.randrange(3)
+        self.world.queries(*(f"q{self.queries + n}" for n in range(new)), file=file)
+        self.queries += new
+        self.world.clicks(*((i, f"q{self.chance.randrange(self.queries + 2)}") for i in ids), file=file)
+
+    def join(self) -> None:
+        self.world.join()
+
+    def crash(self) -> None:
+        point = f"{self.chance.choice(FAULT_POINTS)}:{self.chance.randrange(1, 3)}"
+        self.world.join_with_a_crash(point, mode=self.chance.choice(["until_idle", "complete"]))
+
+    def crash_and_lose_a_log(self) -> None:
+        """The process dies with ids registered, and before it is back a log goes."""
+        self.log()
+        self.world.join_with_a_crash(self.chance.choice(REGISTERED))
+        self.lose_a_log()
+
+    def lose_a_log(self) -> None:
+        """A log is deleted, or copied and truncated."""
+        side = self.chance.choice(["clicks", "clicks", "queries"])
+        logs = sorted((self.world.folder / "logs" / "east" / side).iterdir(), key=lambda log: int(log.stem))
+        if logs:
+            log = self.chance.choice([logs[-1], self.chance.choice(logs)])
+            log.unlink() if self.chance.random() < 0.5 else log.write_text("")
+
+    def harm_the_spool(self) -> None:
+        if (self.world.state() / "spool").is_dir():
+            harm_spool(self.world, self.chance.choice(get_args(Harm)))
+
+    def lose_answers(self) -> None:
+        """Some requests of a join are lost, or their answers."""
+
+        def maybe(_kind: str, _batch: object) -> None:
+            if self.chance.random() < 0.2:
+                self.world.store.fail(self.chance.choice(["lost_request", "lost_answer", "unprocessed"]))
+
+        self.world.store.on_request = maybe
+        self.world.join()
+        self.world.store.on_request = lambda kind, batch: None
+        self.world.store.mend()
+
+    def lose_the_worker(self) -> None:
+        self.world.clicks((f"poison{self.clicks}", "q0"), file=f"{self.files}.jsonl")
+        self.world.join(runner=DiesAfterItRegistered(self.world))
+
+    def wait(self) -> None:
+        self.world.clock.advance(self.chance.choice([0.5, 5, 60]))
+
+    def step(self) -> None:
+        weights, choices = zip(*self.steps, strict=True)
+        self.chance.choices(choices, weights)[0]()
+
+    def check(self) -> None:
+        """No event has two rows, each row's token holds its id, and the classes add up."""
+        rows = self.world.rows()
+        ids = [row["_event_id"] for row in rows]
+        assert len(ids) == len(set(ids)), "an event was joined twice"
+        for row, held in zip(rows, self.world.registry.lookup([EventKey(i) for i in ids]), strict=True):
+            assert isinstance(held, Joined), f"{row['_event_id']} has a row, but nobody holds it"
+            token = Token.parse(held.holder.token or "")
+            assert (token.plan.plan_id, str(token.occurrence)) == (row["_plan"], row["_occurrence"])
+        if self.world.state().exists():
+            with closing(self.world.read_state()) as state:
+                assert state.epoch is None or state.counts().adds_up
+                assert state.epoch is None or state.counts().of("joined") <= len(rows)
+
+    def come_to_rest(self) -> None:
+        """At rest each id that is registered has a row."""
+        for _ in range(2):
+            self.world.join(mode="complete")
+        self.check()
+        joined = set(self.world.joined_ids())
+        ids = [*(f"c{n}" for n in range(self.clicks)), *(f"poison{n}" for n in range(self.clicks + 1))]
+        answers = self.world.registry.lookup([EventKey(i) for i in ids])
+        held = {i for i, answer in zip(ids, answers, strict=True) if isinstance(answer, Joined)}
+        assert held <= joined, "an id is registered and has no row"
+        with closing(self.world.read_state()) as state:
+            counts = state.counts()
+        assert counts.of("pending") == 0
+        assert counts.of("joined") == len(joined)
+
+
+def problem_of(folder: Path, seed: int) -> str | None:
+    """What goes wrong in one history; None: nothing does."""
+    place = folder / str(seed)
+    place.mkdir()
+    history = Losses(place, seed)
+    try:
+        for _ in range(STEPS):
+            history.step()
+            history.check()
+        history.come_to_rest()
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_logs_and_spool_files_go_what_is_registered_has_its_row(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
+    assert problem_of(tmp_path, seed) is None
