@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
@@ -22,6 +22,7 @@ from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
 from photon.storage.columns import fit
 
 T = TypeVar("T")
+Ints = npt.NDArray[np.int64]
 REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
 
 
@@ -35,10 +36,11 @@ class AdapterMisbehaved(Exception):
 
 @dataclass(frozen=True)
 class RawRecords:
-    """Records of one log as their files hold them, each with the header line of its file."""
+    """Records of one log as their files hold them, and the header lines of these files."""
 
     raws: pa.Array  # binary
     headers: Sequence[bytes]
+    header_of: npt.NDArray[np.int64]  # for each record the place of its file's header among `headers`
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Combined:
     """What became of pairs; every row index is in exactly one of `kept`, `filtered` and `failures`."""
 
     table: pa.Table  # one row for each of `kept`, in order
-    kept: list[int]
-    filtered: list[int]
+    kept: Ints
+    filtered: Ints
     failures: dict[int, str] = field(default_factory=dict)  # reason by row
 
 
@@ -101,13 +103,14 @@ def adapt_pairs(
     primary_columns = columns_of(primary, pipeline.primary, pipeline.limits)
     failures = {row: f"its primary: {reason}" for row, reason in primary_columns.failures.items()}
     failures |= foreign_columns.failures
-    usable = [row for row in range(len(foreign.raws)) if row not in failures]
-    take = pa.array(usable, pa.int64())
-    tables = (foreign_columns.table.take(take), primary_columns.table.take(take))
-    combined = combine_isolating_failures(adapter, *tables, row_schema)
-    failures |= {usable[row]: reason for row, reason in combined.failures.items()}
-    kept, filtered = ([usable[row] for row in rows] for rows in (combined.kept, combined.filtered))
-    return Combined(combined.table, kept, filtered, failures)
+    tables = foreign_columns.table, primary_columns.table
+    if not failures:
+        return combine_isolating_failures(adapter, *tables, row_schema)
+    usable = np.delete(np.arange(len(foreign.raws)), list(failures))
+    foreign_table, primary_table = (table.take(pa.array(usable)) for table in tables)
+    combined = combine_isolating_failures(adapter, foreign_table, primary_table, row_schema)
+    failures |= {int(usable[row]): reason for row, reason in combined.failures.items()}
+    return Combined(combined.table, usable[combined.kept], usable[combined.filtered], failures)
 
 
 def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> Skipped:
@@ -125,25 +128,20 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
 
     A column that a record's file does not have is null.
     """
-    by_header: dict[bytes, list[int]] = defaultdict(list)
-    for index, header in enumerate(records.headers):
-        by_header[header].append(index)
+    distinct = sorted(set(records.headers))
+    if len(distinct) <= 1:
+        return parse_columns(records.raws, distinct[0] if distinct else b"", log, limits)
+    header_of = np.array([distinct.index(header) for header in records.headers])[records.header_of]
     parts: list[pa.Table] = []
-    order: list[int] = []
     failures: dict[int, str] = {}
-    for header, indices in by_header.items():
-        raws = records.raws if len(by_header) == 1 else records.raws.take(pa.array(indices))
-        parsed = parse_columns(raws, header, log, limits)
+    for number, header in enumerate(distinct):
+        rows = np.flatnonzero(header_of == number)
+        parsed = parse_columns(records.raws.take(pa.array(rows)), header, log, limits)
         parts.append(parsed.table)
-        order.extend(indices)
-        failures.update({indices[row]: reason for row, reason in parsed.failures.items()})
-    if not parts:
-        return ParsedColumns(pa.table({}), {})
+        failures.update({int(rows[row]): reason for row, reason in parsed.failures.items()})
     table = pa.concat_tables(parts, promote_options="default")
-    if any(left > right for left, right in pairwise(order)):
-        position = {index: row for row, index in enumerate(order)}
-        table = table.take(pa.array([position[index] for index in range(len(order))], pa.int64()))
-    return ParsedColumns(table, failures)
+    place = np.argsort(np.argsort(header_of, kind="stable"))
+    return ParsedColumns(table.take(pa.array(place)), failures)
 
 
 def combine_isolating_failures(
@@ -173,8 +171,10 @@ def combine_isolating_failures(
         return adapted
 
     parts, failures = isolate(combine, foreign.num_rows)
-    kept = [first + row for first, part in parts for row, keep in enumerate(part.kept.to_pylist()) if keep]
-    filtered = sorted(set(range(foreign.num_rows)) - set(kept) - set(failures))
+    nobody = np.empty(0, np.int64)
+    masks = [(first, part.kept.to_numpy(zero_copy_only=False)) for first, part in parts]
+    kept = np.concatenate([nobody, *(first + np.flatnonzero(mask) for first, mask in masks)])
+    filtered = np.concatenate([nobody, *(first + np.flatnonzero(~mask) for first, mask in masks)])
     table = _in_one_table(tables, schema) if schema.names else rows_without_columns(len(kept))
     return Combined(table, kept, filtered, failures)
 

@@ -6,14 +6,12 @@ stored rows again, as they are, instead of making them anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from photon.join.messages import JoinTask, TaskContext
-from photon.join.records import Record
-from photon.logs.files import LogFile
+from photon.join.records import RECORD_COLUMNS, Ints, Records
 from photon.pipeline.event_key import event_key
 from photon.pipeline.file import ForeignLog
 from photon.registry.interface import Claim
@@ -59,34 +57,32 @@ class Candidates:
             found.row_of = {o: row for row, o in enumerate(occurrences) if task.has(o)}
         return found
 
-    def of_records(self, records: Iterable[Record]) -> pa.Table:
+    def of_records(self, records: Records, rows: Ints) -> pa.Table:
         """The stored rows of these records, in their order."""
-        return self.rows.take(pa.array([self.row_of[record.occurrence] for record in records], pa.int64()))
+        places = [self.row_of[records.occurrence(row)] for row in rows.tolist()]
+        return self.rows.take(pa.array(places, pa.int64()))
 
-    def lost_records(self, records: Iterable[Record], files: dict[int, LogFile], now_us: int) -> list[Record]:
-        """Records whose rows are stored and whose bytes are gone: not among `records`, which were read."""
-        gone = set(self.row_of) - {record.occurrence for record in records}
-        return [self._without_bytes(occurrence, files, now_us) for occurrence in sorted(gone)]
-
-    def _without_bytes(self, occurrence: Occurrence, files: dict[int, LogFile], now_us: int) -> Record:
-        row, log = self.row_of[occurrence], self.context.pipeline.foreign
-        event_id = self.rows["_event_id"][row].as_py()
-        time_us = self.rows["_event_time"].cast(pa.int64())[row].as_py()
-        return Record(
-            occurrence,
-            files[occurrence.file_number],
-            raw=b"",
-            id=event_id,
-            event=event_key(event_id, time_us, log),
-            key="",
-            time_us=time_us,
-            attempts=0,
-            first_seen_us=now_us,
-            final=self.context.final,
-            recorded=False,
-            is_retry=occurrence in {retry.occurrence for retry in self.task.retries},
-            is_gone=True,
-        )
+    def lost_records(self, read: Records, now_us: int) -> pa.Table:
+        """Records whose rows are stored and whose bytes are gone, as `RECORD_COLUMNS`: they were not read."""
+        gone = sorted(set(self.row_of) - set(read.rows_of(self.row_of)))
+        rows = self.rows.take(pa.array([self.row_of[occurrence] for occurrence in gone], pa.int64()))
+        if not gone:
+            return RECORD_COLUMNS.empty_table()
+        retries, count = {retry.occurrence for retry in self.task.retries}, len(gone)
+        columns = {
+            "_file": [occurrence.file_number for occurrence in gone],
+            "_offset": [occurrence.offset_bytes for occurrence in gone],
+            "_raw": [None] * count,
+            "_id": rows["_event_id"],
+            "_time_us": rows["_event_time"].cast(pa.int64()),
+            "_key": [""] * count,
+            "attempts": [0] * count,
+            "first_seen_us": [now_us] * count,
+            "final": [self.context.final] * count,
+            "recorded": [False] * count,
+            "is_retry": [occurrence in retries for occurrence in gone],
+        }
+        return pa.table(columns, schema=RECORD_COLUMNS)
 
     def store(self, rows: pa.Table) -> None:
         """Put the rows on disk, before the first of their ids is registered. LakeUnavailable."""

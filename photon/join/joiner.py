@@ -2,46 +2,46 @@
 
 Look up in the registry what somebody may have, look up in the EventStore, adapt, store the rows, and only
 then register their ids. Rows of winners alone are committed. No Spark, no files, no tables in here.
+
+Records and events are columns all the way; a Python object is made only for an event that is not simply free,
+found and won.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from hashlib import blake2b
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from photon.adapters import Adapter
 from photon.clock import Clock, microseconds
-from photon.event_store.interface import EventStore, TimeWindows
+from photon.event_store.interface import EventStore, Primaries, TimeWindows
 from photon.faults import fault_point
-from photon.join.adapting import RawRecords, adapt_pairs, skip_records
+from photon.join.adapting import adapt_pairs, skip_records
+from photon.join.home import at_home
 from photon.join.messages import TaskContext
-from photon.join.outcomes import (
-    AlreadyJoinedHere,
-    DeadLetter,
-    Final,
-    HeldByEarlierPlan,
-    Verdict,
-    Verdicts,
-    Waits,
-)
-from photon.join.records import Event, Pair, PrimaryEvent, Record, events_among, primary_events
+from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
+from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
 from photon.pipeline.event_key import EventKey, primary_time_us
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
+    ClaimColumns,
     CommitOutcome,
     Fenced,
     Free,
     Holder,
     IdRegistry,
     Joined,
+    KeyColumns,
     Lost,
     Outcomes,
     RegistryUnavailable,
@@ -61,9 +61,12 @@ JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
 class CandidateRows(Protocol):
     """Rows on disk before their ids are registered (`photon.join.candidates`)."""
 
-    row_of: dict[Occurrence, int]  # of earlier runs of the plan
+    @property
+    def row_of(self) -> Mapping[Occurrence, int]:
+        """By record, of earlier runs of the plan."""
+        ...
 
-    def of_records(self, records: Iterable[Record]) -> pa.Table: ...
+    def of_records(self, records: Records, rows: Ints) -> pa.Table: ...
 
     def store(self, rows: pa.Table) -> None: ...
 
@@ -74,9 +77,12 @@ class EpochFenced(Exception):
 
 @dataclass
 class Joiner:
-    """Decides on the records of one task. Every collaborator is handed in."""
+    """Decides on the records of one task. Every collaborator is handed in.
 
-    records: Sequence[Record]
+    An event is named by its place in `events`.
+    """
+
+    records: Records
     context: TaskContext
     registry: IdRegistry
     store: EventStore
@@ -84,294 +90,322 @@ class Joiner:
     candidates: CandidateRows
     joined_earlier: JoinedEarlier
     clock: Clock
-    verdicts: Verdicts = field(default_factory=Verdicts)
+    events: Events = field(init=False)
+    verdicts: Verdicts = field(init=False)
+    # By event: the verdict, and its reason or token.
+    decided: npt.NDArray[np.int8] = field(init=False)
+    notes: dict[int, str] = field(default_factory=dict)
+    held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
 
     def join(self) -> Verdicts:
         """A verdict on every record, and the rows of those that this plan has won.
 
         RegistryUnavailable where the registry can't say: nothing may be committed then.
         """
-        stored, events = self._with_candidates(events_among(self._to_look_up()))
-        events = self._leave_to_home(events)
-        events = self._look_up_ids(events)
+        self.verdicts = Verdicts(np.zeros(len(self.records), np.int8))
+        self.events = Events(self.records, self._to_look_up())
+        self.decided = np.zeros(len(self.events), np.int8)
+        stored, events = self._with_candidates()
+        asked = events = self._look_up_ids(self._leave_to_home(events))
         fault_point("task.after_lookup")
-        pairs = self._find_primaries(self._quarantine(events))
-        pairs, adapted = self._adapt(pairs)
-        rows = joined_rows(pairs, adapted, self.clock.now_us(), self.context)
-        if stored:
-            again = self.candidates.of_records([event.leader for event in stored])
+        events, found, of_event = self._find_primaries(self._quarantine(events))
+        events, of_event, adapted = self._adapt(events, found, of_event)
+        primaries = found.events.select(["_file", "_offset", "_time_us"]).take(pa.array(of_event))
+        rows = joined_rows(self.records, self._leaders(events), primaries, adapted, self.clock, self.context)
+        if len(stored):
+            again = self.candidates.of_records(self.records, self._leaders(stored))
             rows = pa.concat_tables([rows, again], promote_options="default")
-        self._register([*(pair.event for pair in pairs), *stored], rows)
-        self.verdicts.joinable_since_us = [
-            max(pair.event.leader.time_us, pair.primary.time_us)
-            for pair in pairs
-            if self.verdicts.of[pair.event.leader] == Final("joined")
-        ]
-        for event in events:  # registered by an earlier run, but without a row (A7)
-            if event.held_by_plan is not None and self.verdicts.of[event.leader] != Final("joined"):
-                self.verdicts.to_release.append(Claim(event.key, event.held_by_plan))
+        self._register(np.concatenate((events, stored)), rows)
+        joined = self.decided[events] == Verdict.JOINED
+        times_us = np.maximum(self.records.times_us[self._leaders(events)], primaries["_time_us"].to_numpy())
+        self.verdicts.joinable_since_us = times_us[joined]
+        self._release_what_has_no_row(asked)
+        self._tell_records()
         return self.verdicts
 
     # -- the steps: each decides on some events and returns the others
 
-    def _to_look_up(self) -> list[Record]:
-        remaining: list[Record] = []
-        for record in self.records:
-            already_recorded = self.context.already_recorded.get(record.occurrence)
-            if already_recorded is not None:
-                self.verdicts.of[record] = Final(already_recorded)
-            elif record.is_gone and record.occurrence not in self.candidates.row_of:
-                self.verdicts.of[record] = Final("lost")
-            elif record.key is None:
-                self.verdicts.of[record] = Final("skipped")
-            else:
-                remaining.append(record)
-        asked = [record for record in remaining if record.occurrence not in self.candidates.row_of]
-        skipped = skip_records(self.adapter, _raw_records(asked), self.context.pipeline)
+    def _to_look_up(self) -> Ints:
+        """The records whose events are looked up."""
+        of = self.verdicts.of
+        recorded = self.context.already_recorded
+        for occurrence, row in self.records.rows_of(recorded).items():
+            of[row] = VERDICT_OF_CLASS[recorded[occurrence]]
+        stored = list(self.records.rows_of(self.candidates.row_of).values())
+        is_lost = self.records.is_gone & (of == Verdict.OPEN)
+        is_lost[stored] = False
+        of[is_lost] = Verdict.LOST
+        has_no_key = pc.is_null(self.records.table["_key"]).to_numpy()
+        of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
+        asked = np.setdiff1d(np.flatnonzero(of == Verdict.OPEN), stored)
+        skipped = skip_records(self.adapter, self.records.raws(asked), self.context.pipeline)
+        of[asked[skipped.rows]] = Verdict.SKIPPED
         for row, reason in skipped.failures.items():
-            self.verdicts.of[asked[row]] = DeadLetter(reason)
-        for row in skipped.rows:
-            self.verdicts.of[asked[row]] = Final("skipped")
-        return [record for record in remaining if record not in self.verdicts.of]
+            of[asked[row]] = Verdict.DEAD_LETTER
+            self.verdicts.notes[int(asked[row])] = reason
+        return np.flatnonzero(of == Verdict.OPEN)
 
-    def _with_candidates(self, events: list[Event]) -> tuple[list[Event], list[Event]]:
+    def _with_candidates(self) -> tuple[Ints, Ints]:
         """The events whose rows an earlier run of this plan has stored, and the others (protocol A14).
 
         Each of the former is led by a record with a stored row; of several by the one that holds the id.
         """
-        row_of = self.candidates.row_of
-        if not row_of:
-            return [], events
-        stored: list[Event] = []
-        others: list[Event] = []
-        for event in events:
-            known = any(record.occurrence in row_of for record in event.records)
-            (stored if known else others).append(event)
-        answers = self.registry.lookup([event.key for event in stored])
-        for event, answer in zip(stored, answers, strict=True):
-            event.lead(next(record for record in event.records if record.occurrence in row_of))
-            if isinstance(answer, Joined) and is_of_plan(answer.holder, self.context.plan):
-                event.take_token(answer.holder.token, of=row_of)
-        return stored, others
+        every = np.arange(len(self.events))
+        rows = list(self.records.rows_of(self.candidates.row_of).values())
+        if not rows:
+            return every[:0], every
+        has_row = np.isin(self.events.rows, rows)
+        stored = np.unique(self.events.event_of_row[has_row])
+        for event, outcome in zip(stored.tolist(), self.registry.lookup(self._keys(stored)), strict=True):
+            members = self.events.members(event)
+            self.events.leaders[event] = members[np.isin(members, rows)][0]
+            if isinstance(outcome, Joined) and is_of_plan(outcome.holder, self.context.plan):
+                self._take_token(event, outcome.holder, of_rows=rows)
+        return stored, np.setdiff1d(every, stored)
 
-    def _leave_to_home(self, events: list[Event]) -> list[Event]:
+    def _leave_to_home(self, events: Ints) -> Ints:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
         names = list(self.context.pipeline.datacenters)
         joined_here = self.context.unresponsive_datacenters | {self.context.plan.datacenter}
         if joined_here.issuperset(names):
             return events
-        remaining: list[Event] = []
-        for event in events:
-            fresh = not any(record.is_retry for record in event.records)
-            if fresh and home_of(event.key.id, names) not in joined_here:
-                self._decide(event, Waits("home"))
-            else:
-                remaining.append(event)
-        return remaining
+        goes_on = ~self.events.is_fresh[events] | at_home(self._ids(events), names, joined_here)
+        self.decided[events[~goes_on]] = Verdict.WAITS_FOR_HOME
+        return events[goes_on]
 
-    def _look_up_ids(self, events: list[Event]) -> list[Event]:
-        free: list[Event] = []
-        too_old: list[Event] = []
-        asked = [event.key for event in events if self._looks_up(event)]
-        answers = dict(zip(asked, self.registry.lookup(asked), strict=True))
-        for event in events:
-            answer = answers.get(event.key)
-            if answer is not None:
-                self._note_fresh(event, isinstance(answer, Free))
-            match answer:
-                case None | Free():  # not asked for, or nobody's
-                    free.append(event)
+    def _look_up_ids(self, events: Ints) -> Ints:
+        asked = events[self._looks_up(events)]
+        outcomes = self.registry.lookup(self._keys(asked))
+        free = outcomes.are(Free)
+        self._note_fresh(asked, free)
+        too_old: list[int] = []
+        for index in np.flatnonzero(~free).tolist():
+            event = int(asked[index])
+            match outcomes[index]:
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
-                    event.take_token(holder.token)
-                    free.append(event)
+                    self._take_token(event, holder)
                 case Joined(holder):
-                    self._decide(event, self._held_by_another(holder))
+                    self._decide_on_holder(event, holder)
                 case TooOld():
                     too_old.append(event)
                 case BeyondHorizon():
-                    self._decide(event, self._beyond_horizon(event))
-        # Below the boundary the registry has no ids. A new epoch finds its joined events by their rows.
-        joined = self.joined_earlier({event.key.id for event in too_old}) if too_old else ()
-        for event in too_old:
-            self._decide(event, AlreadyJoinedHere() if event.key in joined else Final("too_old"))
-        return free
+                    self._decide_beyond_horizon(event)
+        self._decide_too_old(np.array(too_old, np.int64))
+        still_open: Ints = events[self.decided[events] == Verdict.OPEN]
+        return still_open
 
-    def _looks_up(self, event: Event) -> bool:
-        """Whether somebody may have the event (docs/adr/0028). For others the commit tells as much."""
-        return self.context.looks_up_all or event.leader.final or not self._is_fresh_at_home(event)
-
-    def _is_fresh_at_home(self, event: Event) -> bool:
-        is_fresh = not any(record.is_retry for record in event.records)
-        names = list(self.context.pipeline.datacenters)
-        return is_fresh and home_of(event.key.id, names) == self.context.plan.datacenter
-
-    def _note_fresh(self, event: Event, is_free: bool) -> None:
-        """Take note of whether somebody had an event that is fresh and at home here."""
-        if self._is_fresh_at_home(event):
-            self.verdicts.fresh_were_free = is_free and self.verdicts.fresh_were_free is not False
-
-    def _quarantine(self, events: list[Event]) -> list[Event]:
+    def _quarantine(self, events: Ints) -> Ints:
         """In quarantine, an event that nobody has joined is a dead letter without another look."""
         if not self.context.quarantine:
             return events
-        for event in events:
-            self._decide(event, DeadLetter(self.context.quarantine))
-        return []
+        self._decide_dead_letters(dict.fromkeys(events.tolist(), self.context.quarantine))
+        return events[:0]
 
-    def _find_primaries(self, events: list[Event]) -> list[Pair]:
-        # Without a window, which is the default, the first lookup is the last one too (protocol C7).
-        found, unanswered = self._look_up_primaries(events, self.context.pipeline.retry.lookup_window)
-        if self.context.pipeline.retry.lookup_window is not None:
-            last_chance = [event for event in events if event.leader.final and event.leader not in found]
-            later, more = self._look_up_primaries(last_chance, None)
-            found, unanswered = found | later, unanswered | more
-        pairs: list[Pair] = []
-        for event in events:
-            primary = found.get(event.leader)
-            # Not while a log file that may hold it can't be read, unless a later run looks again.
-            may_give_up = self.context.final or event.leader not in unanswered
-            if primary is not None:
-                pairs.append(Pair(event, primary))
-            elif event.leader.final and may_give_up:
-                self._decide(event, Final("unjoinable"))
-            else:
-                self._decide(event, Waits("primary"))
-        return pairs
+    def _find_primaries(self, events: Ints) -> tuple[Ints, Primaries, Ints]:
+        """The events with a primary, what was found, and for each of these events its row of that.
 
-    def _adapt(self, pairs: list[Pair]) -> tuple[list[Pair], pa.Table]:
+        Without a window, which is the default, the first lookup is the last one too (protocol C7).
+        """
+        window, final = (
+            self.context.pipeline.retry.lookup_window,
+            self.records.is_final[self._leaders(events)],
+        )
+        found = self.store.lookup(self._primary_ids(events), self._windows(events, window))
+        if window is not None and (last_chance := final & (found.rows < 0)).any():
+            # What the window hides is looked for once more, with what it shows, so that there is one answer.
+            windows = self._windows(events, window)
+            assert windows is not None
+            windows.first_us[last_chance], windows.last_us[last_chance] = EARLIEST_US, LATEST_US
+            found = self.store.lookup(self._primary_ids(events), windows)
+        is_found = found.rows >= 0
+        # Not while a log file that may hold it can't be read, unless a later run looks again.
+        given_up = ~is_found & final & (self.context.final | ~found.unanswered)
+        self.decided[events[given_up]] = Verdict.UNJOINABLE
+        self.decided[events[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
+        return events[is_found], found, found.rows[is_found]
+
+    def _adapt(self, events: Ints, found: Primaries, of_event: Ints) -> tuple[Ints, Ints, pa.Table]:
         """Combine or filter. A pair that can't be adapted is a dead letter, alone."""
+        primaries = found.events.take(pa.array(of_event))
+        raws = primaries["_raw"].combine_chunks()
         adapted = adapt_pairs(
             self.adapter,
-            _raw_records([pair.event.leader for pair in pairs]),
-            _raw_records([pair.primary for pair in pairs]),
+            self.records.raws(self._leaders(events)),
+            raw_records(raws, primaries["_file"].to_numpy(), found.files),
             self.context.pipeline,
             self.context.row_schema,
         )
-        for row, reason in adapted.failures.items():
-            self._decide(pairs[row].event, DeadLetter(reason))
-        for row in adapted.filtered:
-            self._decide(pairs[row].event, Final("filtered"))
-        return [pairs[row] for row in adapted.kept], adapted.table
+        self._decide_dead_letters({int(events[row]): why for row, why in adapted.failures.items()})
+        self.decided[events[adapted.filtered]] = Verdict.FILTERED
+        return events[adapted.kept], of_event[adapted.kept], adapted.table
 
-    def _register(self, events: Sequence[Event], rows: pa.Table) -> None:
+    def _register(self, events: Ints, rows: pa.Table) -> None:
         """Claim the events of these rows, once the rows are on disk (protocol A14)."""
-        if not events:
+        if not len(events):
             return
         fault_point("task.before_register")
         self.candidates.store(rows)
         fault_point("task.after_candidates")
-        won: list[int] = []
-        for row, (event, outcome) in enumerate(zip(events, self._commit_ids(events), strict=True)):
-            self._note_fresh(event, isinstance(outcome, Won))
-            verdict = self._verdict_on_commit(event, outcome)
-            self._decide(event, verdict)
-            if verdict == Final("joined"):
-                won.append(row)
-        if len(won) == len(events):
+        outcomes = self._commit_ids(events)
+        won = outcomes.are(Won)
+        self._note_fresh(events, won)
+        self.decided[events[won]] = Verdict.JOINED
+        for index in np.flatnonzero(~won).tolist():
+            self._decide_on_commit(int(events[index]), outcomes[index])
+        if won.all():
             self.verdicts.rows = rows
-        elif won:
-            self.verdicts.rows = rows.take(pa.array(won, pa.int64()))
+        elif won.any():
+            self.verdicts.rows = rows.filter(pa.array(won))
 
-    # -- parts of steps
+    def _release_what_has_no_row(self, events: Ints) -> None:
+        """Registered by an earlier run, but without a row (A7)."""
+        for event in events.tolist():
+            if event in self.held_by_plan and self.decided[event] != Verdict.JOINED:
+                (key,) = self._keys(np.array([event]))
+                self.verdicts.to_release.append(Claim(key, self.held_by_plan[event]))
 
-    def _decide(self, event: Event, verdict: Verdict) -> None:
-        """The verdict on an event. Its first record alone is joined, the others are duplicates (A9)."""
-        others = Final("duplicates") if verdict == Final("joined") else verdict
-        self.verdicts.of.update(dict.fromkeys(event.records, others))
-        self.verdicts.of[event.leader] = verdict
+    def _tell_records(self) -> None:
+        """Tell records what was decided on their events: the leader alone is joined (A9)."""
+        of, rows, event_of_row = self.verdicts.of, self.events.rows, self.events.event_of_row
+        of[rows] = self.decided[event_of_row]
+        follows = rows != self.events.leaders[event_of_row]
+        of[rows[follows & (of[rows] == Verdict.JOINED)]] = Verdict.DUPLICATE
+        for event, note in self.notes.items():
+            self.verdicts.notes.update(dict.fromkeys(self.events.members(event).tolist(), note))
+        assert (of != Verdict.OPEN).all(), "a record is left without a verdict"
 
-    def _look_up_primaries(
-        self, events: Sequence[Event], window: timedelta | None
-    ) -> tuple[dict[Record, PrimaryEvent], set[Record]]:
-        """The primary events that the EventStore has, by the leader of their foreign event.
+    # -- columns of some events
 
-        And the leaders whose primary may be in a log file that can't be read now.
-        """
-        leaders = [event.leader for event in events]
-        keys = pa.array([leader.key for leader in leaders], pa.string())
-        windows = None if window is None else self._windows(leaders, microseconds(window))
-        answer = self.store.lookup(keys, windows)
-        found = zip(leaders, primary_events(answer), strict=True)
-        unanswered = {leaders[row] for row in np.flatnonzero(answer.unanswered).tolist()}
-        return {leader: primary for leader, primary in found if primary is not None}, unanswered
+    def _leaders(self, events: Ints) -> Ints:
+        return self.events.leaders[events]
 
-    def _windows(self, leaders: Sequence[Record], window_us: int) -> TimeWindows:
-        """The times around the expected one of each leader's primary."""
-        log = self.context.pipeline.primary
-        expected_us = [primary_time_us(leader.key or "", leader.time_us, log) for leader in leaders]
+    def _ids(self, events: Ints) -> pa.Array:
+        return self.records.of("_id", self._leaders(events))
+
+    def _primary_ids(self, events: Ints) -> pa.Array:
+        return self.records.of("_key", self._leaders(events))
+
+    def _keys(self, events: Ints) -> KeyColumns:
+        return self.records.keys(self._leaders(events))
+
+    def _windows(self, events: Ints, window: timedelta | None) -> TimeWindows | None:
+        """The times around the expected one of each event's primary."""
+        if window is None:
+            return None
+        log, window_us = self.context.pipeline.primary, microseconds(window)
+        ids, times_us = self._primary_ids(events).to_pylist(), self.records.times_us[self._leaders(events)]
+        expected_us = [
+            primary_time_us(each, at, log) for each, at in zip(ids, times_us.tolist(), strict=True)
+        ]
         return TimeWindows(
             np.array([max(time_us - window_us, EARLIEST_US) for time_us in expected_us], np.int64),
             np.array([min(time_us + window_us, LATEST_US) for time_us in expected_us], np.int64),
         )
 
-    def _commit_ids(self, events: Sequence[Event]) -> Outcomes[CommitOutcome]:
+    # -- whether somebody has an event
+
+    def _looks_up(self, events: Ints) -> Mask:
+        """Whether somebody may have the event (docs/adr/0028). For others the commit tells as much."""
+        if self.context.looks_up_all:
+            return np.ones(len(events), bool)
+        return self.records.is_final[self._leaders(events)] | ~self._is_fresh_at_home[events]
+
+    @cached_property
+    def _is_fresh_at_home(self) -> Mask:
+        here, names = frozenset({self.context.plan.datacenter}), list(self.context.pipeline.datacenters)
+        return self.events.is_fresh & at_home(self._ids(np.arange(len(self.events))), names, here)
+
+    def _note_fresh(self, events: Ints, is_free: Mask) -> None:
+        """Take note of whether somebody had an event that is fresh and at home here."""
+        free = is_free[self._is_fresh_at_home[events]]
+        if len(free):
+            self.verdicts.fresh_were_free = bool(free.all()) and self.verdicts.fresh_were_free is not False
+
+    def _take_token(self, event: int, holder: Holder, of_rows: Collection[int] | None = None) -> None:
+        """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
+        token = holder.token or ""
+        row = self.events.holder(event, token)
+        if row is not None and (of_rows is None or row in of_rows):
+            self.held_by_plan[event] = token
+            self.events.leaders[event] = row
+
+    def _commit_ids(self, events: Ints) -> Outcomes[CommitOutcome]:
         """Register the events.
 
         RegistryUnavailable if it leaves one open: the plan stays open too (A5). EpochFenced.
         """
-        tokens = (self.context.plan.token(event.leader.occurrence) for event in events)
-        claims = [Claim(event.key, token) for event, token in zip(events, tokens, strict=True)]
-        outcomes = self.registry.commit(claims)
+        occurrences = self.records.occurrences(self._leaders(events))
+        tokens = pc.binary_join_element_wise(f"{self.context.plan}", occurrences, ":")
+        outcomes = self.registry.commit(ClaimColumns(self._keys(events), tokens))
         fault_point("task.after_register")
+        for outcome in outcomes.distinct:
+            if isinstance(outcome, Fenced):
+                raise EpochFenced(
+                    f"epoch {outcome.epoch} of datacenter {self.context.plan.datacenter} is over in the "
+                    "registry: another process has begun a new one, or the datacenter was retired; "
+                    "this one ends"
+                )
         # Released: a recovery has since released this plan's token, so this plan must not end as it is.
-        unknown = [outcome for outcome in outcomes if isinstance(outcome, Unknown | Released)]
-        fenced = next((outcome for outcome in outcomes if isinstance(outcome, Fenced)), None)
-        if fenced is not None:
-            raise EpochFenced(
-                f"epoch {fenced.epoch} of datacenter {self.context.plan.datacenter} is over in the registry: "
-                "another process has begun a new one, or the datacenter was retired; this one ends"
-            )
-        if unknown:
-            released = "the token was released by somebody else"
-            why = unknown[0].reason if isinstance(unknown[0], Unknown) else released
-            raise RegistryUnavailable(f"{len(unknown)} of {len(outcomes)} ids without an answer: {why}")
+        open_ = np.flatnonzero(outcomes.are(Unknown) | outcomes.are(Released))
+        if len(open_):
+            first = outcomes[int(open_[0])]
+            why = first.reason if isinstance(first, Unknown) else "the token was released by somebody else"
+            raise RegistryUnavailable(f"{len(open_)} of {len(outcomes)} ids without an answer: {why}")
         return outcomes
 
-    def _verdict_on_commit(self, event: Event, outcome: CommitOutcome) -> Verdict:
+    # -- verdicts on one event
+
+    def _decide(self, event: int, verdict: Verdict, note: str | None = None) -> None:
+        self.decided[event] = verdict
+        if note is not None:
+            self.notes[event] = note
+
+    def _decide_dead_letters(self, reasons: Mapping[int, str]) -> None:
+        for event, reason in reasons.items():
+            self._decide(event, Verdict.DEAD_LETTER, reason)
+
+    def _decide_on_commit(self, event: int, outcome: CommitOutcome) -> None:
         match outcome:
-            case Won():
-                return Final("joined")
             case Lost(holder) if is_of_plan(holder, self.context.plan):
                 # By another record: the table will tell whether that one has the row.
-                return HeldByEarlierPlan(holder.token or "")
+                self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
             case Lost(holder):
-                return self._held_by_another(holder)
+                self._decide_on_holder(event, holder)
             case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
-                return Final("too_old")
+                self._decide(event, Verdict.TOO_OLD)
             case BeyondHorizon():
-                return self._beyond_horizon(event)
-            case Unknown() | Released() | Fenced():
+                self._decide_beyond_horizon(event)
+            case _:
                 raise AssertionError(f"{outcome} is no outcome to decide on")
 
-    def _held_by_another(self, holder: Holder) -> Verdict:
+    def _decide_on_holder(self, event: int, holder: Holder) -> None:
         """Another datacenter holds the event, or an earlier plan of this one."""
         if holder.datacenter != self.context.plan.datacenter:
             self.verdicts.registered_elsewhere.add(holder.datacenter)
-            return Final("joined_elsewhere")
-        if holder.token is None:  # cleared, which is done only for ids whose row is in the output
-            return AlreadyJoinedHere()
-        return HeldByEarlierPlan(holder.token)
+            self._decide(event, Verdict.JOINED_ELSEWHERE)
+        elif holder.token is None:  # cleared, which is done only for ids whose row is in the output
+            self._decide(event, Verdict.ALREADY_JOINED_HERE)
+        else:
+            self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
 
-    def _beyond_horizon(self, event: Event) -> Verdict:
-        waited_us = self.clock.now_us() - event.leader.first_seen_us
+    def _decide_too_old(self, events: Ints) -> None:
+        """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""
+        keys = self._keys(events)
+        joined = self.joined_earlier({key.id for key in keys}) if len(events) else ()
+        for event, key in zip(events.tolist(), keys, strict=True):
+            self._decide(event, Verdict.ALREADY_JOINED_HERE if key in joined else Verdict.TOO_OLD)
+
+    def _decide_beyond_horizon(self, event: int) -> None:
+        row = int(self.events.leaders[event])
+        waited_us = self.clock.now_us() - self.records.table["first_seen_us"][row].as_py()
         longest_wait_us = microseconds(self.context.pipeline.retry.unjoinable_after)
-        if waited_us < longest_wait_us and not event.leader.final:
-            return Waits("horizon")
-        return DeadLetter(f"the event's time {event.leader.time_us} us lies beyond the registry's horizon")
-
-
-def _raw_records(records: Sequence[Record | PrimaryEvent]) -> RawRecords:
-    raws = pa.array([record.raw for record in records], pa.binary())
-    return RawRecords(raws, [record.header for record in records])
+        if waited_us < longest_wait_us and not self.records.is_final[row]:
+            self._decide(event, Verdict.WAITS_FOR_HORIZON)
+        else:
+            why = f"the event's time {self.records.times_us[row]} us lies beyond the registry's horizon"
+            self._decide(event, Verdict.DEAD_LETTER, why)
 
 
 def is_of_plan(holder: Holder, plan: PlanKey) -> bool:
     """Whether a run of this plan holds the event."""
     return holder.token is not None and Token.parse(holder.token).plan == plan
-
-
-def home_of(event_id: str, datacenters: Sequence[str]) -> str:
-    """The home datacenter of an event: the same in every datacenter, whatever the order of the file."""
-    names = sorted(datacenters)
-    digest = blake2b(event_id.encode(), digest_size=8, person=b"photon-home").digest()
-    return names[int.from_bytes(digest, "big") % len(names)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from photon.join.records import Record
 from photon.registry.interface import Claim
 
 OutcomeClass = Literal[
@@ -57,58 +59,66 @@ class Counts:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Final:
-    """The record is in its final class. It has a row where that is `joined`."""
+class Verdict(IntEnum):
+    """What the joiner says of a record."""
 
-    outcome: OutcomeClass
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """The record is a dead letter, for this reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """The record comes again: it waits for its `primary`, its `home` datacenter or the `horizon`."""
-
-    reason: Literal["primary", "home", "horizon"]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldByEarlierPlan:
-    """An earlier plan of this very datacenter registered the event, with this token."""
-
-    token: str
+    OPEN = 0  # nothing yet
+    JOINED = 1  # it has the row
+    JOINED_ELSEWHERE = 2
+    DUPLICATE = 3
+    FILTERED = 4
+    SKIPPED = 5
+    UNJOINABLE = 6
+    TOO_OLD = 7
+    MISSING = 8
+    RECORDED_DEAD_LETTER = 9  # by an earlier run
+    LOST = 10  # it waited, and its bytes are gone
+    DEAD_LETTER = 11  # for the reason in its note
+    WAITS_FOR_PRIMARY = 12
+    WAITS_FOR_HOME = 13
+    WAITS_FOR_HORIZON = 14
+    # An earlier plan of this very datacenter registered the event, with the token in its note.
+    HELD_BY_EARLIER_PLAN = 15
+    # This very datacenter has joined the event, and only the row may say by which record: its id was
+    # cleared, or an earlier epoch joined it and gc has passed it since.
+    ALREADY_JOINED_HERE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyJoinedHere:
-    """This very datacenter has joined the event. Only the row may say by which record.
-
-    Its id was cleared, or an earlier epoch joined it and gc has passed it since.
-    """
-
-    token: None = None  # gone with the clearing
-
-
-Verdict = Final | DeadLetter | Waits | HeldByEarlierPlan | AlreadyJoinedHere
+CLASS_OF: Mapping[Verdict, OutcomeClass] = {
+    Verdict.JOINED: "joined",
+    Verdict.JOINED_ELSEWHERE: "joined_elsewhere",
+    Verdict.DUPLICATE: "duplicates",
+    Verdict.FILTERED: "filtered",
+    Verdict.SKIPPED: "skipped",
+    Verdict.UNJOINABLE: "unjoinable",
+    Verdict.TOO_OLD: "too_old",
+    Verdict.MISSING: "missing",
+    Verdict.RECORDED_DEAD_LETTER: "dead_letters",
+    Verdict.LOST: "lost",
+}
+VERDICT_OF_CLASS: Mapping[str, Verdict] = {name: verdict for verdict, name in CLASS_OF.items()}
+# The record needs no other look.
+DECIDED = (*CLASS_OF, Verdict.DEAD_LETTER, Verdict.ALREADY_JOINED_HERE)
+REGISTERED_HERE = (Verdict.HELD_BY_EARLIER_PLAN, Verdict.ALREADY_JOINED_HERE)
 
 
 @dataclass
 class Verdicts:
     """The verdict on each record of a task, and the rows of the winners."""
 
-    of: dict[Record, Verdict] = field(default_factory=dict)
+    of: npt.NDArray[np.int8]  # by the record's row
+    notes: dict[int, str] = field(default_factory=dict)  # by the record's row
     rows: pa.Table | None = None
     # When each row could be joined at the earliest: the later of its two events' own times.
-    joinable_since_us: list[int] = field(default_factory=list)
+    joinable_since_us: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     to_release: list[Claim] = field(default_factory=list)
     registered_elsewhere: set[str] = field(default_factory=set)
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
 
+    def rows_with(self, *verdicts: Verdict) -> npt.NDArray[np.int64]:
+        """The records with one of these verdicts."""
+        return np.flatnonzero(np.isin(self.of, verdicts))
+
     def counts(self) -> Counter[OutcomeClass]:
-        return Counter(verdict.outcome for verdict in self.of.values() if isinstance(verdict, Final))
+        counts = np.bincount(self.of, minlength=len(Verdict)).tolist()
+        return Counter({name: counts[verdict] for verdict, name in CLASS_OF.items() if counts[verdict]})

@@ -1,165 +1,199 @@
-"""The foreign records of one join task, and the events whose occurrences they are."""
+"""The foreign records of one join task as columns, and the events whose occurrences they are.
+
+The number of its row names a record everywhere in this room, the place in `Events` an event.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import repeat
-from operator import attrgetter
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from photon.event_store.interface import Primaries
+from photon.join.adapting import RawRecords
 from photon.logs.files import LogFile
-from photon.pipeline.event_key import EventKey, event_key
+from photon.logs.parse import FOREIGN_EVENTS
+from photon.pipeline.event_key import event_key
 from photon.pipeline.file import ForeignLog
+from photon.registry.interface import KeyColumns
 from photon.tokens import Occurrence, Token
 
-_READ = ("_file", "_offset", "_raw", "_id", "_key", "_time_us")
-_WAITED = ("attempts", "first_seen_us", "final", "recorded")
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
-
-@dataclass(slots=True, eq=False)
-class Record:
-    """A foreign record, equal to itself alone. Nobody changes it.
-
-    Not `frozen`: making one would take 3.5 us of CPU time instead of 0.5 (measured), 0.6 s a full batch.
-    """
-
-    occurrence: Occurrence
-    file: LogFile
-    raw: bytes
-    id: str
-    event: EventKey  # the identity of its event (protocol C4)
-    key: str | None
-    time_us: int
-    attempts: int
-    first_seen_us: int
-    final: bool
-    recorded: bool  # the table of unjoined events has it already
-    is_retry: bool
-    is_gone: bool = False  # its bytes are; `raw` is empty (protocol A19)
-
-    @property
-    def header(self) -> bytes:
-        return self.file.header
-
-
-def records_of(
-    fresh: pa.Table,
-    waiting: pa.Table,
-    files: Mapping[int, LogFile],
-    log: ForeignLog,
-    now_us: int,
-    final: bool,
-) -> list[Record]:
-    """Records read for the first time, then those that waited (`photon.join.spool`)."""
-    never_waited = (repeat(0), repeat(now_us), repeat(final), repeat(False), repeat(False))
-    first_time = zip(*_columns(fresh, _READ), *never_waited, strict=False)
-    again = zip(*_columns(waiting, (*_READ, *_WAITED)), repeat(True), strict=False)
-    return [
-        Record(
-            Occurrence(number, offset),
-            files[number],
-            raw or b"",
-            id_,
-            event_key(id_, time_us, log),
-            key,
-            time_us,
-            attempts,
-            first_seen_us,
-            final or last_lookup,
-            recorded,
-            is_retry,
-            is_gone=raw is None,
-        )
-        for rows in (first_time, again)
-        for (
-            number,
-            offset,
-            raw,
-            id_,
-            key,
-            time_us,
-            attempts,
-            first_seen_us,
-            last_lookup,
-            recorded,
-            is_retry,
-        ) in rows
+RECORD_COLUMNS = pa.schema(
+    [
+        *FOREIGN_EVENTS,
+        ("attempts", pa.int32()),
+        ("first_seen_us", pa.int64()),
+        ("final", pa.bool_()),  # this is the last lookup
+        ("recorded", pa.bool_()),  # the table of unjoined events has it already
+        ("is_retry", pa.bool_()),
     ]
-
-
-def _columns(table: pa.Table, names: Sequence[str]) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]
-
-
-@dataclass
-class Event:
-    """One event of the task: its records, the smallest occurrence first."""
-
-    key: EventKey
-    records: list[Record]
-    held_by_plan: str | None = None  # a token of this very plan, from an earlier run (protocol A7)
-
-    @property
-    def leader(self) -> Record:
-        """The record that represents the event (protocol A9)."""
-        return self.records[0]
-
-    def take_token(self, token: str | None, of: Container[Occurrence] | None = None) -> None:
-        """An earlier run of this plan registered the event. If its record is among ours, that one leads.
-
-        `of`: only if it is one of these.
-        """
-        assert token is not None
-        occurrence = Token.parse(token).occurrence
-        for record in self.records:
-            if record.occurrence == occurrence and (of is None or occurrence in of):
-                self.held_by_plan = token
-                self.lead(record)
-                return
-
-    def lead(self, leader: Record) -> None:
-        """Let another one of its records represent the event."""
-        self.records = [leader, *(record for record in self.records if record is not leader)]
-
-
-@dataclass(frozen=True, slots=True)
-class PrimaryEvent:
-    """One primary record: its bytes in the log, and where they are."""
-
-    id: str
-    time_us: int
-    file_number: int
-    offset_bytes: int
-    raw: bytes
-    header: bytes  # of its file, for CSV and TSV; else empty
-
-
-def primary_events(found: Primaries) -> list[PrimaryEvent | None]:
-    """The primary event of each key of a lookup."""
-    names = ("_id", "_time_us", "_file", "_offset", "_raw")
-    rows = zip(*(found.events[name].to_pylist() for name in names), strict=True)
-    events = [PrimaryEvent(i, t, n, offset, raw, found.files[n].header) for i, t, n, offset, raw in rows]
-    return [events[row] if row >= 0 else None for row in found.rows.tolist()]
+)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """An event and the primary event that it belongs to."""
+class Records:
+    """The records of a task, in a table of `RECORD_COLUMNS`."""
 
-    event: Event
-    primary: PrimaryEvent
+    table: pa.Table
+    files: Mapping[int, LogFile]
+    log: ForeignLog
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def file_numbers(self) -> npt.NDArray[np.int32]:
+        numbers: npt.NDArray[np.int32] = self._column("_file")
+        return numbers
+
+    @cached_property
+    def offsets_bytes(self) -> Ints:
+        offsets_bytes: Ints = self._column("_offset")
+        return offsets_bytes
+
+    @cached_property
+    def times_us(self) -> Ints:
+        times_us: Ints = self._column("_time_us")
+        return times_us
+
+    @cached_property
+    def is_retry(self) -> Mask:
+        is_retry: Mask = self._column("is_retry")
+        return is_retry
+
+    @cached_property
+    def is_gone(self) -> Mask:
+        """Whether the bytes of each record are, from the spool and from its log (protocol A19)."""
+        is_gone: Mask = pc.is_null(self.table["_raw"]).to_numpy()
+        return is_gone
+
+    @cached_property
+    def is_final(self) -> Mask:
+        is_final: Mask = self._column("final")
+        return is_final
+
+    def _column(self, name: str) -> Any:
+        return self.table[name].to_numpy()
+
+    def of(self, name: str, rows: Ints) -> pa.Array:
+        """One column of some records; a record whose bytes are gone has none of them."""
+        column = _flat(self.table[name].take(pa.array(rows)))
+        return pc.fill_null(column, b"") if name == "_raw" else column
+
+    def occurrence(self, row: int) -> Occurrence:
+        return Occurrence(int(self.file_numbers[row]), int(self.offsets_bytes[row]))
+
+    def occurrences(self, rows: Ints) -> pa.Array:
+        """The occurrences of some records, as text."""
+        return occurrence_texts(self.file_numbers[rows], self.offsets_bytes[rows])
+
+    def keys(self, rows: Ints) -> KeyColumns:
+        """What identifies the events of some records (protocol C4)."""
+        if self.log.id_codec is not None:
+            each = zip(self.of("_id", rows).to_pylist(), self.times_us[rows].tolist(), strict=True)
+            return KeyColumns.of([event_key(event_id, time_us, self.log) for event_id, time_us in each])
+        times_us = pa.array(self.times_us[rows])
+        at_us = (times_us, None) if self.log.time_in_id else (None, times_us)
+        return KeyColumns(self.of("_id", rows), *at_us)
+
+    def raws(self, rows: Ints) -> RawRecords:
+        """Some records as their files hold them."""
+        return raw_records(self.of("_raw", rows), self.file_numbers[rows], self.files)
+
+    def rows_of(self, occurrences: Mapping[Occurrence, object]) -> dict[Occurrence, int]:
+        """The rows of the records with these occurrences, as far as they are here."""
+        if not occurrences:
+            return {}
+        numbers = np.isin(self.file_numbers, [each.file_number for each in occurrences])
+        rows = np.flatnonzero(
+            numbers & np.isin(self.offsets_bytes, [each.offset_bytes for each in occurrences])
+        )
+        places = {self.occurrence(row): row for row in rows.tolist()}
+        return {occurrence: row for occurrence, row in places.items() if occurrence in occurrences}
 
 
-def events_among(records: Iterable[Record]) -> list[Event]:
-    """The events of some records. An event's time is that of its smallest occurrence (protocol A9)."""
-    groups: dict[EventKey, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[record.event].append(record)
-    for group in groups.values():
-        group.sort(key=attrgetter("occurrence"))
-    return [Event(group[0].event, group) for group in groups.values()]
+def fresh_records(events: pa.Table, now_us: int, final: bool) -> pa.Table:
+    """Events that were read for the first time (`FOREIGN_EVENTS`), as `RECORD_COLUMNS`."""
+    values = {"attempts": 0, "first_seen_us": now_us, "final": final, "recorded": False, "is_retry": False}
+    for name, value in values.items():
+        events = events.append_column(name, pa.repeat(pa.scalar(value, _type_of(name)), events.num_rows))
+    return events.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+
+
+def waiting_records(spooled: pa.Table, final: bool) -> pa.Table:
+    """Records that waited (`photon.join.spool`), as `RECORD_COLUMNS`."""
+    if final:
+        at = spooled.schema.get_field_index("final")
+        spooled = spooled.set_column(at, "final", pa.repeat(pa.scalar(True), spooled.num_rows))
+    retries = spooled.append_column("is_retry", pa.repeat(pa.scalar(True), spooled.num_rows))
+    return retries.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+
+
+def _type_of(name: str) -> pa.DataType:
+    return RECORD_COLUMNS.field(name).type
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def occurrence_texts(file_numbers: npt.NDArray[np.integer], offsets_bytes: Ints) -> pa.Array:
+    """`str(Occurrence(...))` of each."""
+    parts = (pa.array(column).cast(pa.string()) for column in (file_numbers, offsets_bytes))
+    return pc.binary_join_element_wise(*parts, ":")
+
+
+def raw_records(
+    raws: pa.Array, file_numbers: npt.NDArray[np.integer], files: Mapping[int, LogFile]
+) -> RawRecords:
+    """Records as their files hold them, with the header of each one's file."""
+    numbers, file_of = np.unique(file_numbers, return_inverse=True)
+    return RawRecords(raws, [files[number].header for number in numbers.tolist()], file_of)
+
+
+class Events:
+    """The events among some records. One record leads each: the smallest occurrence (protocol A9)."""
+
+    def __init__(self, records: Records, rows: Ints) -> None:
+        """The events of the records `rows`."""
+        codes = _codes(records, rows)
+        order = np.lexsort((records.offsets_bytes[rows], records.file_numbers[rows], codes))
+        ordered = codes[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self.records = records
+        self.rows = rows[order]  # of all records, event by event
+        self.event_of_row = np.cumsum(np.diff(ordered, prepend=-1) != 0) - 1  # beside `rows`
+        self.leaders = self.rows[starts]
+        self._starts = np.append(starts, len(rows))
+        retries = np.add.reduceat(records.is_retry[self.rows], starts) if len(rows) else starts
+        self.is_fresh: Mask = retries == 0  # none of its records has waited
+
+    def __len__(self) -> int:
+        return len(self.leaders)
+
+    def members(self, event: int) -> Ints:
+        """The records of one event, the smallest occurrence first."""
+        return self.rows[self._starts[event] : self._starts[event + 1]]
+
+    def holder(self, event: int, token: str) -> int | None:
+        """The record of an event that a token names."""
+        occurrence = Token.parse(token).occurrence
+        rows = (row for row in self.members(event).tolist() if self.records.occurrence(row) == occurrence)
+        return next(rows, None)
+
+
+def _codes(records: Records, rows: Ints) -> Ints:
+    """A number for each record, equal for records of one event."""
+    ids: Ints = records.of("_id", rows).dictionary_encode().indices.to_numpy().astype(np.int64)
+    if not records.log.time_in_id:
+        return ids
+    pairs = np.stack((ids, records.times_us[rows]), axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import ROW_COLUMNS
+from photon.clock import Clock
 from photon.join.messages import TaskContext
-from photon.join.outcomes import DeadLetter, Final, OutcomeClass, Verdicts
-from photon.join.records import Pair, Record
+from photon.join.outcomes import Verdict, Verdicts
+from photon.join.records import Ints, Records, occurrence_texts
 from photon.logs.files import LogFile
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
 from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
-from photon.tokens import Occurrence
 
 
-def joined_rows(pairs: Sequence[Pair], adapted: pa.Table, now_us: int, context: TaskContext) -> pa.Table:
-    """Joined rows: Photon's own columns, then the adapter's."""
-    leaders, primaries = [pair.event.leader for pair in pairs], [pair.primary for pair in pairs]
+def joined_rows(
+    records: Records,
+    leaders: Ints,
+    primaries: pa.Table,
+    adapted: pa.Table,
+    clock: Clock,
+    context: TaskContext,
+) -> pa.Table:
+    """Joined rows of foreign records and their primaries (`_file`, `_offset`): Photon's own columns first."""
     own = {
-        "_joined_at": [now_us] * len(pairs),
-        "_event_id": [pair.event.key.id for pair in pairs],
-        "_primary_occurrence": [str(Occurrence(each.file_number, each.offset_bytes)) for each in primaries],
-        "_event_time": [leader.time_us for leader in leaders],
+        "_joined_at": pa.repeat(pa.scalar(clock.now_us()), len(leaders)),
+        "_event_id": records.of("_id", leaders),
+        "_primary_occurrence": occurrence_texts(
+            primaries["_file"].to_numpy(), primaries["_offset"].to_numpy()
+        ),
+        "_event_time": records.times_us[leaders],
     }
-    rows = _stamped([leader.occurrence for leader in leaders], own, ROW_COLUMNS, context)
+    rows = _stamped(records.occurrences(leaders), own, ROW_COLUMNS, context)
     for name, column in zip(adapted.column_names, adapted.columns, strict=True):
         rows = rows.append_column(name, column)
     return rows
@@ -45,22 +54,23 @@ def dead_letters_from_lines(lines: pa.Table, file: LogFile, context: TaskContext
         "raw": lines["_raw"],
         "event_id": [None] * count,
     }
-    occurrences = [Occurrence(file.number, offset) for offset in lines["_offset"].to_pylist()]
+    occurrences = occurrence_texts(lines["_file"].to_numpy(), lines["_offset"].to_numpy())
     return _stamped(occurrences, columns, DEAD_LETTER_COLUMNS, context)
 
 
-def dead_letters_from_records(verdicts: Verdicts, context: TaskContext) -> pa.Table:
+def dead_letters_from_records(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Dead letters of records that the joiner could not join."""
-    reasons = {record: v.reason for record, v in verdicts.of.items() if isinstance(v, DeadLetter)}
+    rows = verdicts.rows_with(Verdict.DEAD_LETTER)
+    raws = records.of("_raw", rows)
     columns = {
-        "side": ["foreign"] * len(reasons),
-        "path": [record.file.path for record in reasons],
-        "length_bytes": [len(record.raw) for record in reasons],
-        "reason": list(reasons.values()),
-        "raw": [record.raw[:DEAD_LETTER_RAW_BYTES] for record in reasons],
-        "event_id": [record.id for record in reasons],
+        "side": ["foreign"] * len(rows),
+        "path": [records.files[number].path for number in records.file_numbers[rows].tolist()],
+        "length_bytes": pc.binary_length(raws).cast(pa.int64()),
+        "reason": [verdicts.notes[row] for row in rows.tolist()],
+        "raw": pc.binary_slice(raws, 0, DEAD_LETTER_RAW_BYTES),
+        "event_id": records.of("_id", rows),
     }
-    return _stamped([record.occurrence for record in reasons], columns, DEAD_LETTER_COLUMNS, context)
+    return _stamped(records.occurrences(rows), columns, DEAD_LETTER_COLUMNS, context)
 
 
 def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
@@ -69,44 +79,54 @@ def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
     return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
 
 
-def unjoined_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
+def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records that this run gave up, without those that earlier plans wrote to `unjoined`."""
-    given_up = _ended_here("unjoinable", verdicts, context)
-    return _rows_of([record for record in given_up if not record.recorded], context)
+    given_up = _ended_here(Verdict.UNJOINABLE, records, verdicts, context)
+    is_recorded = records.of("recorded", given_up).to_numpy(zero_copy_only=False)
+    return _rows_of(records, given_up[~is_recorded.astype(bool)], context)
 
 
-def too_old_rows(verdicts: Verdicts, context: TaskContext) -> pa.Table:
+def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records of events behind gc's boundary: nobody knows any more who joined them."""
-    return _rows_of(_ended_here("too_old", verdicts, context), context)
+    return _rows_of(records, _ended_here(Verdict.TOO_OLD, records, verdicts, context), context)
 
 
-def _ended_here(outcome: OutcomeClass, verdicts: Verdicts, context: TaskContext) -> list[Record]:
+def _ended_here(verdict: Verdict, records: Records, verdicts: Verdicts, context: TaskContext) -> Ints:
     """The records in this class, without those that an earlier run of this plan has recorded (A12)."""
-    ended = (record for record, verdict in verdicts.of.items() if verdict == Final(outcome))
-    return [record for record in ended if record.occurrence not in context.already_recorded]
+    return np.setdiff1d(
+        verdicts.rows_with(verdict), list(records.rows_of(context.already_recorded).values())
+    ).astype(np.int64)
 
 
-def _rows_of(records: Sequence[Record], context: TaskContext) -> pa.Table:
+def _rows_of(records: Records, rows: Ints, context: TaskContext) -> pa.Table:
     columns = {
-        "event_id": [record.id for record in records],
-        "key": [record.key for record in records],
-        "event_time": [record.time_us for record in records],
-        "header": [record.header for record in records],
-        "raw": [record.raw for record in records],
+        "event_id": records.of("_id", rows),
+        "key": records.of("_key", rows),
+        "event_time": records.times_us[rows],
+        "header": [records.files[number].header for number in records.file_numbers[rows].tolist()],
+        "raw": records.of("_raw", rows),
     }
-    return _stamped([record.occurrence for record in records], columns, UNJOINED_COLUMNS, context)
+    return _stamped(records.occurrences(rows), columns, UNJOINED_COLUMNS, context)
 
 
 def _stamped(
-    occurrences: Sequence[Occurrence], columns: Mapping[str, Any], schema: pa.Schema, context: TaskContext
+    occurrences: pa.Array, columns: Mapping[str, Any], schema: pa.Schema, context: TaskContext
 ) -> pa.Table:
     """Put the columns that name the record and the batch of each row before `columns`."""
     plan, count = context.plan, len(occurrences)
     stamp = {
-        "_datacenter": [plan.datacenter] * count,
-        "_epoch": [plan.epoch] * count,
-        "_batch": [plan.batch] * count,
-        "_plan": [plan.plan_id] * count,
-        "_occurrence": [str(occurrence) for occurrence in occurrences],
+        "_datacenter": pa.repeat(plan.datacenter, count),
+        "_epoch": pa.repeat(plan.epoch, count),
+        "_batch": pa.repeat(plan.batch, count),
+        "_plan": pa.repeat(plan.plan_id, count),
+        "_occurrence": occurrences,
     }
-    return pa.table({**stamp, **columns}, schema=schema)
+    together = {**stamp, **columns}
+    arrays = [_as_type(together[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _as_type(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(kind)
+    return pa.array(values, kind)

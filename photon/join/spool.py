@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.event_store.hashing import hash_ids
 from photon.join.messages import RetryRef, TaskContext, WaitingRecords
-from photon.join.outcomes import Final, HeldByEarlierPlan, Verdict, Verdicts, Waits
-from photon.join.records import Record
+from photon.join.outcomes import Verdict, Verdicts
+from photon.join.records import Records
 from photon.pipeline.event_key import primary_time_us
 from photon.storage.sync import sync, write_synced
 
@@ -49,58 +51,61 @@ class SpoolDamaged(Exception):
         self.files = tuple(files)
 
 
-def store_waiting(verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
+def store_waiting(records: Records, verdicts: Verdicts, context: TaskContext) -> WaitingRecords | None:
     """Store the records that come again; None if all are decided. OSError."""
-    reasons = {
-        record: reason
-        for record, verdict in verdicts.of.items()
-        if (reason := _why_it_waits(record, verdict, context)) is not None
-    }
-    if not reasons:
+    why = _why_they_wait(records, verdicts, context)
+    rows = np.flatnonzero(why)
+    if not len(rows):
         return None
-    log, keys = context.pipeline.primary, [record.key or "" for record in reasons]
-    spooled = pa.table(
-        {
-            "_file": [record.occurrence.file_number for record in reasons],
-            "_offset": [record.occurrence.offset_bytes for record in reasons],
-            "_raw": [None if record.is_gone else record.raw for record in reasons],
-            "_id": [record.id for record in reasons],
-            "_key": keys,
-            "_time_us": [record.time_us for record in reasons],
-            # Being left to its home is no attempt: the EventStore was not asked.
-            "attempts": [record.attempts + (why == "primary") for record, why in reasons.items()],
-            "first_seen_us": [record.first_seen_us for record in reasons],
-            "recorded": [record.recorded or why == "unjoinable" for record, why in reasons.items()],
-        },
-        schema=SPOOL_COLUMNS,
-    )
-    rows = {
+    reasons = [_REASONS[code] for code in why[rows].tolist()]
+    spooled = records.table.take(pa.array(rows)).select(SPOOL_COLUMNS.names)
+    # Being left to its home is no attempt: the EventStore was not asked.
+    asked = why[rows] == _REASONS.index("primary")
+    attempts = pc.add(spooled["attempts"], pa.array(asked.astype(np.int32)))
+    recorded = pc.or_(spooled["recorded"], pa.array(why[rows] == _REASONS.index("unjoinable")))
+    spooled = spooled.set_column(SPOOL_COLUMNS.get_field_index("attempts"), "attempts", attempts)
+    spooled = spooled.set_column(SPOOL_COLUMNS.get_field_index("recorded"), "recorded", recorded)
+    columns = {
         "file": spooled["_file"],
         "offset": spooled["_offset"],
         "event_id": spooled["_id"],
-        "key_hash": pa.array(hash_ids(keys).view(np.int64)),
-        "primary_time_us": [
-            primary_time_us(key, record.time_us, log) for key, record in zip(keys, reasons, strict=True)
-        ],
-        "attempts": spooled["attempts"],
+        "key_hash": pa.array(hash_ids(pc.fill_null(spooled["_key"], "")).view(np.int64)),
+        "primary_time_us": _expected_us(spooled, context),
+        "attempts": attempts,
         "first_seen_us": spooled["first_seen_us"],
-        "reason": list(reasons.values()),
-        "spool_row": range(len(reasons)),
+        "reason": reasons,
+        "spool_row": range(len(rows)),
     }
-    return WaitingRecords(write_spool(context.folders.state, context.plan.batch, spooled), pa.table(rows))
+    spooled = spooled.cast(SPOOL_COLUMNS)
+    return WaitingRecords(write_spool(context.folders.state, context.plan.batch, spooled), pa.table(columns))
 
 
-def _why_it_waits(record: Record, verdict: Verdict, context: TaskContext) -> str | None:
-    match verdict:
-        case Waits(reason):
-            return reason
-        case HeldByEarlierPlan():
-            return "contested"
-        case Final("unjoinable"):  # kept where a later run may re-open it
-            reopens = context.final or record.occurrence in context.already_recorded
-            return "unjoinable" if reopens else None
-        case _:
-            return None
+def _expected_us(spooled: pa.Table, context: TaskContext) -> pa.ChunkedArray | list[int]:
+    """When the primary of each record is expected: the record's own time, unless ids carry theirs."""
+    log = context.pipeline.primary
+    if log.id_codec is None:
+        return spooled["_time_us"]
+    ids, times_us = spooled["_key"].to_pylist(), spooled["_time_us"].to_pylist()
+    return [primary_time_us(each or "", at_us, log) for each, at_us in zip(ids, times_us, strict=True)]
+
+
+# Why a record comes again, by code; 0: it does not.
+_REASONS = ("", "primary", "home", "horizon", "contested", "unjoinable")
+
+
+def _why_they_wait(records: Records, verdicts: Verdicts, context: TaskContext) -> npt.NDArray[np.int8]:
+    code_of = np.zeros(len(Verdict), np.int8)
+    code_of[Verdict.WAITS_FOR_PRIMARY] = _REASONS.index("primary")
+    code_of[Verdict.WAITS_FOR_HOME] = _REASONS.index("home")
+    code_of[Verdict.WAITS_FOR_HORIZON] = _REASONS.index("horizon")
+    code_of[Verdict.HELD_BY_EARLIER_PLAN] = _REASONS.index("contested")
+    if context.final:  # what is unjoinable is kept where a later run may re-open it
+        code_of[Verdict.UNJOINABLE] = _REASONS.index("unjoinable")
+    why: npt.NDArray[np.int8] = code_of[verdicts.of]
+    for row in records.rows_of(context.already_recorded).values():
+        if verdicts.of[row] == Verdict.UNJOINABLE:
+            why[row] = _REASONS.index("unjoinable")
+    return why
 
 
 def write_spool(state: Path, batch: int, records: pa.Table) -> str:

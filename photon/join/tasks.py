@@ -9,10 +9,11 @@ import contextlib
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from photon import faults
@@ -43,8 +44,8 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import AlreadyJoinedHere, DeadLetter, Final, HeldByEarlierPlan, OutcomeClass
-from photon.join.records import Record, records_of
+from photon.join.outcomes import DECIDED, REGISTERED_HERE, OutcomeClass, Verdict, Verdicts
+from photon.join.records import Records, fresh_records, waiting_records
 from photon.join.rows import (
     dead_letters_from_lines,
     dead_letters_from_records,
@@ -195,7 +196,8 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     reader = _Reader(context, context.pipeline.foreign)
     candidates = Candidates.of(task, context)
     records = _read(task, reader, clock)
-    records += candidates.lost_records(records, task.files_by_number, clock.now_us())
+    lost = candidates.lost_records(records, clock.now_us())
+    records = replace(records, table=pa.concat_tables([records.table, lost]))
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = adapter_of(context.pipeline)
@@ -203,33 +205,27 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     joined_earlier = partial(_joined_earlier, context)
     joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)
     verdicts = joiner.join()
-    dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(verdicts, context)])
+    dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(records, verdicts, context)])
     files = (
         *candidates.files_of(verdicts.rows),
         *_write_dead_letters(context, dead_letters),
-        *_write(context, "unjoined", unjoined_rows(verdicts, context)),
-        *_write(context, "too_old", too_old_rows(verdicts, context)),
+        *_write(context, "unjoined", unjoined_rows(records, verdicts, context)),
+        *_write(context, "too_old", too_old_rows(records, verdicts, context)),
     )
     fault_point("task.after_rows_written")
-    waiting = store_waiting(verdicts, context)
+    waiting = store_waiting(records, verdicts, context)
     classes = verdicts.counts()
     classes["dead_letters"] += dead_letters.num_rows
     gone = reader.recorded_of_gone()
     return JoinResult(
-        foreign=sum(not record.is_retry for record in records) + bad_lines + gone.total(),
+        foreign=int(np.count_nonzero(~records.is_retry)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
         decided_retries=tuple(
-            record.occurrence
-            for record, verdict in verdicts.of.items()
-            if record.is_retry and isinstance(verdict, Final | DeadLetter | AlreadyJoinedHere)
+            records.occurrence(row) for row in verdicts.rows_with(*DECIDED).tolist() if records.is_retry[row]
         ),
-        lost=tuple(r.occurrence for r, verdict in verdicts.of.items() if verdict == Final("lost")),
+        lost=tuple(map(records.occurrence, verdicts.rows_with(Verdict.LOST).tolist())),
         waiting=waiting,
-        registered_here=tuple(
-            RegisteredHere(record.event, record.occurrence, verdict.token)
-            for record, verdict in verdicts.of.items()
-            if isinstance(verdict, HeldByEarlierPlan | AlreadyJoinedHere)
-        ),
+        registered_here=_registered_here(records, verdicts),
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
         fresh_were_free=verdicts.fresh_were_free,
@@ -240,15 +236,20 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     )
 
 
-def _read(task: JoinTask, reader: _Reader, clock: Clock) -> list[Record]:
+def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHere, ...]:
+    rows = verdicts.rows_with(*REGISTERED_HERE)
+    keys = zip(rows.tolist(), records.keys(rows), strict=True)
+    return tuple(RegisteredHere(key, records.occurrence(row), verdicts.notes.get(row)) for row, key in keys)
+
+
+def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
     fresh = [events for _, _, events in reader.events(task.ranges)]
-    waiting = read_spool(context.folders.state, task.retries)
     events = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *fresh])
-    return records_of(
-        events, waiting, task.files_by_number, context.pipeline.foreign, clock.now_us(), context.final
-    )
+    waiting = read_spool(context.folders.state, task.retries)
+    parts = [fresh_records(events, clock.now_us(), context.final), waiting_records(waiting, context.final)]
+    return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)
 
 
 def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[EventKey]:

@@ -161,7 +161,7 @@ def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: Ta
     log, primary = scope.pipeline.foreign, scope.pipeline.primary
     ids, times = events["_id"], events["_time_us"]
     evidence = np.where(pc.is_null(events["_key"]).to_numpy(), int(Evidence.SKIPPED), 0).astype(np.int32)
-    raws = RawRecords(events["_raw"].combine_chunks(), [file.header] * events.num_rows)
+    raws = RawRecords(events["_raw"].combine_chunks(), [file.header], np.zeros(events.num_rows, np.int64))
     evidence[skip_records(scope.adapter, raws, scope.pipeline).rows] |= Evidence.SKIPPED
     offsets = events["_offset"].to_numpy()
     for requeued in scope.requeued.get(datacenter, ()):
@@ -259,9 +259,7 @@ def _pairs_by_datacenter(table: pa.Table) -> Iterator[tuple[str, list[int], pa.T
 def _join_again(pairs: pa.Table, datacenter: str, scope: TaskScope) -> tuple[list[RejoinResult], pa.Table]:
     """What the adapter makes of pairs of one datacenter now; the rows of those that join, in order."""
     foreign, primary = (
-        RawRecords(
-            pairs[raw].combine_chunks(), [scope.headers[datacenter, n] for n in pairs[file].to_pylist()]
-        )
+        _raw_records(pairs[raw], pairs[file].to_numpy(), datacenter, scope)
         for raw, file in (("raw", "file"), ("primary_raw", "primary_file"))
     )
     row_schema = scope.row_schemas.get(datacenter, pa.schema([]))
@@ -272,6 +270,14 @@ def _join_again(pairs: pa.Table, datacenter: str, scope: TaskScope) -> tuple[lis
     for row in combined.filtered:
         results[row] = RejoinResult("drops")
     return results, combined.table
+
+
+def _raw_records(
+    raws: pa.ChunkedArray, file_numbers: np.ndarray, datacenter: str, scope: TaskScope
+) -> RawRecords:
+    numbers, file_of = np.unique(file_numbers, return_inverse=True)
+    headers = [scope.headers[datacenter, number] for number in numbers.tolist()]
+    return RawRecords(raws.combine_chunks(), headers, file_of)
 
 
 # -- records that no table knows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.join.joiner import home_of
+from photon.join.home import home_of
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey

@@ -26,7 +26,7 @@ from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
 from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
 from photon.errors import FormatTooNew
-from photon.join.joiner import home_of
+from photon.join.home import home_of
 from photon.join.messages import RegisteredHere, RetryRef
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
