@@ -5,26 +5,35 @@ Tasks run in Python workers, which read, join and write records (`photon.join.ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, stop_session
-from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
+from jobs.session import build_session, is_alive, local_master, stop_session
+from photon.join.messages import BatchTasks, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import run_task
+
+log = logging.getLogger(__name__)
+
+DYING_SECONDS = 5.0  # how long a JVM that has closed its sockets may take to end
 
 
 class SparkRunner:
-    """A `BatchRunner` on Spark."""
+    """A `BatchRunner` on Spark. When its session dies, it builds another one."""
 
-    workers = 2
+    def __init__(self, build: Callable[[], SparkSession], workers: int | None = None) -> None:
+        """`build` makes a session. `workers`: None for as many tasks at once as the session has cores."""
+        self._build = build
+        self._session = build()
+        self.workers = workers or self._session.sparkContext.defaultParallelism
 
-    def __init__(self, session: SparkSession | str) -> None:
-        """On a session that its owner stops, or on one of its own, of this name."""
-        self._owns_session = isinstance(session, str)
-        self._session = build_session(session) if isinstance(session, str) else session
+    @classmethod
+    def for_shift(cls, name: str, workers: int | None) -> SparkRunner:
+        """With a session of this name on this machine; None: all of its cores."""
+        return cls(lambda: build_session(name, local_master(workers)), workers)
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """Run one job. Of a small live batch one worker runs the index task, then the join task.
@@ -43,8 +52,21 @@ class SparkRunner:
                 lambda group: [run_task(task, context) for task in group]
             )
             return list(outcomes.collect())
-        except (Py4JJavaError, PySparkException) as error:
-            raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
+        except (Py4JError, PySparkException, OSError, EOFError) as error:
+            if not self._outlived(error):
+                raise RunnerDied(f"Spark's process ended under the batch: {_first_line(error)}") from error
+            if isinstance(error, Py4JJavaError | PySparkException):
+                raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
+            raise
+
+    def _outlived(self, error: Exception) -> bool:
+        """Whether the session lives; else there is a new one, if one can be had."""
+        if is_alive(self._session, DYING_SECONDS if isinstance(error, OSError | Py4JNetworkError) else 0.0):
+            return True
+        log.warning("Spark's process has ended (%s): starting another one", _first_line(error))
+        stop_session(self._session)
+        self._session = self._build()
+        return False
 
     def _run_two_stages(self, batch: BatchTasks) -> list[TaskOutcome]:
         """Run a stage of index tasks, then, behind a shuffle, a stage of join tasks.
@@ -66,8 +88,7 @@ class SparkRunner:
         return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
     def close(self) -> None:
-        if self._owns_session:
-            stop_session(self._session)
+        stop_session(self._session)
 
     def warm_up(self) -> None:
         """Run what the first batch would wait for: a first job, and a Python worker on each core."""

@@ -34,7 +34,7 @@ def make() -> Path:
 
 def exercise(session: SparkSession) -> None:
     """Give Spark the kinds of work that this package's programs give it: a batch job, and queries."""
-    SparkRunner(session).warm_up()
+    SparkRunner(lambda: session).warm_up()
     session.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     numbers = session.range(0, 100, numPartitions=2).mapInArrow(lambda batches: batches, "id long").persist()
     groups = numbers.groupBy((F.col("id") % 7).alias("group")).agg(F.count("*").alias("n"), F.max("id"))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from photon.toolchain.maven import spark_jars_dir
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-LOCAL_MASTER = "local[2,4]"  # two tasks at once; a task whose worker died is tried four times in all
+TASK_TRIES = 4  # of a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
 # needed for that, a session takes 8 s of a core until it is warm, instead of 15 s, and a small job 3.9 s for
 # twenty, instead of 5.0 s (runs in turn on two busy cores).
@@ -27,15 +30,21 @@ def class_archive() -> Path:
     return spark_jars_dir().with_name("spark-classes.jsa")
 
 
+def local_master(workers: int | None = None) -> str:
+    """This machine, with so many tasks at once; None: as many as this process may use cores."""
+    return f"local[{workers or len(os.sched_getaffinity(0))},{TASK_TRIES}]"
+
+
 def build_session(
     name: str,
-    master: str = LOCAL_MASTER,
+    master: str | None = None,
     settings: Mapping[str, str] | None = None,
     archive_to: Path | None = None,
 ) -> SparkSession:
     """A warm Spark session with Delta Lake. One a process: stop it with `stop_session`.
 
-    `archive_to`: at its end the JVM writes its classes there, and uses no archive itself.
+    `master`: None for `local_master()`. `archive_to`: at its end the JVM writes its classes there, and uses
+    no archive itself.
     """
     # Workers must run the driver's own Python, whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -46,7 +55,7 @@ def build_session(
     java_options = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", *JVM_OPTIONS, f"-XX:{classes}")
     builder = (
         SparkSession.builder.appName(name)
-        .master(master)
+        .master(master or local_master())
         # Not spark.jars, which copies the files at every start.
         .config("spark.driver.extraClassPath", jars)
         .config("spark.executor.extraClassPath", jars)
@@ -77,14 +86,28 @@ def build_session(
 
 
 def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
-    """Stop a session and the JVM behind it; wait up to `timeout_seconds` for its end."""
+    """Stop a session and the JVM behind it, dead or alive; wait up to `timeout_seconds` for its end."""
     gateway = session.sparkContext._gateway
-    session.stop()
+    if is_alive(session):
+        session.stop()
     if gateway is not None:
-        gateway.shutdown()
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
         process = getattr(gateway, "proc", None)
         if process is not None:
-            process.stdin.close()
+            with suppress(OSError):
+                process.stdin.close()
             process.wait(timeout=timeout_seconds)
     # Else PySpark would use the JVM that is gone for the next session of this process.
-    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def is_alive(session: SparkSession, dying_seconds: float = 0.0) -> bool:
+    """Whether the JVM behind a session runs, and goes on to for `dying_seconds`."""
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    if process is None:
+        return True
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=dying_seconds)
+    return process.poll() is None

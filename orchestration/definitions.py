@@ -14,7 +14,6 @@ from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.run_history import pruning_job
 from assets.upkeep import UPKEEP, upkeep_asset
-from jobs.session import LOCAL_MASTER
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
@@ -24,7 +23,7 @@ from resources.spark import SparkResource
 def build_defs(settings: LocationSettings) -> Definitions:
     """The definitions of this code location; no I/O, the same for equal settings."""
     shared = Definitions(
-        resources={"spark": SparkResource(master=settings.spark_master or LOCAL_MASTER)},
+        resources={"spark": SparkResource(master=settings.spark_master or "")},
         # A run is one process: a shift's Spark session and its lock belong to the process that reports.
         executor=in_process_executor,
         jobs=[pruning_job(settings.keep_runs_days)],

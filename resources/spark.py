@@ -6,8 +6,9 @@ from typing import Any
 
 from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
 
-from jobs.session import LOCAL_MASTER, build_session, stop_session
+from jobs.session import build_session, is_alive, stop_session
 
 
 class SparkResource(LazyPySparkResource):
@@ -17,12 +18,19 @@ class SparkResource(LazyPySparkResource):
     """
 
     spark_config: dict[str, Any] = {}  # noqa: RUF012 - a field of pydantic, which copies it
-    master: str = LOCAL_MASTER
+    master: str = ""  # empty: this machine, with all of its cores
     name: str = "photon"
 
     def _init_session(self) -> None:
         if self._spark_session is None:
-            self._spark_session = build_session(self.name, self.master, self.spark_config)
+            self._spark_session = build_session(self.name, self.master or None, self.spark_config)
+
+    def rebuild(self) -> SparkSession:
+        """A session: a new one if the one before is dead."""
+        if self._spark_session is not None and not is_alive(self._spark_session):
+            self._spark_session = None
+        session: SparkSession = self.spark_session
+        return session
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:
         if self._spark_session is not None:

@@ -38,7 +38,7 @@ from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
-from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, TaskContext, WorkerDied
+from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import SpoolDamaged, drop_unreferenced
 from photon.logs.files import TrackedFile
@@ -150,6 +150,8 @@ class BatchExecution:
             return self._mend_spool(error.files, reader)
         except DeadlineExceeded as error:
             return Event.TIMED_OUT, str(error)
+        except RunnerDied as error:
+            return Event.RUNNER_DIED, str(error)
         except WorkerDied as error:
             self.index.check()  # a segment that was cut short kills who looks into it
             return Event.FAILED, str(error)

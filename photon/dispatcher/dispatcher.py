@@ -17,6 +17,7 @@ from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
 from photon.faults import fault_point
+from photon.join.messages import RunnerDied
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class Dispatcher:
                 begun = False
                 log.warning("%s", error)
                 self.state.lose_index()
+            except RunnerDied as error:  # while the index was made again
+                begun = False
+                if not retry.wait(str(error)):
+                    return
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False
                 if not retry.wait(f"state in {self.state.folder}: {error}"):

@@ -37,6 +37,7 @@ class Event(Enum):
     ENDED = "it is completed"
     UNAVAILABLE = "registry, lake or state is unavailable, or the commit met another one"
     TIMED_OUT = "a task took longer than its deadline"
+    RUNNER_DIED = "its Spark session died, and there is a new one"
     FAILED = "a task failed on its records, its worker died, or its rows don't fit the table"
     WAITED = "the wait is over"
     STOPPED = "a stop was requested"
@@ -49,6 +50,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.READY, Event.ENDED): State.COMPLETED,
     (State.READY, Event.UNAVAILABLE): State.WAITING,
     (State.READY, Event.TIMED_OUT): State.WAITING,
+    (State.READY, Event.RUNNER_DIED): State.WAITING,
     (State.READY, Event.FAILED): State.DOOMED,
     (State.WAITING, Event.WAITED): State.UNSURE,
     (State.WAITING, Event.STOPPED): State.LEFT_OPEN,
@@ -69,7 +71,7 @@ class Attempts:
 
     begun: int = 1
     under_way: bool = True
-    died: int = 0  # the dispatcher's process died in them
+    died: int = 0  # the dispatcher's process died in them, or its Spark session
     timed_out: int = 0
 
     def next(self) -> Attempts:
@@ -84,7 +86,7 @@ class Attempts:
         lost = self.died + self.timed_out
         if lost < (PIECE_ATTEMPTS if is_piece else ATTEMPTS) and not (is_piece and self.timed_out):
             return None
-        where = f"the process died in {self.died}, a task exceeded its deadline in {self.timed_out}"
+        where = f"the process or its Spark session died in {self.died}, a task exceeded its deadline in {self.timed_out}"
         return f"attempts that did not return: {lost} ({where})"
 
 
@@ -119,10 +121,11 @@ def after(life: Life, event: Event, reason: str = "") -> Life:
     """What becomes of a plan by an event, for this reason."""
     state, attempts, doom = TRANSITIONS[life.state, event], life.attempts, life.doom
     if life.state is State.READY:
-        attempts = attempts.ended(timed_out=int(event is Event.TIMED_OUT))
+        timed_out, died = event is Event.TIMED_OUT, event is Event.RUNNER_DIED
+        attempts = attempts.ended(int(died), int(timed_out))
     if event is Event.FAILED:
         doom = reason
-    if event is Event.TIMED_OUT and (no_more := attempts.why_no_more(life.is_piece)):
+    if event in (Event.TIMED_OUT, Event.RUNNER_DIED) and (no_more := attempts.why_no_more(life.is_piece)):
         doom = f"{no_more}; the last time: {reason}"
     if event is Event.NOT_COMMITTED and doom is not None:
         state = State.DOOMED

@@ -218,13 +218,20 @@ class WorkerDied(Exception):
     """A task's process died (or was killed) more often than tasks are retried."""
 
 
+class RunnerDied(Exception):
+    """What runs the tasks died under them (a Spark session whose JVM was killed). There is a new one."""
+
+
 class BatchRunner(Protocol):
     """Carries out one batch."""
 
-    workers: int
+    workers: int  # tasks that run at once
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """The outcome of every task, index tasks first. WorkerDied if a process did not survive."""
+        """The outcome of every task, index tasks first.
+
+        WorkerDied if a task's process did not survive, RunnerDied if that of all of them did not.
+        """
         ...
 
     def close(self) -> None: ...

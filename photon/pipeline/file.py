@@ -213,6 +213,7 @@ class Limits(Strict):
     batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
+    workers: Whole | None = Field(default=None, ge=1)  # tasks at once; None: one for each core
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
     # A task that takes longer is ended. Half of `shift.stuck`: a batch has two stages of tasks.
     task_timeout: PositiveDuration = timedelta(minutes=5)

@@ -106,7 +106,8 @@ def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: st
     if engine == "local":
         runner: BatchRunner = LocalRunner()
     else:  # imported only when it is needed, so that `photon` works without PySpark
-        runner = importlib.import_module("jobs.batch_job").SparkRunner(f"photon {pipeline.name} {datacenter}")
+        spark_runner = importlib.import_module("jobs.batch_job").SparkRunner
+        runner = spark_runner.for_shift(f"photon {pipeline.name} {datacenter}", pipeline.limits.workers)
     with closing(runner):
         yield runner
 

@@ -71,7 +71,11 @@ def die(life: Life) -> Life:
     return told(found_open(life.attempts, life.is_piece, died=True), Event.NOT_COMMITTED)
 
 
-@pytest.mark.parametrize("lose", list(product([time_out, die], repeat=3)))
+def lose_session(life: Life) -> Life:
+    return told(life, Event.RUNNER_DIED, Event.WAITED, Event.NOT_COMMITTED)
+
+
+@pytest.mark.parametrize("lose", list(product([time_out, die, lose_session], repeat=3)))
 def test_a_plan_is_abandoned_after_three_attempts_that_did_not_return(lose) -> None:  # type: ignore[no-untyped-def]
     life = new_life(is_piece=False)
     for one in lose[:2]:

@@ -1,0 +1,48 @@
+"""A Spark session whose JVM is killed under a join: the datacenter builds another one and goes on (A17)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, running, wait_for_rows
+
+PIPELINE = """
+name: session
+datacenters: {east: {logs: logs}}
+primary: {files: "queries.jsonl", format: jsonl, id: query, time: at}
+foreign: {files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}
+"""
+
+
+def click(number: int) -> str:
+    return json.dumps({"click": f"c{number}", "query": "q", "at": 6}) + "\n"
+
+
+@pytest.mark.spark
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_datacenter_whose_spark_is_killed_goes_on_in_another_session(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(PIPELINE)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "queries.jsonl").write_text(json.dumps({"query": "q", "at": 5}) + "\n")
+    clicks = tmp_path / "logs" / "clicks.jsonl"
+    clicks.write_text(click(0))
+    with running("join", pipeline, "-d", "east") as joining:
+        wait_for_rows(pipeline, "east", at_least=1)
+        (jvm,) = (each for each in psutil.Process(joining.pid).children() if each.name() == "java")
+        os.kill(jvm.pid, signal.SIGKILL)
+        with clicks.open("a") as log:
+            log.writelines(click(number) for number in range(1, 4))
+        wait_for_rows(pipeline, "east", at_least=4)
+        joining.send_signal(signal.SIGTERM)
+        _, said = joining.communicate(timeout=PATIENCE_SECONDS)
+        assert joining.returncode == 0
+    assert sorted(joined_rows(pipeline)["click"].to_pylist()) == ["c0", "c1", "c2", "c3"]
+    assert said.count("Spark's process has ended") == 1
