@@ -86,8 +86,9 @@ class Attempts:
         lost = self.died + self.timed_out
         if lost < (PIECE_ATTEMPTS if is_piece else ATTEMPTS) and not (is_piece and self.timed_out):
             return None
-        where = f"the process or its Spark session died in {self.died}, a task exceeded its deadline in {self.timed_out}"
-        return f"attempts that did not return: {lost} ({where})"
+        died = f"the process or its Spark session died in {self.died}"
+        timed_out = f"a task exceeded its deadline in {self.timed_out}"
+        return f"attempts that did not return: {lost} ({died}, {timed_out})"
 
 
 @dataclass(frozen=True, slots=True)
