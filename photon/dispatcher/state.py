@@ -284,12 +284,14 @@ class DispatcherState:
     def waiting_in(self, spool_file: str) -> list[WaitingRow]:
         return self._waiting("spool_file = ?", spool_file)
 
-    def lost_records(self, most: int) -> list[tuple[Occurrence, str]]:
-        """Records that were lost while they waited, with the ids of their events."""
+    def lost_records(self, most: int, event_id: str | None = None) -> list[tuple[Occurrence, str]]:
+        """Records that were lost while they waited, with the ids of their events: of one event, or of all."""
         if not self._has("sqlite_master WHERE name = ?", "lost"):  # a state of Photon 0.1.0, not migrated
             return []
-        rows = self._db.execute("SELECT file_number, offset_bytes, event_id FROM lost LIMIT ?", (most,))
-        return [(Occurrence(number, offset), event_id) for number, offset, event_id in rows]
+        of_event = "WHERE event_id = coalesce(?, event_id) LIMIT ?"
+        columns = "file_number, offset_bytes, event_id"
+        rows = self._db.execute(f"SELECT {columns} FROM lost {of_event}", (event_id, most))
+        return [(Occurrence(number, offset), found) for number, offset, found in rows]
 
     def _waiting(self, which: str, *values: object) -> list[WaitingRow]:
         return [WaitingRow(*row) for row in self._db.execute(f"SELECT * FROM waiting WHERE {which}", values)]

@@ -41,6 +41,7 @@ SHOWN: dict[TableName, list[str]] = {
 _PLAIN_ID = re.compile(r"[A-Za-z0-9 _.:@#+=~-]+")
 Progress = Callable[[str], None]  # is told how far a search is
 
+MOST_LOST = 10  # records of one event
 # Files that the state does not know get numbers of their own, for one search.
 _FIRST_NEW_FILE_NUMBER = 2**30
 
@@ -56,7 +57,7 @@ def trace(
     for name in pipeline.datacenters:
         here = found.datacenters[name] = DatacenterTrace()
         with _noting_problem(found):
-            here.waiting += _find_waiting(pipeline, name, event_id)
+            _find_in_state(pipeline, name, event_id, here)
         tables: dict[TableName, list[dict[str, Any]]] = {
             "joined_events": here.rows,
             "dead_letters": here.dead_letters,
@@ -84,19 +85,20 @@ def _noting_problem(found: Trace) -> Iterator[None]:
         found.problems.append(str(error))
 
 
-def _find_waiting(pipeline: Pipeline, datacenter: str, event_id: str) -> list[WaitingRecord]:
+def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: DatacenterTrace) -> None:
     folder = pipeline.datacenters[datacenter].state
     with open_view(folder) as state:
         if state is None:
             raise StateUnavailable(
                 f"datacenter {datacenter}: no state in {folder}: it never ran, or it was lost"
             )
-        return [
+        here.waiting += [
             WaitingRecord(
                 str(row.occurrence), row.reason, row.status, row.attempts, row.first_seen_us, row.due_us
             )
             for row in state.waiting_of(event_id)
         ]
+        here.lost += [str(occurrence) for occurrence, _ in state.lost_records(MOST_LOST, event_id)]
 
 
 def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> list[dict[str, Any]]:

@@ -49,6 +49,9 @@ class DatacenterTrace:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[WaitingRecord] = field(default_factory=list)
+    lost: list[str] = field(
+        default_factory=list
+    )  # occurrences of records that waited, and whose bytes are gone
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)
     too_old: list[dict[str, Any]] = field(default_factory=list)
@@ -129,6 +132,8 @@ def _fate(one: DatacenterTrace) -> str:
                 f"it waits ({record.reason}), looked for {record.attempts} times since "
                 f"{moment(record.first_seen_us)}, due again {moment(record.due_us)}.{_primaries(one)}"
             )
+    if one.lost:
+        return f"it is lost: its record {one.lost[0]} waited, and went from its log and from the spool."
     if one.dead_letters:
         return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
     if one.too_old:

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from photon.dispatcher.state_view import ReadOffsets, read_offsets
-from photon.join.outcomes import OUTCOME_CLASSES, Counts
+from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
@@ -24,7 +24,7 @@ from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output
-from photon.verification.report import DatacenterReport, Finding, VerificationReport
+from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -212,7 +212,7 @@ def ids(found: Finding) -> set[str]:
 
 
 def equation_of(counts: Counts) -> dict[str, int]:
-    return {"foreign": counts.foreign, **{name: counts.of(name) for name in OUTCOME_CLASSES}}
+    return {term: counts.as_dict()[term] for term in TERMS}
 
 
 def test_a_join_under_way_is_found_sound_and_what_waits_is_pending(
