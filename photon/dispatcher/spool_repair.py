@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from photon.dispatcher.waiting import WaitingRow
 from photon.faults import fault_point
 from photon.join.spool import SPOOL_COLUMNS, replace_spool
 from photon.logs.files import TrackedFile
-from photon.logs.one_record import read_record
+from photon.logs.one_record import read_records
 from photon.pipeline.file import Pipeline
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.tokens import Occurrence
@@ -43,40 +44,49 @@ class SpoolRepair:
                 f"spool file {spool_file} is damaged, and the logs folder {logs} is not there"
             )
         waiting = self.state.waiting_in(spool_file)
+        found = self._read_again(waiting, logs, files)
         recorded = set(self.unjoined.occurrences_of_epoch(self.state.epoch or ""))
         rows: list[dict[str, object]] = [{}] * (1 + max((row.spool_row for row in waiting), default=-1))
-        lost = 0
         for row in waiting:
-            rows[row.spool_row] = spooled = self._record(row, logs, files, recorded)
-            if spooled["_raw"] is None:
-                lost += 1
-                log.warning(
-                    "event %s is lost: its record, at byte %d of %s, is neither in its log nor in the spool",
-                    row.event_id,
-                    row.offset_bytes,
-                    files[row.file_number].file.path,
-                )
+            rows[row.spool_row] = _spooled(row, found.get(row.occurrence), row.occurrence in recorded)
+        lost = [row for row in waiting if row.occurrence not in found]
+        for row in lost:
+            log.warning(
+                "event %s is lost: its record, at byte %d of %s, is neither in its log nor in the spool",
+                row.event_id,
+                row.offset_bytes,
+                files[row.file_number].file.path,
+            )
         fault_point("spool.before_replace")
         replace_spool(self.state.folder, spool_file, pa.Table.from_pylist(rows, SPOOL_COLUMNS))
-        done = f"spool file {spool_file} was damaged: {len(waiting) - lost} of its records are read again"
-        return f"{done}, {lost} are lost"
+        return (
+            f"spool file {spool_file} was damaged: {len(waiting) - len(lost)} of its records are read again, "
+            f"{len(lost)} are lost"
+        )
 
-    def _record(
-        self,
-        row: WaitingRow,
-        logs: Path,
-        files: Mapping[int, TrackedFile],
-        recorded: Collection[Occurrence],
-    ) -> dict[str, object]:
-        file, foreign, limits = files[row.file_number].file, self.pipeline.foreign, self.pipeline.limits
-        found = read_record(logs, file, row.offset_bytes, row.event_id, foreign, limits)
-        gone = {"_raw": None, "_key": "", "_time_us": row.primary_time_us}
+    def _read_again(
+        self, waiting: Iterable[WaitingRow], logs: Path, files: Mapping[int, TrackedFile]
+    ) -> dict[Occurrence, pa.Table]:
+        """The records that their logs still have."""
+        ids: dict[int, dict[int, str]] = defaultdict(dict)
+        for row in waiting:
+            ids[row.file_number][row.offset_bytes] = row.event_id
+        foreign, limits = self.pipeline.foreign, self.pipeline.limits
         return {
-            "_file": row.file_number,
-            "_offset": row.offset_bytes,
-            "_id": row.event_id,
-            **(found.select(list(gone)).to_pylist()[0] if found is not None else gone),
-            "attempts": row.attempts,
-            "first_seen_us": row.first_seen_us,
-            "recorded": row.occurrence in recorded,
+            Occurrence(number, offset): record
+            for number, event_ids in ids.items()
+            for offset, record in read_records(logs, files[number].file, event_ids, foreign, limits).items()
         }
+
+
+def _spooled(row: WaitingRow, found: pa.Table | None, recorded: bool) -> dict[str, object]:
+    gone = {"_raw": None, "_key": "", "_time_us": row.primary_time_us}
+    return {
+        "_file": row.file_number,
+        "_offset": row.offset_bytes,
+        "_id": row.event_id,
+        **(found.select(list(gone)).to_pylist()[0] if found is not None else gone),
+        "attempts": row.attempts,
+        "first_seen_us": row.first_seen_us,
+        "recorded": recorded,
+    }

@@ -53,8 +53,9 @@ class Candidates:
         rows = read_candidates(lake, names) if names else None
         if rows is not None:
             found.rows = fit(rows, context.row_schema)
-            occurrences = map(Occurrence.parse, rows["_occurrence"].to_pylist())
-            found.row_of = {o: row for row, o in enumerate(occurrences) if task.has(o)}
+            occurrences = [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
+            own = task.own_among(occurrences)
+            found.row_of = {o: row for row, o in enumerate(occurrences) if o in own}
         return found
 
     def of_records(self, records: Records, rows: Ints) -> pa.Table:

@@ -6,7 +6,8 @@ never in the results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -87,13 +88,18 @@ class JoinTask:
     files: tuple[LogFile, ...] = ()
     number: int = 0  # among the join tasks of the batch
 
-    def has(self, occurrence: Occurrence) -> bool:
-        """Whether a record is one of the task's own."""
-        number, offset = occurrence.file_number, occurrence.offset_bytes
-        inside = (
-            r for _, r in self.ranges if r.file_number == number and r.start_bytes <= offset < r.end_bytes
-        )
-        return any(inside) or any(retry.occurrence == occurrence for retry in self.retries)
+    def own_among(self, occurrences: Iterable[Occurrence]) -> set[Occurrence]:
+        """Those of the task's own records."""
+        retries = {retry.occurrence for retry in self.retries}
+        ranges: dict[int, list[ByteRange]] = defaultdict(list)
+        for _, part in self.ranges:
+            ranges[part.file_number].append(part)
+        return {
+            place
+            for place in occurrences
+            if place in retries
+            or any(r.start_bytes <= place.offset_bytes < r.end_bytes for r in ranges[place.file_number])
+        }
 
     @property
     def files_by_number(self) -> dict[int, LogFile]:
