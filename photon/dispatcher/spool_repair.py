@@ -22,6 +22,8 @@ from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
+KEPT = ["_raw", "_key", "_time_us"]  # of a record's columns, beside those that the state has
+
 
 @dataclass(frozen=True)
 class SpoolRepair:
@@ -66,26 +68,27 @@ class SpoolRepair:
 
     def _read_again(
         self, waiting: Iterable[WaitingRow], logs: Path, files: Mapping[int, TrackedFile]
-    ) -> dict[Occurrence, pa.Table]:
-        """The records that their logs still have."""
+    ) -> dict[Occurrence, dict[str, object]]:
+        """What the spool keeps of the records that their logs still have."""
         ids: dict[int, dict[int, str]] = defaultdict(dict)
         for row in waiting:
             ids[row.file_number][row.offset_bytes] = row.event_id
         foreign, limits = self.pipeline.foreign, self.pipeline.limits
-        return {
-            Occurrence(number, offset): record
-            for number, event_ids in ids.items()
-            for offset, record in read_records(logs, files[number].file, event_ids, foreign, limits).items()
-        }
+        found: dict[Occurrence, dict[str, object]] = {}
+        for number, event_ids in ids.items():
+            records = read_records(logs, files[number].file, event_ids, foreign, limits)
+            places = [Occurrence(number, offset) for offset in records["_offset"].to_pylist()]
+            found.update(zip(places, records.select(KEPT).to_pylist(), strict=True))
+        return found
 
 
-def _spooled(row: WaitingRow, found: pa.Table | None, recorded: bool) -> dict[str, object]:
-    gone = {"_raw": None, "_key": "", "_time_us": row.primary_time_us}
+def _spooled(row: WaitingRow, found: dict[str, object] | None, recorded: bool) -> dict[str, object]:
+    gone: dict[str, object] = {"_raw": None, "_key": "", "_time_us": row.primary_time_us}
     return {
         "_file": row.file_number,
         "_offset": row.offset_bytes,
         "_id": row.event_id,
-        **(found.select(list(gone)).to_pylist()[0] if found is not None else gone),
+        **(gone if found is None else found),
         "attempts": row.attempts,
         "first_seen_us": row.first_seen_us,
         "recorded": recorded,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
 
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import read_events
+from photon.logs.parse import FOREIGN_EVENTS, read_events
 from photon.logs.ranges import candidate_paths
 from photon.logs.source import UNREADABLE, Source, has_head, open_source
 from photon.pipeline.file import ForeignLog, Limits
@@ -19,26 +20,51 @@ FIRST_READ_BYTES = 4096  # most lines are shorter
 
 def read_records(
     logs_folder: Path, file: LogFile, event_ids: Mapping[int, str], log: ForeignLog, limits: Limits
-) -> dict[int, pa.Table]:
-    """The records of these events by their offsets, as `FOREIGN_EVENTS`; without those that are gone.
+) -> pa.Table:
+    """The records of these events, by their offsets, as `FOREIGN_EVENTS`; without those that are gone.
 
     In the order of the file, so that a compressed one is read through once.
     """
-    found: dict[int, pa.Table] = {}
+    parts = [FOREIGN_EVENTS.empty_table()]
+    left = dict(event_ids)
     for path in candidate_paths(logs_folder / file.path, file.inode):
+        lines: dict[int, bytes] = {}
         try:
             with open_source(path, compressed=path.suffix == ".gz") as source:
-                if not has_head(source, file):
-                    continue
-                for offset in sorted(event_ids.keys() - found.keys()):
-                    line = _line_at(source, offset, limits.line_bytes)
-                    part = ByteRange(file.number, offset, offset + len(line), crc32(line), 1)
-                    events = read_events(line, file, part, log, limits).events
-                    if events["_id"].to_pylist() == [event_ids[offset]]:
-                        found[offset] = events
+                if has_head(source, file):
+                    for offset in sorted(left):
+                        lines[offset] = _line_at(source, offset, limits.line_bytes)
         except UNREADABLE:
-            continue
-    return found
+            pass  # what was read before it ended is as good as ever
+        found = _records_of(lines, left, file, log, limits)
+        parts.append(found)
+        for offset in found["_offset"].to_pylist():
+            del left[offset]
+    return pa.concat_tables(parts)
+
+
+def _records_of(
+    lines: Mapping[int, bytes],
+    event_ids: Mapping[int, str],
+    file: LogFile,
+    log: ForeignLog,
+    limits: Limits,
+) -> pa.Table:
+    """Those of these lines that are records of their events. Parsed together: 20 us a line, not 1 ms."""
+    starts = accumulate(map(len, lines.values()), initial=0)
+    offset_of = dict(zip(starts, lines, strict=False))
+    data = b"".join(lines.values())
+    whole = ByteRange(file.number, 0, len(data), crc32(data), len(lines))
+    events = read_events(data, file, whole, log, limits).events
+    offsets = [offset_of.get(start) for start in events["_offset"].to_pylist()]
+    ids = events["_id"].to_pylist()
+    same = [
+        offset is not None and event_ids[offset] == found for offset, found in zip(offsets, ids, strict=True)
+    ]
+    place = events.schema.get_field_index("_offset")
+    return events.set_column(place, events.schema.field(place), [pa.array(offsets, pa.int64())]).filter(
+        pa.array(same, pa.bool_())
+    )
 
 
 def _line_at(source: Source, offset_bytes: int, line_limit_bytes: int) -> bytes:
@@ -47,4 +73,5 @@ def _line_at(source: Source, offset_bytes: int, line_limit_bytes: int) -> bytes:
         data = source.read(offset_bytes, length)
         if b"\n" in data or len(data) < length:
             break
-    return data[: data.find(b"\n") + 1] or data
+    end = data.find(b"\n")
+    return (data if end < 0 else data[:end]) + b"\n"
