@@ -11,6 +11,7 @@ LOST = """CREATE TABLE lost (
 MIGRATIONS = {
     1: (
         "ALTER TABLE plan ADD COLUMN attempts TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE files ADD COLUMN disk_bytes INTEGER NOT NULL DEFAULT 0",
         LOST,
         "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
         "INSERT INTO meta VALUES ('index_lost', '1')",
@@ -25,7 +26,8 @@ CREATE TABLE files (
     compressed INTEGER NOT NULL, header BLOB NOT NULL, header_bytes INTEGER NOT NULL,
     head_bytes INTEGER NOT NULL, head_hash BLOB NOT NULL, offset_bytes INTEGER NOT NULL,
     tail_hash BLOB NOT NULL, inside_oversized INTEGER NOT NULL, size_bytes INTEGER NOT NULL,
-    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL);
+    grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL,
+    disk_bytes INTEGER NOT NULL);
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);

@@ -39,6 +39,7 @@ class TrackedFile:
     grown_us: int  # when it was last seen to grow
     max_time_us: int | None  # the largest event time read from it
     state: Literal["open", "gone", "replaced"] = "open"  # gone: unseen; replaced: truncated or reused
+    disk_bytes: int = 0  # of a compressed file: how big it was on disk when it was last whole; else 0
 
     @property
     def read_bytes(self) -> int:

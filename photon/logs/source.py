@@ -6,9 +6,7 @@ Offsets are of decompressed bytes throughout (protocol D3). A gzip file is a log
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Literal, Protocol
 from photon.clock import microseconds
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
+from photon.logs.gzips import CorruptGzip, GzipStream, NotClosedYet, index_of
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
@@ -28,14 +27,6 @@ _STEP_BYTES = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
 GZIP_LOOK_BYTES = 32 * 2**20
-
-
-class NotClosedYet(Exception):
-    """A gzip file ends early: its writer is still at work."""
-
-
-class CorruptGzip(Exception):
-    """A gzip file that no writer will mend."""
 
 
 UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
@@ -78,35 +69,20 @@ class _PlainSource:
 
 
 class _GzipSource:
-    def __init__(self, file: gzip.GzipFile) -> None:
-        self._file = file
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._index = index_of(descriptor)
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
-        with _gzip_errors():
-            self._file.seek(start_bytes)
-            return self._file.read(length_bytes)
-
-
-@contextmanager
-def _gzip_errors() -> Iterator[None]:
-    try:
-        yield
-    except EOFError:
-        raise NotClosedYet from None
-    except (gzip.BadGzipFile, zlib.error) as error:  # BadGzipFile is an OSError: not one of the disk
-        raise CorruptGzip(str(error)) from None
+        return self._index.read(self._descriptor, start_bytes, length_bytes)
 
 
 @contextmanager
 def open_source(path: Path, compressed: bool) -> Iterator[Source]:
     """Open a log file; raises OSError as `os.open` does, and NotClosedYet or CorruptGzip on reading."""
-    if compressed:
-        with gzip.open(path) as file:
-            yield _GzipSource(file)
-        return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield _PlainSource(descriptor)
+        yield _GzipSource(descriptor) if compressed else _PlainSource(descriptor)
     finally:
         os.close(descriptor)
 
@@ -184,7 +160,7 @@ class WholeGzips:
         self._logs_folder = logs_folder
         self._idle_us = microseconds(idle_after)
         self._verdicts: dict[FoundFile, _Verdict] = {}
-        self._checks: dict[FoundFile, gzip.GzipFile] = {}  # read to their ends, look by look
+        self._checks: dict[FoundFile, GzipStream] = {}  # read to their ends, look by look
         self._budget_bytes = 0
         self._asked: set[FoundFile] = set()
         self.pending = False  # a check is under way: the next look will know more
@@ -192,7 +168,7 @@ class WholeGzips:
     def begin_look(self, unbounded: bool) -> None:
         """Forget the files that the last look did not ask for; start with a fresh budget."""
         for file in self._checks.keys() - self._asked:
-            self._checks.pop(file).close()
+            del self._checks[file]
         self._verdicts = {file: verdict for file, verdict in self._verdicts.items() if file in self._asked}
         self._asked = set()
         self._budget_bytes = 2**62 if unbounded else GZIP_LOOK_BYTES
@@ -215,9 +191,8 @@ class WholeGzips:
             return False
         verdict: _Verdict = None
         try:
-            if file not in self._checks:
-                self._checks[file] = gzip.open(self._logs_folder / file.path)  # noqa: SIM115
-            verdict = self._advance(self._checks[file])
+            stream = self._checks.setdefault(file, GzipStream())
+            verdict = self._advance(self._logs_folder / file.path, stream)
             if verdict is None:
                 return False
         except NotClosedYet:
@@ -227,18 +202,20 @@ class WholeGzips:
             if isinstance(error, OSError):
                 self._asked.discard(file)  # permission may be given later: look again
         self._verdicts[file] = verdict
-        if file in self._checks:
-            self._checks.pop(file).close()
+        self._checks.pop(file, None)
         return True
 
-    def _advance(self, check: gzip.GzipFile) -> int | None:
+    def _advance(self, path: Path, stream: GzipStream) -> int | None:
         """Read on within the budget: the decompressed size, or None if the budget was too small."""
-        with _gzip_errors():
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             while self._budget_bytes > 0:
-                step_bytes = len(check.read(_STEP_BYTES))
+                step_bytes = len(stream.read(descriptor, _STEP_BYTES))
                 if step_bytes == 0:
-                    return check.tell()
+                    return stream.at_bytes
                 self._budget_bytes -= step_bytes
+        finally:
+            os.close(descriptor)
         return None
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from photon.dispatcher import state
-from photon.logs import tail
+from photon.logs import look
 from photon.logs.rotation import Beginnings
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
@@ -54,6 +54,6 @@ def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monk
 def test_a_copy_that_is_read_as_a_file_of_its_own_is_read_twice(
     world: World, monkeypatch: Patch
 ) -> None:  # D6
-    monkeypatch.setattr(tail, "is_beginning_of", lambda copy, copy_bytes, whole: False)
+    monkeypatch.setattr(look, "is_beginning_of", lambda copy, copy_bytes, whole: False)
     story = partial(stories.a_copy_beside_its_log_is_not_read, world)
     caught_by_story(story, because="bytes were read twice")

@@ -59,6 +59,7 @@ def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attemp
         state.store_plan(plan(1, PlanContent()))
     with closing(sqlite3.connect(tmp_path / STATE_FILE)) as db:
         db.execute("ALTER TABLE plan DROP COLUMN attempts")
+        db.execute("ALTER TABLE files DROP COLUMN disk_bytes")
         db.execute("DROP TABLE segments")
         db.execute("DROP TABLE lost")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")

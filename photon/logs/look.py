@@ -1,0 +1,115 @@
+"""One look at a log under way: what it has noticed so far, and whether files hold what was read of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from photon.logs.discovery import FileProblem, FoundFile
+from photon.logs.files import TrackedFile
+from photon.logs.gzips import NotClosedYet
+from photon.logs.rotation import Beginnings, is_beginning_of
+from photon.logs.source import UNREADABLE, WholeGzips, has_head, has_tail, open_source, problem_of
+
+
+@dataclass
+class Look:
+    """One look under way: the known files as they become, and what it has noticed."""
+
+    files: dict[int, TrackedFile]
+    next_number: int
+    now_us: int
+    final: bool
+    problems: list[FileProblem]
+    changed: set[int] = field(default_factory=set)
+    present: set[int] = field(default_factory=set)  # numbers of the files that were found again
+    withheld: list[FoundFile] = field(default_factory=list)  # can't be read, or are no whole gzip file yet
+    sizes: dict[str, int] = field(default_factory=dict)  # by path, decompressed
+    awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
+    missing: set[int] = field(default_factory=set)
+    vanished: list[TrackedFile] = field(default_factory=list)
+
+    @cached_property
+    def gzips(self) -> dict[int, TrackedFile]:
+        """The compressed files that are known, by inode."""
+        return {file.file.inode: file for file in self.files.values() if file.file.compressed}
+
+    @cached_property
+    def plain_beginnings(self) -> Beginnings:
+        """How the files begin that are there and not compressed; asked when all that are known are found."""
+        return Beginnings(self.files[n] for n in self.present if not self.files[n].file.compressed)
+
+    def put(self, file: TrackedFile) -> None:
+        if self.files.get(file.file.number) != file:
+            self.files[file.file.number] = file
+            self.changed.add(file.file.number)
+
+    def withhold(self, found: FoundFile, problem: FileProblem | None) -> None:
+        self.withheld.append(found)
+        if problem is not None and problem not in self.problems:
+            self.problems.append(problem)
+
+
+class Contents:
+    """Compares the bytes of files with what is known of log files."""
+
+    def __init__(self, logs_folder: Path, gzips: WholeGzips) -> None:
+        self.logs_folder = logs_folder
+        self._gzips = gzips
+
+    def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
+        """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
+        try:
+            with open_source(self.logs_folder / found.path, found.compressed) as source:
+                return beginnings.like(source, found.path)
+        except NotClosedYet:
+            return beginnings.beside(found.path)
+        except UNREADABLE:
+            return []  # if it is to be read, whoever reads it says so
+
+    def is_beginning_of(self, found: FoundFile, whole: TrackedFile) -> bool:
+        try:
+            with (
+                open_source(self.logs_folder / found.path, False) as copy,
+                open_source(self.logs_folder / whole.file.path, False) as source,
+            ):
+                return is_beginning_of(copy, found.size_bytes, source)
+        except UNREADABLE:
+            return False
+
+    def is_whole(self, look: Look, found: FoundFile) -> bool:
+        """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
+        look.sizes[found.path] = found.size_bytes
+        if not found.compressed:
+            return True
+        known = look.gzips.get(found.inode)
+        if known is not None and _is_untouched(found, known):  # it was whole when it became a log file
+            look.sizes[found.path] = known.size_bytes
+            if self.same_content(look, found, known):
+                return True
+        verdict = self._gzips.size_bytes(found, look.now_us, look.final)
+        if isinstance(verdict, int):
+            look.sizes[found.path] = verdict
+            return True
+        look.withhold(found, verdict)
+        return False
+
+    def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
+        """Whether it begins as the file did, and holds what was read last (protocol D1, D2)."""
+        if found in look.withheld or look.sizes[found.path] < file.offset_bytes:
+            return False
+        unchanged_gzip = found.inode == file.file.inode and _is_untouched(found, file)
+        try:
+            with open_source(self.logs_folder / found.path, found.compressed) as source:
+                return has_head(source, file.file) and (unchanged_gzip or has_tail(source, file))
+        except FileNotFoundError:
+            look.withhold(found, None)  # it went since the scan: the next look will tell
+        except UNREADABLE as error:
+            look.withhold(found, problem_of(found.path, error))
+        return False
+
+
+def _is_untouched(found: FoundFile, file: TrackedFile) -> bool:
+    """Whether a gzip file is as it was when it was whole: members may have been appended since."""
+    return file.file.compressed and found.size_bytes == file.disk_bytes

@@ -1,0 +1,58 @@
+"""Find rotated logs among the files of a look, and copies of logs, which are not to be read beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from photon.logs.discovery import FoundFile, Matches, Scan, stat_file
+from photon.logs.files import TrackedFile
+from photon.logs.look import Contents, Look
+from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations
+
+
+def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) -> dict[int, FoundFile]:
+    """Files that are not where they were, by content: among new files and those that nobody follows."""
+    sought = [look.files[n] for n in matches.missing if look.files[n].state == "open"]
+    if not sought:
+        return {}
+    beginnings, rotated = Beginnings(sought), dict[int, FoundFile]()
+    for candidate in _rotations(look, contents, found, sought, matches.fresh):
+        for file in contents.like(look, candidate, beginnings):
+            if file.file.number in rotated:
+                continue
+            if candidate in look.withheld or not contents.is_whole(look, candidate):
+                if candidate.path not in {problem.path for problem in look.problems}:
+                    look.awaited.add(file.file.number)
+            elif contents.same_content(look, candidate, file):
+                rotated[file.file.number] = candidate
+                break
+    return rotated
+
+
+def _rotations(
+    look: Look, contents: Contents, found: Scan, sought: Iterable[TrackedFile], fresh: Iterable[FoundFile]
+) -> list[FoundFile]:
+    """What the files that are sought may be called now, in the order of the paths."""
+    followed = {look.files[number].file.path for number in look.present}
+    rotations = Rotations(file.file.path for file in sought)
+    others = [stat_file(contents.logs_folder, path) for path in rotations.among(found.others)]
+    candidates = {file.path: file for file in [*others, *look.withheld, *fresh] if file is not None}
+    return [candidates[path] for path in sorted(candidates) if path not in followed]
+
+
+def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:
+    """New files that hold nothing but the beginning of a file that is there: copies, perhaps half done.
+
+    Read as files of their own, all their records would be read twice. When the original is truncated, a
+    copy takes its place.
+    """
+    copies = {}
+    for file in fresh:
+        if file.compressed:
+            continue
+        known = look.plain_beginnings
+        short = known.named_before(file.path) if file.size_bytes <= SHORT_BYTES else []
+        for whole in [*contents.like(look, file, known), *short]:
+            if contents.is_beginning_of(file, whole):
+                copies[file] = whole.file.number
+    return copies
