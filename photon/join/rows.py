@@ -42,17 +42,17 @@ def joined_rows(
     return rows
 
 
-def dead_letters_from_lines(lines: pa.Table, file: LogFile, context: TaskContext) -> pa.Table:
-    """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`)."""
+def dead_letters_from_lines(lines: pa.Table, files: Mapping[int, LogFile], context: TaskContext) -> pa.Table:
+    """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`), of these files."""
     assert lines.schema.names == DEAD_LETTERS.names, lines.schema
-    count = lines.num_rows
+    of = [files[number] for number in lines["_file"].to_pylist()]
     columns = {
-        "side": [file.side] * count,
-        "path": [file.path] * count,
+        "side": [file.side for file in of],
+        "path": [file.path for file in of],
         "length_bytes": lines["_length"],
         "reason": lines["reason"],
         "raw": lines["_raw"],
-        "event_id": [None] * count,
+        "event_id": [None] * len(of),
     }
     occurrences = occurrence_texts(lines["_file"].to_numpy(), lines["_offset"].to_numpy())
     return _stamped(occurrences, columns, DEAD_LETTER_COLUMNS, context)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ from photon.join.rows import (
 )
 from photon.join.spool import SpoolDamaged, read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, PRIMARY_EVENTS, read_events
+from photon.logs.parse import DEAD_LETTERS, PRIMARY_EVENTS, Piece, read_events, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_range
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
@@ -117,19 +117,23 @@ class _Reader:
     lost_bytes: int = 0
     gone: list[ByteRange] = field(default_factory=list)
 
-    def events(
-        self, ranges: Iterable[tuple[LogFile, ByteRange]]
-    ) -> Iterator[tuple[LogFile, ByteRange, pa.Table]]:
+    def events(self, ranges: Iterable[tuple[LogFile, ByteRange]]) -> pa.Table:
+        files: dict[int, LogFile] = {}
+        parsed = read_events_of(self._pieces(ranges, files), self.log, self.context.pipeline.limits)
+        self.keep_letters(parsed.dead_letters, files)
+        return parsed.events
+
+    def _pieces(
+        self, ranges: Iterable[tuple[LogFile, ByteRange]], files: dict[int, LogFile]
+    ) -> Iterator[Piece]:
+        """Ranges with their bytes, as far as these are there; `files` takes note of what was read."""
         for file, byte_range in ranges:
+            files[file.number] = file
             try:
-                data = read_range(self.context.folders.logs, file, byte_range)
+                yield file, byte_range, read_range(self.context.folders.logs, file, byte_range)
             except RangeGone:
                 self.lost_bytes += byte_range.end_bytes - byte_range.start_bytes
                 self.gone.append(byte_range)
-                continue
-            parsed = read_events(data, file, byte_range, self.log, self.context.pipeline.limits)
-            self.keep_letters(parsed.dead_letters, file)
-            yield file, byte_range, parsed.events
 
     def recorded_of_gone(self) -> Counter[OutcomeClass]:
         """The classes of records that are gone and that an earlier run has put into the tables (A12)."""
@@ -142,9 +146,9 @@ class _Reader:
             and part.start_bytes <= place.offset_bytes < part.end_bytes
         )
 
-    def keep_letters(self, lines: pa.Table, file: LogFile) -> None:
+    def keep_letters(self, lines: pa.Table, files: Mapping[int, LogFile]) -> None:
         if lines.num_rows:
-            self.letters.append(dead_letters_from_lines(lines, file, self.context))
+            self.letters.append(dead_letters_from_lines(lines, files, self.context))
 
 
 # -- index tasks
@@ -156,8 +160,7 @@ def _index(task: IndexTask, context: TaskContext) -> IndexResult:
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
-        events = [PRIMARY_EVENTS.empty_table(), *(events for _, _, events in reader.events(task.ranges))]
-        indexed = index_events(pa.concat_tables(events), context.index.folder, task.segment)
+        indexed = index_events(reader.events(task.ranges), context.index.folder, task.segment)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))
@@ -186,7 +189,7 @@ def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
         "_raw": [b""],
         "reason": [reader.context.quarantine],
     }
-    reader.keep_letters(pa.table(letter, schema=DEAD_LETTERS), file)
+    reader.keep_letters(pa.table(letter, schema=DEAD_LETTERS), {file.number: file})
 
 
 # -- join tasks
@@ -245,10 +248,9 @@ def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHe
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
-    fresh = [events for _, _, events in reader.events(task.ranges)]
-    events = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *fresh])
     waiting = read_spool(context.folders.state, task.retries)
-    parts = [fresh_records(events, clock.now_us(), context.final), waiting_records(waiting, context.final)]
+    fresh = reader.events(task.ranges)
+    parts = [fresh_records(fresh, clock.now_us(), context.final), waiting_records(waiting, context.final)]
     return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)
 
 

@@ -5,7 +5,8 @@ Only what every record needs is parsed here: id, key and time. `columns` parses 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,7 @@ DEAD_LETTERS = pa.schema(
     ]
 )
 DEAD_LETTER_RAW_BYTES = 4096
+TOGETHER_BYTES = 2**25  # of ranges that are parsed together: bounds memory, and an Arrow array holds 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,10 @@ class ParsedRange:
     dead_letters: pa.Table  # DEAD_LETTERS
 
 
+# What a range holds: its file, where it is in it, and its bytes.
+Piece = tuple[LogFile, ByteRange, bytes]
+
+
 def read_events(
     data: bytes, file: LogFile, byte_range: ByteRange, log: PrimaryLog | ForeignLog, limits: Limits
 ) -> ParsedRange:
@@ -65,11 +71,42 @@ def read_events(
     Blank lines and repeated header lines are neither events nor dead letters. A line longer than the limit
     may be cut into several ranges: only the one where it begins makes a dead letter of it.
     """
-    lines = split_lines(data)
-    rows = np.arange(len(lines.starts))
-    if byte_range.starts_inside_oversized:
-        rows = rows[1:]
-    rows = rows[~_is_nothing(lines, file)[rows]]
+    return _read_together([(file, byte_range, data)], log, limits)
+
+
+def read_events_of(pieces: Iterable[Piece], log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedRange:
+    """The events of many ranges, each as `read_events` has them; in which order the ranges come is open.
+
+    Ranges of files with one header are parsed together: a parser's start costs some 1 ms, a line 4 us.
+    """
+    schema = FOREIGN_EVENTS if isinstance(log, ForeignLog) else PRIMARY_EVENTS
+    parsed = [ParsedRange(schema.empty_table(), DEAD_LETTERS.empty_table())]
+    parsed += [_read_together(group, log, limits) for group in _groups(pieces)]
+    return ParsedRange(
+        pa.concat_tables([each.events for each in parsed]),
+        pa.concat_tables([each.dead_letters for each in parsed]),
+    )
+
+
+def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces of files with one header, of about `TOGETHER_BYTES`."""
+    groups: dict[bytes, list[Piece]] = defaultdict(list)
+    size_bytes: dict[bytes, int] = defaultdict(int)
+    for piece in pieces:
+        header = piece[0].header
+        groups[header].append(piece)
+        size_bytes[header] += len(piece[2])
+        if size_bytes[header] >= TOGETHER_BYTES:
+            del size_bytes[header]
+            yield groups.pop(header)
+    yield from groups.values()
+
+
+def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedRange:
+    """The events of ranges of files with one header."""
+    joined = _Joined.of(pieces)
+    lines, file = joined.lines, pieces[0][0]
+    rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines, file)))
     is_long = lines.lengths[rows] > limits.line_bytes
     failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
     rows = rows[~is_long]
@@ -79,10 +116,36 @@ def read_events(
     events, bad = _parse_rows(_take(lines.raws, rows), file, log)
     failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
     good = rows if not bad else np.delete(rows, list(bad))
-    return ParsedRange(
-        _events(lines, good, file, byte_range, events),
-        _dead_letters(lines, failures, file, byte_range),
-    )
+    return ParsedRange(_events(joined, good, events), _dead_letters(joined, failures))
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The lines of some ranges, one range after the other, and where each of them is from."""
+
+    lines: Lines
+    file_numbers: np.ndarray  # int32
+    offsets: np.ndarray  # int64: in the file
+    is_rest: np.ndarray  # bool: of a line that began in the range before
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> _Joined:
+        parts = [data if data.endswith(b"\n") else data + b"\n" for _, _, data in pieces if data]
+        lines = split_lines(parts[0] if len(parts) == 1 else b"".join(parts))
+        ranges = [where for _, where, data in pieces if data]
+        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        starts = ends - [len(part) for part in parts]
+        piece_of = np.searchsorted(ends, lines.starts, side="right")
+        from_start = np.array([where.start_bytes for where in ranges], np.int64) - starts
+        numbers = np.array([file.number for file, _, data in pieces if data], np.int32)
+        inside = np.array([where.starts_inside_oversized for where in ranges], bool)
+        is_first = np.diff(piece_of, prepend=-1) != 0
+        return cls(
+            lines,
+            numbers[piece_of],
+            lines.starts + from_start[piece_of],
+            is_first & inside[piece_of],
+        )
 
 
 def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
@@ -149,7 +212,7 @@ def _texts(raws: pa.Array, file: LogFile, log: Log, names: Sequence[str]) -> Lin
         header = []
     missing = [name for name in names if name not in header]
     if missing:
-        reason = f"no column {missing[0]!r} in the header of {file.path}"
+        reason = f"no column {missing[0]!r} in the header of its file"
         nothing = pa.nulls(len(raws), pa.string())
         return LineTexts((nothing,) * len(names), dict.fromkeys(range(len(raws)), reason))
     return read_csv_lines(raws, len(header), [header.index(name) for name in names], log.format == "tsv")
@@ -179,27 +242,26 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
     return f"no value for time column {log.time!r}" if not time else time_problem(time, log.time_unit)
 
 
-def _events(
-    lines: Lines, rows: np.ndarray, file: LogFile, byte_range: ByteRange, values: Sequence[pa.Array]
-) -> pa.Table:
+def _events(joined: _Joined, rows: np.ndarray, values: Sequence[pa.Array]) -> pa.Table:
     columns = [
-        pa.array(np.full(len(rows), file.number, np.int32)),
-        pa.array(byte_range.start_bytes + lines.starts[rows]),
-        _take(lines.raws, rows),
+        pa.array(joined.file_numbers[rows]),
+        pa.array(joined.offsets[rows]),
+        _take(joined.lines.raws, rows),
         *values,
     ]
     schema = FOREIGN_EVENTS if len(columns) == len(FOREIGN_EVENTS) else PRIMARY_EVENTS
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _dead_letters(lines: Lines, failures: dict[int, str], file: LogFile, byte_range: ByteRange) -> pa.Table:
+def _dead_letters(joined: _Joined, failures: dict[int, str]) -> pa.Table:
     rows = sorted(failures)
+    raws = joined.lines.raws
     return pa.table(
         {
-            "_file": [file.number] * len(rows),
-            "_offset": [byte_range.start_bytes + int(lines.starts[row]) for row in rows],
-            "_length": [int(lines.lengths[row]) for row in rows],
-            "_raw": [lines.raws[row].as_py()[:DEAD_LETTER_RAW_BYTES] for row in rows],
+            "_file": joined.file_numbers[rows],
+            "_offset": joined.offsets[rows],
+            "_length": joined.lines.lengths[rows],
+            "_raw": [raws[row].as_py()[:DEAD_LETTER_RAW_BYTES] for row in rows],
             "reason": [failures[row] for row in rows],
         },
         schema=DEAD_LETTERS,

@@ -101,6 +101,7 @@ def test_the_state_of_0_1_0_has_its_primary_logs_indexed_again(world: World) -> 
         path.unlink()
     with sqlite3.connect(world.state() / STATE_FILE) as db:
         db.execute("DROP TABLE segments")
+        db.execute("DROP TABLE lost")
         db.execute("ALTER TABLE plan DROP COLUMN attempts")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
     db.close()

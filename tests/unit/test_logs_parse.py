@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import photon.logs.parse as parse_module
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, PRIMARY_EVENTS, ParsedRange, combine, read_events
+from photon.logs.parse import (
+    DEAD_LETTERS,
+    FOREIGN_EVENTS,
+    PRIMARY_EVENTS,
+    ParsedRange,
+    combine,
+    read_events,
+    read_events_of,
+)
 from photon.pipeline.file import ForeignLog, Limits, PrimaryLog
 
 HEADER = b"event_id,key,ts,note"
@@ -165,7 +174,7 @@ def test_a_missing_or_empty_key_is_null_and_no_dead_letter():
 def test_a_file_without_the_column_makes_dead_letters_that_name_column_and_file():
     parsed = parse(b"a,1\n\nb,2\n", header=b"event_id,ts")
     assert events(parsed) == []
-    assert reasons(parsed) == ["no column 'key' in the header of clicks.csv"] * 2
+    assert reasons(parsed) == ["no column 'key' in the header of its file"] * 2
 
 
 def test_numbers_in_json_are_ids_and_keys_by_their_own_text():
@@ -310,3 +319,38 @@ def test_every_line_is_an_event_or_a_dead_letter_or_nothing():
     good, bad = b"a,k,1,x\n", b"oops\n"
     parsed = parse((good * 3 + bad + b"\n") * 1000)
     assert (parsed.events.num_rows, parsed.dead_letters.num_rows) == (3000, 1000)
+
+
+PART = st.sampled_from(
+    [b'{"event_id": "a", "key": "k", "ts": 1}', b"{", b"", b" ", b"\xff", b"x" * 50, b"h,k,t,n\r"]
+)
+RANGES = st.lists(
+    st.tuples(st.integers(1, 3), st.lists(PART, max_size=5), st.booleans(), st.booleans()), max_size=8
+)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@given(ranges=RANGES, together_bytes=st.sampled_from([1, 60, 10_000]))
+def test_ranges_that_are_read_together_are_as_if_read_each(format, ranges, together_bytes):
+    log = ForeignLog(format=format, files="*", id="event_id", key="key", time="ts")
+    limits, pieces = Limits(line_bytes=40), []
+    for number, (file_number, lines, is_ended, starts_inside) in enumerate(ranges):
+        header = (
+            b"" if format == "jsonl" else (HEADER, b"event_id,key,ts", b"no,such,columns")[file_number - 1]
+        )
+        file = LogFile(file_number, "foreign", f"{file_number}", 1, False, header, 0, 0, b"")
+        data = b"\n".join(lines) + b"\n" * is_ended
+        start = number * 1000
+        pieces.append(
+            (file, ByteRange(file_number, start, start + len(data), 0, 0, starts_inside, False), data)
+        )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parse_module, "TOGETHER_BYTES", together_bytes)
+        together = read_events_of(pieces, log, limits)
+    each = [read_events(data, file, where, log, limits) for file, where, data in pieces]
+    for name in ("events", "dead_letters"):
+        rows = getattr(together, name).to_pylist()
+        expected = [row for parsed in each for row in getattr(parsed, name).to_pylist()]
+        assert sorted(rows, key=lambda row: row["_offset"]) == sorted(
+            expected, key=lambda row: row["_offset"]
+        )
