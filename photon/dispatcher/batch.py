@@ -140,7 +140,7 @@ class BatchExecution:
                 case State.UNSURE:
                     return self._ask_table(plan)
                 case State.READY:
-                    self._attempt(plan, reader, life.ran_before, began_us)
+                    self._attempt(plan, reader, life, began_us)
                 case State.COMMITTED:
                     self._read_back(plan, reader)
                 case State.DOOMED:
@@ -173,21 +173,22 @@ class BatchExecution:
 
     # -- running and committing
 
-    def _attempt(self, plan: Plan, reader: LogReader, ran_before: bool, began_us: int) -> None:
+    def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
-        outcomes = self.runner.run(self._tasks(plan, reader, ran_before))
+        outcomes = self.runner.run(self._tasks(plan, reader, life))
         fault_point("batch.after_run")
         results = collect_results(outcomes)
         self._commit(plan, results)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
-        stored = self._releasing.release_candidates(plan.key) if ran_before else {}
+        stored = self._releasing.release_candidates(plan.key) if life.ran_before else {}
         counts = self._complete(plan, reader, results)
         committed = {file.path for file in results.files("joined_events")}
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
         self._after_completion(plan, results, counts, began_us, readable_us)
 
-    def _tasks(self, plan: Plan, reader: LogReader, ran_before: bool) -> BatchTasks:
+    def _tasks(self, plan: Plan, reader: LogReader, life: Life) -> BatchTasks:
+        ran_before = life.ran_before
         now_us, quiet_after_us = self.clock.now_us(), microseconds(self.pipeline.home.quiet_after)
         lineage, lake = plan.content.lineage, self._joined.folder.parent
         context = TaskContext(
@@ -205,6 +206,7 @@ class BatchExecution:
             row_schema=self._joined.schema(),
             unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
             already_recorded=self._already_recorded(plan, ran_before),
+            careful=life.is_suspect,
             quarantine=lineage.quarantine,
             candidate_files=tuple(candidate_files(lake, plan.key)) if ran_before else (),
             crash_at=self.crash_task_at,

@@ -105,6 +105,11 @@ class Life:
         """Whether an earlier attempt may have stored, registered and committed something."""
         return self.attempts.begun > 1
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether one of its records may be one that hangs: each call of the adapter gets a deadline then."""
+        return self.is_piece or self.attempts.timed_out > 0
+
 
 def new_life(is_piece: bool) -> Life:
     """Of a plan that was just stored, with its first attempt."""

@@ -17,12 +17,17 @@ import pyarrow as pa
 
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
 from photon.errors import WrongUsage
+from photon.join.deadline import call_deadline
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
 from photon.storage.columns import fit
 
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
+# A careful call has this many records: seven halvings find the one that takes too long.
+CAREFUL_ROWS = 64
+# Seven calls that take too long leave a task time for the rest.
+CAREFUL_SHARE = 1 / 20  # of the task's own deadline
 REASON_CHARACTERS = 500  # of an adapter's own message: a dead letter's reason is for people to read
 
 
@@ -93,6 +98,22 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
             f"adapter {spec}: expected a photon.adapters.Adapter, got {type(found).__name__}{remedy}"
         )
     return found
+
+
+class Careful(Adapter):
+    """An adapter with a deadline for each call, of few records: those that take too long fail alone (A17)."""
+
+    def __init__(self, adapter: Adapter, call_seconds: float) -> None:
+        self._adapter = adapter
+        self._call_seconds = call_seconds
+
+    def skip(self, foreign: pa.Table) -> pa.BooleanArray | None:
+        with call_deadline(self._call_seconds):
+            return self._adapter.skip(foreign)
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
+        with call_deadline(self._call_seconds):
+            return self._adapter.combine(foreign, primary)
 
 
 def adapt_pairs(
@@ -170,7 +191,7 @@ def combine_isolating_failures(
             tables.append(adapted.table)
         return adapted
 
-    parts, failures = isolate(combine, foreign.num_rows)
+    parts, failures = isolate(combine, foreign.num_rows, _most_at_once(adapter))
     nobody = np.empty(0, np.int64)
     masks = [(first, part.kept.to_numpy(zero_copy_only=False)) for first, part in parts]
     kept = np.concatenate([nobody, *(first + np.flatnonzero(mask) for first, mask in masks)])
@@ -191,19 +212,26 @@ def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
         mask = adapter.skip(foreign.slice(first, count))
         return None if mask is None else checked_mask(mask, count, "skip")
 
-    parts, failures = isolate(skip, foreign.num_rows)
+    parts, failures = isolate(skip, foreign.num_rows, _most_at_once(adapter))
     rows = [first + row for first, mask in parts if mask for row, yes in enumerate(mask.to_pylist()) if yes]
     return Skipped(rows, failures)
 
 
-def isolate(call: Callable[[int, int], T], rows: int) -> tuple[list[tuple[int, T]], dict[int, str]]:
+def _most_at_once(adapter: Adapter) -> int | None:
+    return CAREFUL_ROWS if isinstance(adapter, Careful) else None
+
+
+def isolate(
+    call: Callable[[int, int], T], rows: int, most_at_once: int | None = None
+) -> tuple[list[tuple[int, T]], dict[int, str]]:
     """`call(first, count)` for all rows, in halves where it raises, down to single rows.
 
     The results, each with its first row, in order, and the reason for each row on which it raised alone.
     """
     results: list[tuple[int, T]] = []
     failures: dict[int, str] = {}
-    todo = [(0, rows)] if rows else []
+    step = most_at_once or max(rows, 1)
+    todo = [(first, min(step, rows - first)) for first in range(0, rows, step)][::-1]
     while todo:
         first, count = todo.pop()
         try:

@@ -54,6 +54,7 @@ class TaskContext:
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
     # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
+    careful: bool = False  # an earlier run took too long, or died: each call of the adapter has a deadline
     quarantine: str = ""  # why the one record of the task is a dead letter without another look
     candidate_files: tuple[str, ...] = ()  # of earlier runs of this plan (protocol A14)
     crash_at: str | None = None  # a fault point at which one task's process is to die, for tests

@@ -22,7 +22,7 @@ from photon.event_store.indexing import Indexed, index_events
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
 from photon.faults import fault_point
-from photon.join.adapting import adapter_of
+from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.joiner import EpochFenced, Joiner
@@ -204,6 +204,8 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     bad_lines = sum(letters.num_rows for letters in reader.letters)
     fault_point("task.after_read")
     adapter = adapter_of(context.pipeline)
+    if context.careful:
+        adapter = Careful(adapter, context.pipeline.limits.task_timeout.total_seconds() * CAREFUL_SHARE)
     store = LogsEventStore(context.folders.logs, context.pipeline.primary, context.index)
     joined_earlier = partial(_joined_earlier, context)
     joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)

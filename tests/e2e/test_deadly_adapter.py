@@ -16,7 +16,7 @@ datacenters: {east: {logs: logs}}
 primary: {files: "queries.jsonl", format: jsonl, id: query, time: at}
 foreign: {files: "clicks.jsonl", format: jsonl, id: click, key: query, time: at}
 adapter: deadly_adapter:join
-limits: {task_timeout: 10s}
+limits: {task_timeout: 30s}
 """
 ADAPTER = """
 import os
@@ -57,4 +57,4 @@ def test_the_events_on_which_an_adapter_dies_raises_or_hangs_are_dead_letters_an
     reasons = dict(zip(letters["event_id"].to_pylist(), letters["reason"].to_pylist(), strict=True))
     assert "no such click" in reasons["raises"]
     assert "kept its batch from ending" in reasons["kills"]
-    assert "longer than 10 s (limits.task_timeout), at deadly_adapter.py" in reasons["hangs"]
+    assert "longer than 1.5 s, at deadly_adapter.py" in reasons["hangs"]

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from photon.join.deadline import TaskTimedOut, deadline
+from photon.join.deadline import CallTooSlow, TaskTimedOut, call_deadline, deadline
 
 
 def test_what_never_returns_is_ended_though_it_catches_its_exceptions() -> None:
@@ -66,3 +66,28 @@ while True:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "Timeout" in ended.stderr
+
+
+def test_a_call_that_hangs_is_ended_within_its_task_whatever_it_catches() -> None:
+    def hang() -> None:
+        with call_deadline(0.01):
+            while True:
+                try:
+                    pass
+                except Exception:
+                    continue
+
+    with deadline(3_600):
+        with pytest.raises(CallTooSlow, match=r"longer than 0\.01 s, at test_task_deadline\.py"):
+            hang()
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 3_000
+
+
+def test_the_deadline_of_a_task_that_is_nearer_than_that_of_a_call_counts() -> None:
+    def hang() -> None:
+        with deadline(0.01), call_deadline(3_600):
+            while True:
+                pass
+
+    with pytest.raises(TaskTimedOut):
+        hang()
