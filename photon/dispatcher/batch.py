@@ -291,7 +291,8 @@ class BatchExecution:
         ]
         max_time_us: dict[int, int] = {}
         for result in results.index:
-            max_time_us.update(result.indexed.max_time_us)
+            for number, time_us in result.indexed.max_time_us.items():
+                max_time_us[number] = max(time_us, max_time_us.get(number, time_us))
         reader.advance(plan.advances, max_time_us)
         counts = completion.sums(results, resolved)
         if results.index:  # before the transaction: a crash between them wakes once more, loses no wake-up
@@ -311,7 +312,11 @@ class BatchExecution:
                 waiting=waiting,
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_us(
-                    primaries, now_us, idle_after_us, self.state.watermark_us
+                    primaries,
+                    now_us,
+                    idle_after_us,
+                    self.state.watermark_us,
+                    microseconds(self.pipeline.retry.clock_tolerance),
                 ),
                 inherited=resolved.inherited,
                 segments=segments,

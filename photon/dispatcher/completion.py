@@ -179,20 +179,31 @@ def sums(results: Results, resolved: Resolved) -> Counter[str]:
 
 
 def watermark_us(
-    files: Collection[TrackedFile], now_us: int, idle_after_us: int, previous_us: int | None
+    files: Collection[TrackedFile],
+    now_us: int,
+    idle_after_us: int,
+    previous_us: int | None,
+    clock_tolerance_us: int = 2**62,
 ) -> int | None:
     """The event time up to which primary logs are read: the least over files that still grow.
 
     A file that is idle for longer than `idle_after_us` counts only while it has unread bytes. Without such
-    a file the log is silent, and the watermark stays. It never goes back.
+    a file the log is silent, and the watermark stays. It never goes back, except from a time further ahead
+    of the clock than is tolerated, which an earlier Photon took for one. A file that was read to its end and
+    has no time within the tolerance says nothing (protocol C6).
     """
-    times = [
-        tracked.max_time_us
-        for tracked in files
-        if tracked.state == "open"
-        and (tracked.size_bytes > tracked.offset_bytes or now_us - tracked.grown_us < idle_after_us)
-    ]
-    known = [time for time in times if time is not None]
-    if not known or len(known) < len(times):
+    latest_us = now_us + clock_tolerance_us
+    if previous_us is not None and previous_us > latest_us:
+        previous_us = None
+    counted = []
+    for tracked in files:
+        has_more = tracked.size_bytes > tracked.offset_bytes
+        if tracked.state != "open" or not (has_more or now_us - tracked.grown_us < idle_after_us):
+            continue
+        if tracked.max_time_us is not None and tracked.max_time_us <= latest_us:
+            counted.append(tracked.max_time_us)
+        elif has_more:
+            return previous_us
+    if not counted:
         return previous_us
-    return max(min(known), previous_us if previous_us is not None else min(known))
+    return max(min(counted), previous_us if previous_us is not None else min(counted))

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from photon import faults
-from photon.clock import Clock, SystemClock
-from photon.event_store.indexing import Indexed, index_events
+from photon.clock import Clock, SystemClock, microseconds
+from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
 from photon.faults import fault_point
@@ -85,7 +85,7 @@ def run_task(
             return _reindex(task, context)
         with deadline(context.pipeline.limits.task_timeout.total_seconds()):
             if isinstance(task, IndexTask):
-                return _index(task, context)
+                return _index(task, context, clock or SystemClock())
             return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except TaskTimedOut as error:
         return TimedOut(str(error))
@@ -154,13 +154,16 @@ class _Reader:
 # -- index tasks
 
 
-def _index(task: IndexTask, context: TaskContext) -> IndexResult:
+def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
     """Read primary ranges, and index their events."""
     reader, indexed = _Reader(context, context.pipeline.primary), Indexed()
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
-        indexed = index_events(reader.events(task.ranges), context.index.folder, task.segment)
+        tolerance_us = microseconds(context.pipeline.retry.clock_tolerance)
+        plausible = PlausibleTimes.at(clock.now_us(), tolerance_us)
+        events = reader.events(task.ranges)
+        indexed = index_events(events, context.index.folder, task.segment, plausible)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))

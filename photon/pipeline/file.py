@@ -195,6 +195,7 @@ class Retry(Strict):
     unjoinable_after: Duration = timedelta(hours=24)
     min_attempts: Whole = Field(default=8, ge=1)
     allowed_lateness: Duration = timedelta(minutes=1)
+    clock_tolerance: Duration = timedelta(minutes=5)  # a time further ahead says nothing of the watermark
     lookup_window: PositiveDuration | None = None  # None: in all of the log that is indexed (protocol C7)
 
 

@@ -267,20 +267,32 @@ def a_file(max_time_us: int | None, grown_us: int = 100, unread_bytes: int = 0) 
         ([a_file(50), a_file(30, grown_us=80)], None, 50),
         ([a_file(50), a_file(30, grown_us=80, unread_bytes=1)], None, 30),
         ([a_file(50, grown_us=0)], 40, 40),
-        ([a_file(50), a_file(None)], 20, 20),
+        ([a_file(50), a_file(None, unread_bytes=1)], 20, 20),
+        ([a_file(50), a_file(None)], 20, 50),
         ([a_file(30)], 40, 40),
+        ([a_file(50), a_file(106)], 20, 50),
+        ([a_file(105)], 20, 105),
+        ([a_file(50), a_file(106, unread_bytes=1)], 20, 20),
+        ([a_file(50)], 106, 50),
+        ([a_file(106)], 20, 20),
     ],
     ids=[
         "the least of the growing files",
         "an idle file does not hold it",
         "an idle file with unread bytes holds it",
         "it stays while primary logs are silent",
-        "a growing file without any event read holds it",
+        "a file of which no event is read yet holds it",
+        "a file that was read to its end and has no time says nothing",
         "it never goes back",
+        "a time far ahead of the clock says nothing",
+        "a time a little ahead of the clock counts",
+        "a file with a wild time and unread bytes holds it",
+        "a wild watermark of an earlier version is given up",
+        "wild times alone leave it where it is",
     ],
 )
 def test_the_watermark(files: list[TrackedFile], previous_us: int | None, watermark: int) -> None:
-    assert watermark_us(files, 100, 10, previous_us) == watermark
+    assert watermark_us(files, 100, 10, previous_us, clock_tolerance_us=5) == watermark
 
 
 # -- contested events (protocol A8)

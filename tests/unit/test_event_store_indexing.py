@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.event_store.indexing import index_events
+from photon.event_store.indexing import FIRST_YEAR_US, PlausibleTimes, index_events
 from photon.event_store.segments import Segment, segment_path
 from tests.unit.event_store_world import World, hash_id
 
@@ -26,6 +26,16 @@ def test_events_latest_times_and_hashes_are_reported_over_all_files(world: World
     assert indexed.segment.events_of == {1: 2, 2: 1}
     assert indexed.max_time_us == {1: 30, 2: 20}
     assert indexed.new_hashes.tolist() == sorted([hash_id("a"), hash_id("b")])
+
+
+def test_a_time_that_is_not_plausible_is_indexed_and_not_the_latest(world: World) -> None:
+    year = FIRST_YEAR_US
+    world.write(1, [("a", 53 * year), ("unset", 5), ("b", 52 * year), ("wild", 130 * year)])
+    world.write(2, [("wild alone", 131 * year)])
+    events, times = world.parsed(world.unindexed()), PlausibleTimes.at(53 * year, clock_tolerance_us=10)
+    indexed = index_events(events, world.folder / "index", "s", times)
+    assert (indexed.events, indexed.max_time_us) == (5, {1: 53 * year})
+    assert len(indexed.new_hashes) == 5
 
 
 def test_a_re_run_writes_the_very_same_segment(world: World) -> None:
