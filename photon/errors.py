@@ -5,7 +5,7 @@ Each room derives its own errors from these. Values that a caller is expected to
 
 from __future__ import annotations
 
-WRONG_USAGE, NOT_DONE = 2, 3
+WRONG_USAGE, NOT_DONE, ADAPTER_FAILED = 2, 3, 4
 
 
 class UserError(Exception):

@@ -18,6 +18,7 @@ import numpy as np
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion, lifecycle
 from photon.dispatcher.completion import (
+    AdapterFails,
     CannotEnd,
     DeadlineExceeded,
     Results,
@@ -38,6 +39,7 @@ from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
 from photon.errors import UserError
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
+from photon.join.failing import AdapterCalls
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import SpoolDamaged, drop_unreferenced
@@ -101,6 +103,7 @@ class BatchExecution:
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
         self._nobody_had_fresh = False
+        self._adapter_calls = AdapterCalls()  # of the last batches in a row that failed on most of them
         self._last_plan_id = ""  # of the last plan that this very process has run
 
     def _new_retry(self) -> BackoffRetry:
@@ -109,7 +112,7 @@ class BatchExecution:
     def run(self, plan: Plan, reader: LogReader, found_open: bool = False) -> bool:
         """Run a plan until it is completed; False if it is left open because a stop was requested.
 
-        Superseded, TooManyDeaths, IndexLost and StateUnavailable end it too: the plan stays open then.
+        AdapterFails, Superseded, TooManyDeaths, IndexLost and StateUnavailable leave it open too.
         """
         is_piece = bool(plan.content.lineage.abandoned)
         life = lifecycle.new_life(is_piece)
@@ -125,10 +128,12 @@ class BatchExecution:
             else:
                 event, reason = self._act(life, plan, reader, began_us)
             before, life = life, lifecycle.after(life, event, reason)
-            if life.attempts != before.attempts and life.state not in FINAL:
+            if life.attempts != before.attempts and life.state is not State.COMPLETED:
                 self.state.note_attempts(life.attempts)
         if life.state is State.SUPERSEDED:
             raise Superseded(reason)
+        if life.state is State.HALTED:
+            raise AdapterFails(reason)
         if life.state is State.LEFT_OPEN:
             log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
         return life.state is State.COMPLETED
@@ -148,6 +153,8 @@ class BatchExecution:
             return Event.ENDED, ""
         except SpoolDamaged as error:
             return self._mend_spool(error.files, reader)
+        except AdapterFails as error:
+            return Event.ADAPTER_FAILED, str(error)
         except DeadlineExceeded as error:
             return Event.TIMED_OUT, str(error)
         except RunnerDied as error:
@@ -178,6 +185,7 @@ class BatchExecution:
         outcomes = self.runner.run(self._tasks(plan, reader, life))
         fault_point("batch.after_run")
         results = collect_results(outcomes)
+        completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self._commit(plan, results)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
@@ -356,6 +364,7 @@ class BatchExecution:
         if plan.content.retries:
             with contextlib.suppress(OSError):  # what can't be removed now goes with a later batch
                 drop_unreferenced(self.state.folder, self.state.spool_files())
+        self._adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
         if not plan.content.lineage.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from photon.errors import UserError
+from photon.errors import ADAPTER_FAILED, UserError
+from photon.join.failing import AdapterCalls
 from photon.join.messages import (
+    AdapterFailing,
     DamagedSpool,
     Failed,
     Fenced,
@@ -22,10 +24,11 @@ from photon.join.messages import (
 from photon.join.spool import SpoolDamaged
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import Limits, Pipeline
 from photon.registry.interface import Claim, RegistryUnavailable
 from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputFile, RowStatus
-from photon.tokens import Occurrence, Token
+from photon.tokens import Occurrence, PlanKey, Token
 
 
 class Superseded(UserError):
@@ -40,6 +43,12 @@ class CannotEnd(Exception):
     """A task met something that every run of the batch will meet again."""
 
 
+class AdapterFails(UserError):
+    """The adapter fails on more than a share of the pairs: their events are not to become dead letters."""
+
+    exit_status = ADAPTER_FAILED
+
+
 class DeadlineExceeded(Exception):
     """A task took longer than its deadline: the attempt did not return (protocol A17)."""
 
@@ -50,6 +59,7 @@ class Results:
 
     index: list[IndexResult] = field(default_factory=list)
     join: list[JoinResult] = field(default_factory=list)
+    failing: list[AdapterFailing] = field(default_factory=list)
 
     def files(self, table: TableName) -> list[OutputFile]:
         written = [*(r.files for r in self.index), *(r.files for r in self.join)]
@@ -58,6 +68,11 @@ class Results:
     @property
     def unneeded_files(self) -> list[str]:
         return [name for result in self.join for name in result.unneeded_files]
+
+    @property
+    def adapter_calls(self) -> AdapterCalls:
+        stopped = (task.calls for task in self.failing)
+        return sum([*stopped, *(result.adapter_calls for result in self.join)], AdapterCalls())
 
     @property
     def registered_here(self) -> list[RegisteredHere]:
@@ -94,11 +109,34 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
                 raise DeadlineExceeded(reason)
             case Failed(reason):
                 raise CannotEnd(reason)
+            case AdapterFailing():
+                results.failing.append(outcome)
             case IndexResult():
                 results.index.append(outcome)
             case JoinResult():
                 results.join.append(outcome)
     return results
+
+
+def adapter_refusal(results: Results, before: AdapterCalls, limits: Limits) -> str:
+    """On what share of the pairs the adapter fails, if the batch must not end so; else empty (A21).
+
+    Of the batch, with those `before` in a row that were over the share too, or of one of its tasks.
+    """
+    batch = results.adapter_calls
+    refusals = [batch.refusal(limits), batch.in_a_row(before, limits).refusal(limits)]
+    refusals += [task.calls.refusal(limits) for task in results.failing]
+    return next(filter(None, refusals), "")
+
+
+def check_adapter(results: Results, before: AdapterCalls, pipeline: Pipeline, plan: PlanKey) -> None:
+    """Raise AdapterFails if the batch must not end so, with what to do."""
+    if refusal := adapter_refusal(results, before, pipeline.limits):
+        raise AdapterFails(
+            f"datacenter {plan.datacenter}: adapter {pipeline.adapter}: {refusal}. Batch {plan.batch} stays "
+            "open, and nothing is lost: mend the adapter and start again. If so many may fail, make "
+            f"limits.failing_pairs more than {pipeline.limits.failing_pairs:g}; with 1 all may"
+        )
 
 
 @dataclass

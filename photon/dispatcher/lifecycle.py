@@ -25,10 +25,11 @@ class State(Enum):
     DOOMED = "abandon it: commit it empty, release what it registered, complete it, queue its work in halves"
     COMPLETED = "nothing: the next plan may come"
     LEFT_OPEN = "nothing: the next start goes on with it"
+    HALTED = "end the process with the adapter's first error; the next start goes on with it"
     SUPERSEDED = "end the process"
 
 
-FINAL = frozenset({State.COMPLETED, State.LEFT_OPEN, State.SUPERSEDED})
+FINAL = frozenset({State.COMPLETED, State.LEFT_OPEN, State.HALTED, State.SUPERSEDED})
 
 
 class Event(Enum):
@@ -39,6 +40,7 @@ class Event(Enum):
     TIMED_OUT = "a task took longer than its deadline"
     RUNNER_DIED = "its Spark session died, and there is a new one"
     FAILED = "a task failed on its records, its worker died, or its rows don't fit the table"
+    ADAPTER_FAILED = "the adapter fails on more than a share of the pairs"
     WAITED = "the wait is over"
     STOPPED = "a stop was requested"
     NOT_COMMITTED = "the table is at the batch before"
@@ -52,6 +54,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.READY, Event.TIMED_OUT): State.WAITING,
     (State.READY, Event.RUNNER_DIED): State.WAITING,
     (State.READY, Event.FAILED): State.DOOMED,
+    (State.READY, Event.ADAPTER_FAILED): State.HALTED,
     (State.WAITING, Event.WAITED): State.UNSURE,
     (State.WAITING, Event.STOPPED): State.LEFT_OPEN,
     (State.UNSURE, Event.NOT_COMMITTED): State.READY,  # or DOOMED, if it is known to be
@@ -78,7 +81,7 @@ class Attempts:
         return replace(self, begun=self.begun + 1, under_way=True)
 
     def ended(self, died: int = 0, timed_out: int = 0) -> Attempts:
-        """After an attempt. One that waited for registry, lake or state counts for nothing."""
+        """After an attempt. One that waits for registry, lake, state or adapter counts for nothing."""
         return replace(self, under_way=False, died=self.died + died, timed_out=self.timed_out + timed_out)
 
     def why_no_more(self, is_piece: bool) -> str | None:

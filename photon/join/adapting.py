@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow as pa
 from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
 from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
+from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
 from photon.storage.columns import fit
@@ -56,6 +57,7 @@ class Combined:
     kept: Ints
     filtered: Ints
     failures: dict[int, str] = field(default_factory=dict)  # reason by row
+    tally: Tally = field(default_factory=Tally)  # of the pairs that the adapter was asked about
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Skipped:
 
     rows: list[int]
     failures: dict[int, str] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)  # of the events that the adapter was asked about
 
 
 def adapter_of(pipeline: Pipeline) -> Adapter:
@@ -131,7 +134,8 @@ def adapt_pairs(
     foreign_table, primary_table = (table.take(pa.array(usable)) for table in tables)
     combined = combine_isolating_failures(adapter, foreign_table, primary_table, row_schema)
     failures |= {int(usable[row]): reason for row, reason in combined.failures.items()}
-    return Combined(combined.table, usable[combined.kept], usable[combined.filtered], failures)
+    kept, filtered = usable[combined.kept], usable[combined.filtered]
+    return Combined(combined.table, kept, filtered, failures, combined.tally)
 
 
 def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> Skipped:
@@ -141,7 +145,7 @@ def skip_records(adapter: Adapter, foreign: RawRecords, pipeline: Pipeline) -> S
     columns = columns_of(foreign, pipeline.foreign, pipeline.limits)
     skipped = skip_isolating_failures(adapter, columns.table)
     rows = [row for row in skipped.rows if row not in columns.failures]
-    return Skipped(rows, {**skipped.failures, **columns.failures})
+    return Skipped(rows, {**skipped.failures, **columns.failures}, skipped.tally)
 
 
 def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits) -> ParsedColumns:
@@ -197,7 +201,7 @@ def combine_isolating_failures(
     kept = np.concatenate([nobody, *(first + np.flatnonzero(mask) for first, mask in masks)])
     filtered = np.concatenate([nobody, *(first + np.flatnonzero(~mask) for first, mask in masks)])
     table = _in_one_table(tables, schema) if schema.names else rows_without_columns(len(kept))
-    return Combined(table, kept, filtered, failures)
+    return Combined(table, kept, filtered, failures, tally_of(foreign.num_rows, failures))
 
 
 def _in_one_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
@@ -214,7 +218,12 @@ def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
 
     parts, failures = isolate(skip, foreign.num_rows, _most_at_once(adapter))
     rows = [first + row for first, mask in parts if mask for row, yes in enumerate(mask.to_pylist()) if yes]
-    return Skipped(rows, failures)
+    return Skipped(rows, failures, tally_of(foreign.num_rows, failures))
+
+
+def tally_of(asked: int, failures: Mapping[int, str]) -> Tally:
+    """Of the failures by row; the first is that of the first row."""
+    return Tally(asked, len(failures), failures[min(failures)] if failures else "")
 
 
 def _most_at_once(adapter: Adapter) -> int | None:

@@ -25,6 +25,7 @@ from photon.clock import Clock, microseconds
 from photon.event_store.interface import EventStore, Primaries, TimeWindows
 from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, skip_records
+from photon.join.failing import AdapterCalls, Tally, TooManyFail
 from photon.join.home import at_home
 from photon.join.messages import TaskContext
 from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
@@ -106,6 +107,7 @@ class Joiner:
         self.events = Events(self.records, self._to_look_up())
         self.decided = np.zeros(len(self.events), np.int8)
         stored, events = self._with_candidates()
+        self._count(AdapterCalls(combine=Tally(len(stored))))  # or a re-run would see failures alone
         asked = events = self._look_up_ids(self._leave_to_home(events))
         fault_point("task.after_lookup")
         events, found, of_event = self._find_primaries(self._quarantine(events))
@@ -139,6 +141,7 @@ class Joiner:
         of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
         asked = np.setdiff1d(np.flatnonzero(of == Verdict.OPEN), stored)
         skipped = skip_records(self.adapter, self.records.raws(asked), self.context.pipeline)
+        self._count(AdapterCalls(skip=skipped.tally))
         of[asked[skipped.rows]] = Verdict.SKIPPED
         for row, reason in skipped.failures.items():
             of[asked[row]] = Verdict.DEAD_LETTER
@@ -235,9 +238,16 @@ class Joiner:
             self.context.pipeline,
             self.context.row_schema,
         )
+        self._count(AdapterCalls(combine=adapted.tally))
         self._decide_dead_letters({int(events[row]): why for row, why in adapted.failures.items()})
         self.decided[events[adapted.filtered]] = Verdict.FILTERED
         return events[adapted.kept], of_event[adapted.kept], adapted.table
+
+    def _count(self, calls: AdapterCalls) -> None:
+        """Stop before anything is registered if the adapter fails on too much of the task alone (A21)."""
+        self.verdicts.adapter_calls += calls
+        if self.verdicts.adapter_calls.refusal(self.context.pipeline.limits):
+            raise TooManyFail(self.verdicts.adapter_calls)
 
     def _register(self, events: Ints, rows: pa.Table) -> None:
         """Claim the events of these rows, once the rows are on disk (protocol A14)."""

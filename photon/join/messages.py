@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from photon.event_store.indexing import Indexed
 from photon.event_store.interface import IndexSnapshot
+from photon.join.failing import AdapterCalls
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
@@ -168,6 +169,7 @@ class JoinResult:
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     lost_bytes: int = 0
+    adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
     unneeded_files: tuple[str, ...] = ()  # of candidate rows, not all of which have won
@@ -203,6 +205,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class AdapterFailing:
+    """The adapter fails on too much of the task, which has registered nothing (protocol A21)."""
+
+    calls: AdapterCalls
+
+
+@dataclass(frozen=True)
 class TimedOut:
     """The task was ended at its deadline (protocol A17)."""
 
@@ -217,7 +226,15 @@ class DamagedSpool:
 
 
 TaskOutcome = (
-    IndexResult | JoinResult | Unavailable | Fenced | IndexDamaged | Failed | TimedOut | DamagedSpool
+    IndexResult
+    | JoinResult
+    | Unavailable
+    | Fenced
+    | IndexDamaged
+    | Failed
+    | AdapterFailing
+    | TimedOut
+    | DamagedSpool
 )
 
 

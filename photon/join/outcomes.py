@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from photon.join.failing import AdapterCalls
 from photon.registry.interface import Claim
 
 OutcomeClass = Literal[
@@ -111,6 +112,7 @@ class Verdicts:
     rows: pa.Table | None = None
     # When each row could be joined at the earliest: the later of its two events' own times.
     joinable_since_us: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     to_release: list[Claim] = field(default_factory=list)
     registered_elsewhere: set[str] = field(default_factory=set)
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any

@@ -25,8 +25,10 @@ from photon.faults import fault_point
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
 from photon.join.deadline import TaskTimedOut, deadline
+from photon.join.failing import TooManyFail
 from photon.join.joiner import EpochFenced, Joiner
 from photon.join.messages import (
+    AdapterFailing,
     BatchTasks,
     DamagedSpool,
     Failed,
@@ -99,6 +101,8 @@ def run_task(
         return IndexDamaged(str(error))
     except OSError as error:
         return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
+    except TooManyFail as error:
+        return AdapterFailing(error.calls)
     except EpochFenced as error:
         return Fenced(str(error))
     except Exception as error:
@@ -238,6 +242,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
         fresh_were_free=verdicts.fresh_were_free,
         lost_bytes=reader.lost_bytes,
+        adapter_calls=verdicts.adapter_calls,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,
         unneeded_files=tuple(candidates.unneeded),

@@ -42,6 +42,7 @@ from photon.pipeline.values import (
     IdCodec,
     IdTimeUnit,
     PositiveDuration,
+    Share,
     TimeUnit,
     Url,
     Whole,
@@ -216,6 +217,9 @@ class Limits(Strict):
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     workers: Whole | None = Field(default=None, ge=1)  # tasks at once; None: one for each core
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
+    # The adapter may fail on this share of a batch's pairs, if those are at least so many.
+    failing_pairs: Share = 0.5
+    failing_pairs_least: Whole = Field(default=100, ge=1)
     # A task that takes longer is ended. Half of `shift.stuck`: a batch has two stages of tasks.
     task_timeout: PositiveDuration = timedelta(minutes=5)
 

@@ -110,6 +110,7 @@ def _cron_field(text: str, least: int, most: int) -> set[int]:
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[Duration, _must(bool, "a duration longer than none")]
 Whole = Annotated[int, Field(strict=True)]  # or pydantic takes `true` for 1
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 # The columns of a batch have 32-bit offsets.
 BatchSize = Annotated[Size, _must(lambda size_bytes: size_bytes <= 2**30, "a size of at most 1GiB")]

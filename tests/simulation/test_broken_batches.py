@@ -15,9 +15,12 @@ from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Lineage
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.spool_repair import SpoolRepair
-from photon.join import candidates
+from photon.join import candidates, joiner
+from photon.join.failing import AdapterCalls, Tally
+from photon.join.joiner import Joiner
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
+from tests.simulation import adapter_stories, failing_adapter
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search
 from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
@@ -125,3 +128,41 @@ def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
         monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
     search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")
+
+
+# -- an adapter that fails on most of its pairs (A21)
+
+
+@pytest.fixture
+def failing_world(tmp_path: Path) -> World:
+    return World(tmp_path, more=f"adapter: {failing_adapter.NAME}:join")
+
+
+def test_a_task_that_registers_whatever_its_adapter_fails_on_is_noticed(
+    failing_world: World, monkeypatch: Patch
+) -> None:  # A21
+    monkeypatch.setattr(Joiner, "_count", count_alone)
+    story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
+    caught_by_story(partial(story, failing_world, monkeypatch), because="an id is registered")
+
+
+def count_alone(self: Joiner, calls: AdapterCalls) -> None:
+    self.verdicts.adapter_calls += calls
+
+
+def test_pairs_whose_rows_are_stored_and_that_do_not_count_let_a_rerun_end_in_dead_letters(
+    failing_world: World, monkeypatch: Patch
+) -> None:  # A21
+    monkeypatch.setattr(joiner, "Tally", lambda asked: Tally())
+    story = adapter_stories.what_small_tasks_registered_is_joined_once_the_adapter_is_mended
+    caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 72 dead letters")
+
+
+def test_a_stop_that_counts_as_a_lost_attempt_ends_in_dead_letters(
+    failing_world: World, monkeypatch: Patch
+) -> None:  # A21
+    monkeypatch.setattr(
+        Attempts, "ended", lambda self, died=0, timed_out=0: replace(self, died=self.died + 1)
+    )
+    story = adapter_stories.what_the_adapter_fails_on_is_joined_once_it_is_mended
+    caught_by_story(partial(story, failing_world, monkeypatch), because="leaves 60 dead letters")

@@ -73,7 +73,7 @@ def test_every_key_of_the_pipeline_file_is_documented_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [key for key, default in KEYS.items() if isinstance(default, timedelta | int | str)]
+    "key", [key for key, default in KEYS.items() if isinstance(default, timedelta | int | float | str)]
 )
 def test_a_documented_default_is_that_of_the_code(key: str) -> None:
     default, documented = KEYS[key], DOCUMENTED[key]
@@ -81,6 +81,8 @@ def test_a_documented_default_is_that_of_the_code(key: str) -> None:
         assert parse_duration(documented) == default
     elif isinstance(default, bool):
         assert documented == str(default).lower()
+    elif isinstance(default, float):
+        assert float(documented) == default
     elif isinstance(default, int):
         assert parse_size(int(documented) if documented.isdigit() else documented) == default
     else:

@@ -55,6 +55,15 @@ def test_a_plan_whose_tasks_end_is_attempted_once() -> None:
     assert (life.state, life.attempts.begun) == (State.COMPLETED, 1)
 
 
+def test_a_plan_that_an_adapter_stops_at_every_start_has_lost_no_attempt() -> None:
+    life = new_life(is_piece=False)
+    for _ in range(10):
+        life = told(life, Event.ADAPTER_FAILED)
+        assert (life.state, life.attempts.died, life.attempts.under_way) == (State.HALTED, 0, False)
+        life = told(found_open(life.attempts, is_piece=False, died=True), Event.NOT_COMMITTED)
+    assert life.state is State.READY
+
+
 def test_attempts_that_wait_for_registry_or_lake_are_none() -> None:
     life = new_life(is_piece=False)
     for _ in range(100):

@@ -1,0 +1,65 @@
+"""On how many events an adapter was asked and failed, and when that is too many (protocol A21)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from photon.pipeline.file import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Of one of an adapter's functions."""
+
+    asked: int = 0
+    failed: int = 0
+    first_reason: str = ""  # why it failed the first time
+
+    def __add__(self, other: Tally) -> Tally:
+        first_reason = self.first_reason or other.first_reason
+        return Tally(self.asked + other.asked, self.failed + other.failed, first_reason)
+
+    def is_over_share(self, limits: Limits) -> bool:
+        return self.failed > limits.failing_pairs * self.asked
+
+    def is_too_many(self, limits: Limits) -> bool:
+        return self.asked >= limits.failing_pairs_least and self.is_over_share(limits)
+
+    def in_a_row(self, before: Tally, limits: Limits) -> Tally:
+        """With those of the batches right before, as long as each of them is over the share."""
+        if not self.asked:
+            return before
+        return before + self if self.is_over_share(limits) else Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterCalls:
+    """Of both of an adapter's functions."""
+
+    skip: Tally = Tally()  # of foreign events
+    combine: Tally = Tally()  # of pairs
+
+    def __add__(self, other: AdapterCalls) -> AdapterCalls:
+        return AdapterCalls(self.skip + other.skip, self.combine + other.combine)
+
+    def in_a_row(self, before: AdapterCalls, limits: Limits) -> AdapterCalls:
+        """With those of the batches right before, as long as each of them is over the share."""
+        return AdapterCalls(
+            self.skip.in_a_row(before.skip, limits), self.combine.in_a_row(before.combine, limits)
+        )
+
+    def refusal(self, limits: Limits) -> str:
+        """What failed on too many; empty: nothing did."""
+        for name, of, tally in (("skip", "events", self.skip), ("combine", "pairs", self.combine)):
+            if tally.is_too_many(limits):
+                failed = f"its {name} failed on {tally.failed:,} of {tally.asked:,} {of}"
+                return f"{failed}, the first time with {tally.first_reason}"
+        return ""
+
+
+class TooManyFail(Exception):
+    """The adapter fails on too much of one task: nothing of it may be registered."""
+
+    def __init__(self, calls: AdapterCalls) -> None:
+        super().__init__(calls)
+        self.calls = calls

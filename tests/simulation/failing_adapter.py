@@ -1,0 +1,30 @@
+"""An adapter that fails on the clicks that a test names, until it is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pyarrow as pa
+
+from photon.adapters import Adapter, per_event
+
+NAME = "tests.simulation.failing_adapter"
+fails_on: Collection[str] = ()
+text_on: Collection[str] = ()  # a text in place of a number
+
+
+@per_event
+def join(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
+    click = foreign["click"]
+    if click in fails_on:
+        raise KeyError("position")
+    return {"click": click, "position": "first" if click in text_on else 1}
+
+
+class Skips(Adapter):
+    """Looks at each event before its lookup."""
+
+    def skip(self, foreign: pa.Table) -> None:
+        if set(foreign["click"].to_pylist()) & set(fails_on):
+            raise KeyError("position")
