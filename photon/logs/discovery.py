@@ -129,6 +129,9 @@ class _Scanner:
         while rest[0] is None:  # `**/**` is `**`
             rest = rest[1:]
         for entry, path in self._entries(folder):
+            if not _is_text(entry.name):
+                self._name_nameless(entry, path, rest[0], leads_on=any_depth or len(rest) > 1)
+                continue
             self._visit(entry, path, rest[0], rest[1:])
             if any_depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 self.walk(path, matchers)
@@ -156,6 +159,13 @@ class _Scanner:
         elif entry.is_file(follow_symlinks=False):
             self.others[path] = entry.inode()
 
+    def _name_nameless(self, entry: os.DirEntry[str], path: str, matches: _Matcher, leads_on: bool) -> None:
+        """Report what would be read if it had a name that can be stored and said."""
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if (is_folder and leads_on) or (not is_folder and matches(entry.name)):
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            self.problems.append(FileProblem(shown, "its name is not UTF-8; rename it"))
+
     def _see(self, entry: os.DirEntry[str], path: str) -> None:
         try:
             status = entry.stat()
@@ -173,6 +183,11 @@ class _Scanner:
 
     def _is_link(self, path: str) -> bool:
         return os.path.islink(os.path.join(self._root, path))
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is UTF-8; the operating system's other bytes come as halves of surrogate pairs."""
+    return name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
 _STEP_BYTES = 2**20
+LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
 GZIP_LOOK_BYTES = 32 * 2**20
@@ -49,7 +50,7 @@ class Head:
     head_hash: bytes
 
 
-HeadResult = Head | Literal["no record yet", "header too long"]
+HeadResult = Head | Literal["no record yet", "header too long", "ends with CR"]
 
 
 def hash_bytes(data: bytes) -> bytes:
@@ -100,6 +101,8 @@ def head_of(data: bytes, has_header: bool, line_limit_bytes: int, final: bool) -
     """What the first bytes of a file say."""
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
+    if b"\n" not in data and data.count(b"\r") >= LEAST_RETURNS:
+        return "ends with CR"
     if has_header:
         end = data.find(b"\n", start)
         if (len(data) if end < 0 else end) - start > line_limit_bytes:

@@ -172,6 +172,8 @@ class LogTail:
         if head == "header too long":
             reason = f"its header line is longer than {self._line_limit_bytes} bytes (limits.line)"
             look.problems.append(FileProblem(found.path, reason))
+        elif head == "ends with CR":
+            look.problems.append(FileProblem(found.path, "its lines end with CR alone; expected LF or CR LF"))
         elif isinstance(head, Head):
             log_file = LogFile(
                 look.next_number, self._side, found.path, found.inode, found.compressed,

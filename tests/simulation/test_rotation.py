@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from photon.dispatcher import state
 from photon.logs import look
 from photon.logs.rotation import Beginnings
+from photon.shift.status import status_of
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
@@ -31,6 +34,17 @@ def test_what_went_while_nobody_looked_is_counted_and_named_until_it_is_back(wor
 
 def test_a_copy_beside_its_log_is_not_read(world: World) -> None:
     stories.a_copy_beside_its_log_is_not_read(world)
+
+
+def test_a_name_that_is_not_utf_8_does_not_end_the_datacenter(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c", "q"))
+    folder = os.fsencode(stories.log_folders(world)[1])
+    Path(os.fsdecode(folder + b"/caf\xe9.jsonl")).write_bytes(b"{}\n")
+    world.join()
+    assert world.joined_ids() == ["c"]
+    (problem,) = status_of(world.pipeline, "east", world.clock).problems
+    assert problem == "clicks/caf\\xe9.jsonl: its name is not UTF-8; rename it"
 
 
 # -- without the rules

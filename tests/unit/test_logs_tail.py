@@ -321,6 +321,40 @@ def test_a_header_longer_than_the_limit_is_a_problem(tmp_path):
     assert "limits.line" in world.look().problems[0].reason
 
 
+@pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("final", [False, True])
+def test_lines_that_end_with_cr_alone_are_a_problem(tmp_path, format, final):
+    world = named(tmp_path, "*.log", format)
+    world.write("a.log", b"id,t\r1,1\r")
+    world.write("b.log", b"id,t\r\n1,1\r\n")
+    seen = world.look(final)
+    assert [(problem.path, "CR alone" in problem.reason) for problem in seen.problems] == [("a.log", True)]
+    assert [file.file.path for file in seen.changed.values()] == ["b.log"]
+
+
+def test_a_first_half_of_cr_lf_is_no_problem(tmp_path):
+    world = named(tmp_path, "*.log", "csv")
+    world.write("a.log", b"id,t\r")
+    assert world.look().problems == ()
+    world.append("a.log", b"\n1,1\r\n")
+    assert world.read() == {1: b"1,1\r\n"}
+
+
+def test_names_that_are_not_utf_8_are_named_and_the_rest_is_read(world):
+    world.write("b.log", b"two\n")
+    for name in (b"caf\xe9.log", b"caf\xe9.txt", b"caf\xe9.log.gz"):
+        Path(os.fsdecode(os.fsencode(world.folder) + b"/" + name)).write_bytes(b"one\n")
+    folder = Path(os.fsdecode(os.fsencode(world.folder) + b"/\xff"))
+    folder.mkdir()
+    (folder / "a.log").write_bytes(b"three\n")
+    for _ in range(2):
+        problems = {problem.path: problem.reason for problem in world.look().problems}
+        assert problems.keys() == {"caf\\xe9.log", "caf\\xe9.log.gz", "\\xff"}
+        assert all("not UTF-8" in reason for reason in problems.values())
+        world.restart()
+    assert world.read() == {1: b"two\n"}
+
+
 def test_one_file_under_several_names_is_read_once_under_its_real_name(world):
     for i in range(10):  # folders are listed in no order
         world.write(f"m{i}.log", f"{i}\n".encode())
