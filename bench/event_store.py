@@ -95,7 +95,7 @@ def index(folder: Path, logs: list[LogFile]) -> list[SegmentInfo]:
     for table in parsed(folder, logs):
         seconds["parse"] += time.process_time() - began
         began = time.process_time()
-        indexed = index_events(table, folder / "index", new_id())
+        indexed = index_events([table], folder / "index", new_id())
         segments += [indexed.segment] if indexed.segment else []
         seconds["index"] += time.process_time() - began
         began = time.process_time()

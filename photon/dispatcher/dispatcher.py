@@ -12,7 +12,7 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.planning import budget
+from photon.dispatcher.planning import budget, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
@@ -145,7 +145,8 @@ class Dispatcher:
         limits, state = self.pipeline.limits, self.state
         due = 0 if primaries_first else state.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
-        primary = self.reader.cut("primary", limits.batch_primary_bytes, limits.batch_events * 10, complete)
+        primary_bytes = primary_budget_bytes(limits, sum(self.reader.backlog_bytes["primary"].values()))
+        primary = self.reader.cut("primary", primary_bytes, limits.batch_events * 10, complete)
         foreign = self.reader.cut("foreign", foreign_bytes, limits.batch_events, complete)
         rows = state.due(now_us, retries) if retries else []
         watermark_us, retry = state.watermark_us, self.pipeline.retry

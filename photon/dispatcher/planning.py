@@ -12,6 +12,20 @@ from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
 
+LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
+
+
+BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
+
+
+def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
+    """How many bytes of primary logs the next batch takes.
+
+    A batch costs a fifth of a second beside its work, and live events wait while it runs: so it grows
+    with the backlog.
+    """
+    return min(limits.batch_primary_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
+
 
 def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> tuple[int, int]:
     """How many bytes of foreign logs, and how many retries, the next batch may take.

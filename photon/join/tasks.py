@@ -57,7 +57,7 @@ from photon.join.rows import (
 )
 from photon.join.spool import SpoolDamaged, read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import DEAD_LETTERS, PRIMARY_EVENTS, Piece, read_events, read_events_of
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_range
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
@@ -67,6 +67,8 @@ from photon.registry.open import open_registry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
+
+REINDEX_PIECE_BYTES = 2**22
 
 
 def run_task(
@@ -121,11 +123,11 @@ class _Reader:
     lost_bytes: int = 0
     gone: list[ByteRange] = field(default_factory=list)
 
-    def events(self, ranges: Iterable[tuple[LogFile, ByteRange]]) -> pa.Table:
+    def events(self, ranges: Iterable[tuple[LogFile, ByteRange]]) -> Iterator[pa.Table]:
         files: dict[int, LogFile] = {}
-        parsed = read_events_of(self._pieces(ranges, files), self.log, self.context.pipeline.limits)
-        self.keep_letters(parsed.dead_letters, files)
-        return parsed.events
+        for parsed in read_events_of(self._pieces(ranges, files), self.log, self.context.pipeline.limits):
+            self.keep_letters(parsed.dead_letters, files)
+            yield parsed.events
 
     def _pieces(
         self, ranges: Iterable[tuple[LogFile, ByteRange]], files: dict[int, LogFile]
@@ -176,12 +178,15 @@ def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
 def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:
     """Index again what was indexed before; bytes that are gone since are nowhere to be found anyway."""
     log, limits, logs = context.pipeline.primary, context.pipeline.limits, context.folders.logs
-    events = [PRIMARY_EVENTS.empty_table()]
-    for stretch in task.stretches:
-        pieces = read_pieces(logs, stretch, stretch.length_bytes, limits.line_bytes)
-        with contextlib.suppress(RangeGone):
-            events += [read_events(data, stretch.tracked.file, at, log, limits).events for at, data in pieces]
-    indexed = index_events(pa.concat_tables(events), context.index.folder, task.segment)
+
+    def pieces() -> Iterator[Piece]:
+        for stretch in task.stretches:
+            with contextlib.suppress(RangeGone):
+                for at, data in read_pieces(logs, stretch, REINDEX_PIECE_BYTES, limits.line_bytes):
+                    yield stretch.tracked.file, at, data
+
+    events = (parsed.events for parsed in read_events_of(pieces(), log, limits))
+    indexed = index_events(events, context.index.folder, task.segment)
     return IndexResult(Indexed(indexed.segment), 0, 0)
 
 
@@ -259,7 +264,7 @@ def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
     waiting = read_spool(context.folders.state, task.retries)
-    fresh = reader.events(task.ranges)
+    fresh = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *reader.events(task.ranges)])
     parts = [fresh_records(fresh, clock.now_us(), context.final), waiting_records(waiting, context.final)]
     return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)
 

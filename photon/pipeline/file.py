@@ -211,7 +211,7 @@ class Limits(Strict):
     """A bound on everything that could grow."""
 
     line_bytes: BatchSize = _keyed("line", 2**20)  # a longer line is a dead letter
-    batch_primary_bytes: BatchSize = _keyed("batch_primary", 64 * 2**20)
+    batch_primary_bytes: BatchSize = _keyed("batch_primary", 256 * 2**20)
     batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from photon.dispatcher.batch import Callbacks
-from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.dispatcher.state import DispatcherState
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
 from photon.faults import INDEX_FAULT_POINTS
+from tests.simulation.old_state import make_it_of_0_1_0
 from tests.simulation.world import NOON_US, World, counts_of
 
 MONTH_US = 30 * 24 * 3600 * 1_000_000
@@ -99,12 +99,7 @@ def test_the_state_of_0_1_0_has_its_primary_logs_indexed_again(world: World) -> 
     epoch = world.read_state().epoch
     for path in segments_of(world):
         path.unlink()
-    with sqlite3.connect(world.state() / STATE_FILE) as db:
-        db.execute("DROP TABLE segments")
-        db.execute("DROP TABLE lost")
-        db.execute("ALTER TABLE plan DROP COLUMN attempts")
-        db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
-    db.close()
+    make_it_of_0_1_0(world.state())
     old_map = world.state() / f"event_store-{epoch}.sqlite"
     old_map.touch()
     world.clicks(("c2", "q1"))

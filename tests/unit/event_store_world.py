@@ -90,7 +90,7 @@ class World:
         ranges = self.unindexed() if ranges is None else ranges
         for each in ranges:
             self.indexed_to[each.file_number] = max(each.end_bytes, self.indexed_to.get(each.file_number, 0))
-        indexed = index_events(self.parsed(ranges), self.folder / "index", new_id())
+        indexed = index_events([self.parsed(ranges)], self.folder / "index", new_id())
         self.segments += [indexed.segment] if indexed.segment else []
         return indexed
 

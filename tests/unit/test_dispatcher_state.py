@@ -13,12 +13,13 @@ import pytest
 
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.state import STATE_FILE, Completion, DispatcherState
+from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.state_schema import STATE_FORMAT
 from photon.dispatcher.state_view import StateView, open_view, read_offsets, view_state
 from photon.dispatcher.waiting import WaitingRow
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.tokens import PlanKey
+from tests.simulation.old_state import make_it_of_0_1_0
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)
 GONE = replace(NEW, file=replace(NEW.file, number=4), inside_oversized=True, max_time_us=8, state="gone")
@@ -57,13 +58,7 @@ def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attemp
     with closing(DispatcherState(tmp_path)) as state:
         state.begin_epoch("searches", "east", "e1", 1, follows=False)
         state.store_plan(plan(1, PlanContent()))
-    with closing(sqlite3.connect(tmp_path / STATE_FILE)) as db:
-        db.execute("ALTER TABLE plan DROP COLUMN attempts")
-        db.execute("ALTER TABLE files DROP COLUMN disk_bytes")
-        db.execute("DROP TABLE segments")
-        db.execute("DROP TABLE lost")
-        db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
-        db.commit()
+    make_it_of_0_1_0(tmp_path)
     for _ in range(2):
         with closing(DispatcherState(tmp_path)) as state:
             assert state.open_plan() == plan(1, PlanContent())

@@ -33,7 +33,7 @@ def test_a_time_that_is_not_plausible_is_indexed_and_not_the_latest(world: World
     world.write(1, [("a", 53 * year), ("unset", 5), ("b", 52 * year), ("wild", 130 * year)])
     world.write(2, [("wild alone", 131 * year)])
     events, times = world.parsed(world.unindexed()), PlausibleTimes.at(53 * year, clock_tolerance_us=10)
-    indexed = index_events(events, world.folder / "index", "s", times)
+    indexed = index_events([events], world.folder / "index", "s", times)
     assert (indexed.events, indexed.max_time_us) == (5, {1: 53 * year})
     assert len(indexed.new_hashes) == 5
 
@@ -42,8 +42,8 @@ def test_a_re_run_writes_the_very_same_segment(world: World) -> None:
     """The first report may have been lost with its process."""
     world.write(1, [("a", 30), ("b", 10), ("a", 5)])
     events, folder = world.parsed(world.unindexed()), world.folder / "index"
-    first = index_events(events, folder, "s"), segment_path(folder, "s").read_bytes()
-    second = index_events(events, folder, "s"), segment_path(folder, "s").read_bytes()
+    first = index_events([events], folder, "s"), segment_path(folder, "s").read_bytes()
+    second = index_events([events], folder, "s"), segment_path(folder, "s").read_bytes()
     assert first[0].segment == second[0].segment
     assert first[0].new_hashes.tolist() == second[0].new_hashes.tolist() != []
     assert first[1] == second[1]
@@ -51,7 +51,7 @@ def test_a_re_run_writes_the_very_same_segment(world: World) -> None:
 
 def test_without_events_the_segment_is_there_and_empty(world: World) -> None:
     """The lookups of its batch open it before anybody knows that it is empty."""
-    indexed = index_events(world.parsed([]), world.folder, "s")
+    indexed = index_events([world.parsed([])], world.folder, "s")
     assert (indexed.segment, indexed.events, indexed.max_time_us, len(indexed.new_hashes)) == (None, 0, {}, 0)
     assert Segment(segment_path(world.folder, "s")).events == 0
 

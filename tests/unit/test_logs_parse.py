@@ -346,10 +346,10 @@ def test_ranges_that_are_read_together_are_as_if_read_each(format, ranges, toget
         )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parse_module, "TOGETHER_BYTES", together_bytes)
-        together = read_events_of(pieces, log, limits)
+        together = list(read_events_of(pieces, log, limits))
     each = [read_events(data, file, where, log, limits) for file, where, data in pieces]
     for name in ("events", "dead_letters"):
-        rows = getattr(together, name).to_pylist()
+        rows = [row for parsed in together for row in getattr(parsed, name).to_pylist()]
         expected = [row for parsed in each for row in getattr(parsed, name).to_pylist()]
         assert sorted(rows, key=lambda row: row["_offset"]) == sorted(
             expected, key=lambda row: row["_offset"]
