@@ -43,7 +43,7 @@ class PoisonedRunner(LocalRunner):
             if (self._logs / file.path).exists()
         ]
         lines += read_spool(self._state, task.retries)["_raw"].to_pylist()
-        return any(b"poison" in line for line in lines)
+        return any(b"poison" in (line or b"") for line in lines)  # null: the record is lost
 
 
 class DiesAfterItRegistered(PoisonedRunner):
