@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites dynoxide dynamodb-local check test test-fast test-long soak demo dev example bench figures lock clean
+.PHONY: help setup prerequisites dynoxide dynamodb-local check test test-fast test-long soak demo dev example bench bench-quick bench-live figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -24,7 +24,8 @@ help:
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification"
 	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
-	@echo "make bench      measure the live delay"
+	@echo "make bench      Photon's join beside Spark's own: half an hour at most; make bench-quick: 5 minutes"
+	@echo "make bench-live  measure the live delay"
 	@echo "make figures    the registry's batching and resharding as pictures with numbers, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
@@ -99,6 +100,12 @@ example: setup
 	$(BIN)/photon join examples/search_clicks/pipeline.yaml --complete --json
 
 bench: setup
+	$(BIN)/photon bench join
+
+bench-quick: setup
+	$(BIN)/photon bench join --size quick
+
+bench-live: setup
 	$(BIN)/photon bench live
 
 figures: setup

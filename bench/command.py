@@ -59,6 +59,47 @@ def live(
     sys.exit(result.exit_status)
 
 
+@bench.command()
+@click.option("--size", type=click.Choice(["full", "quick", "small"]), default="full", show_default=True)
+@click.option("--only", multiple=True, help="This join, and others named so.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the tables here, as a Markdown page.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
+)
+@json_option
+def join(size: str, only: tuple[str, ...], page: Path | None, folder: Path | None, as_json: bool) -> None:
+    """Photon's join beside Spark's own, on the same generated logs and cores, in turn, twice.
+
+    One datacenter, and two that race; Spark's stream-stream join with its state in memory and in RocksDB; its
+    batch join. Then late primaries, files out of order, and a kill. full: 2 million primary and 100,000
+    foreign events, half an hour at most; quick: a tenth of it, 5 minutes. Exit status 1 if a row of Photon's
+    was lost, doubled or wrong.
+    """
+    log_to_stderr()
+    from bench.join_contenders import JoinFailed
+    from bench.join_measurement import CONTENDERS, SIZES, measure_joins
+    from bench.join_page import page_of
+
+    if unknown := set(only) - set(CONTENDERS):
+        raise click.BadParameter(f"no join is called {min(unknown)!r}; there are: {', '.join(CONTENDERS)}")
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        try:
+            found = measure_joins(
+                folder or Path(temporary),
+                SIZES[size],
+                only or CONTENDERS,
+                progress=lambda text: click.echo(text, err=True),
+            )
+        except JoinFailed as error:
+            fail(str(error), NOT_DONE)
+    text = page_of(found, f"photon bench join --size {size}")
+    if page is not None:
+        page.write_text(text)
+    print_result(found, text, as_json)
+    ours = [run for run in [*found["runs"], *found["hurts"]] if run["contender"].startswith("photon")]
+    sys.exit(int(any(run["found"][fault] for run in ours for fault in ("lost", "doubled", "wrong"))))
+
+
 PARTS = ("rates", "bytes", "memory", "outages", "distance")
 
 

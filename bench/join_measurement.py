@@ -1,0 +1,215 @@
+"""Measures joins of the same generated logs in one run, in turn: Photon's and Spark's own.
+
+Measured is the time from the moment when all log files are there, with the session warm, to the commit of the
+last row, as a reader of the tables sees it. What the rows are is compared with the truth afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import psutil
+import pyarrow as pa
+
+from bench.join_contenders import Contender, contender
+from bench.join_logs import JoinLogs, place
+from bench.join_rows import CommitWatch, Found, compare, read_rows
+from photon.clock import MICROSECONDS, SystemClock
+from photon.toolchain.java import java_command
+
+CONTENDERS = ("photon", "photon_racing", "stream_memory", "stream_rocksdb", "batch")
+STREAMS = ("stream_memory", "stream_rocksdb")
+WARM_UP_SHARE = 50  # so many times fewer events than in the logs
+WARM_UP_FILES = 4
+MUCH_PER_TRIGGER, LITTLE_PER_TRIGGER = 10, 4  # files of each log that a stream takes at once
+IDLE_SECONDS = 120.0  # without a commit: nothing more comes of a join that ends only when it is stopped
+PACKAGES = ("photon-join", "pyspark", "delta-spark", "deltalake", "pyarrow")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is joined."""
+
+    primary: int
+    foreign: int
+    late_primary: int  # where logs are late or out of order
+    late_foreign: int
+    rounds: int = 2
+
+
+SIZES = {
+    "full": Sizes(2_000_000, 100_000, 200_000, 10_000),
+    "quick": Sizes(200_000, 10_000, 50_000, 2_500),
+    "small": Sizes(50_000, 2_500, 50_000, 2_500, rounds=1),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is wrong with the logs."""
+
+    name: str
+    some_late: bool = False
+    shuffle_seed: int | None = None
+    files_per_trigger: int = LITTLE_PER_TRIGGER  # more at once, and a stream would see little that is late
+
+
+PLAIN = Scenario("plain", files_per_trigger=MUCH_PER_TRIGGER)
+HURTS = (Scenario("late", some_late=True), Scenario("out_of_order", shuffle_seed=1))
+KILL = "kill"  # -9, of all processes, at half of the time that the join took before; and a new start
+HURT = ("photon", "stream_memory")  # who goes through them
+
+
+@dataclass(frozen=True)
+class Run:
+    """One join of the logs."""
+
+    contender: str
+    scenario: str
+    round: int
+    seconds: float  # from the logs being there to the last row being readable
+    cpu_seconds: float | None  # of its processes meanwhile; None if one of them ended
+    events_per_second: float
+    found: Found
+    load_average: float  # of the minute before: who else was at work
+
+
+def measure_joins(
+    folder: Path, sizes: Sizes, contenders: Sequence[str], progress: Progress
+) -> dict[str, Any]:
+    """All runs as one JSON object. `folder` is new; each run works in it and leaves nothing."""
+    began_us = SystemClock().now_us()
+    plain = Bench(folder / "plain", JoinLogs(sizes.primary, sizes.foreign), progress)
+    runs = [plain.run(name, turn) for turn in range(1, sizes.rounds + 1) for name in contenders]
+    seconds = mean_seconds(runs)
+    hurt = [name for name in HURT if name in contenders]
+    hurt_runs = []
+    for scenario in HURTS:
+        logs = JoinLogs(sizes.late_primary, sizes.late_foreign, some_late=scenario.some_late)
+        bench = Bench(folder / scenario.name, logs, progress, scenario)
+        hurt_runs += [bench.run(name, 1) for name in hurt]
+    hurt_runs += [plain.run(name, 1, kill_after_seconds=seconds[name] / 2) for name in hurt]
+    return {
+        "measured_at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began_us / MICROSECONDS)),
+        "took_seconds": round((SystemClock().now_us() - began_us) / MICROSECONDS, 1),
+        "sizes": asdict(sizes),
+        "bytes": plain.bytes,
+        "machine": machine(),
+        "versions": versions(),
+        "settings": {name: contender(name, folder, MUCH_PER_TRIGGER).settings() for name in contenders},
+        "runs": [asdict(run) for run in runs],
+        "ratios": ratios(seconds),
+        "hurts": [asdict(run) for run in hurt_runs],
+    }
+
+
+def mean_seconds(runs: Sequence[Run]) -> dict[str, float]:
+    """The mean of each contender's rounds."""
+    names = dict.fromkeys(run.contender for run in runs)
+    return {name: mean(run.seconds for run in runs if run.contender == name) for name in names}
+
+
+def ratios(seconds: dict[str, float]) -> dict[str, dict[str, float]]:
+    """How many times as fast as each other join each join is."""
+    streams = [seconds[name] for name in STREAMS if name in seconds]
+    others = seconds | ({"faster_stream": min(streams)} if streams else {})
+    return {
+        name: {other: round(took / own, 2) for other, took in others.items() if other != name}
+        for name, own in seconds.items()
+    }
+
+
+class Bench:
+    """Runs contenders, one after the other, on the same logs."""
+
+    def __init__(self, folder: Path, logs: JoinLogs, progress: Progress, scenario: Scenario = PLAIN) -> None:
+        self._folder, self._logs, self._progress, self._scenario = folder, logs, progress, scenario
+        primary, foreign = (max(count // WARM_UP_SHARE, 100) for count in (logs.primary, logs.foreign))
+        self._warm_up = JoinLogs(primary, foreign, WARM_UP_FILES, seed=2)
+        self._warm_up.write(folder / "generated_warm_up")
+        logs.write(folder / "generated")
+        self.bytes = sum(path.stat().st_size for path in (folder / "generated").iterdir())
+
+    def run(self, name: str, turn: int, kill_after_seconds: float | None = None) -> Run:
+        """One join, in a folder of its own that is removed at the end."""
+        folder = self._folder / f"{name}_{turn}"
+        one = contender(name, folder, self._scenario.files_per_trigger)
+        try:
+            run = self._run(one, turn, kill_after_seconds)
+        finally:
+            one.stop()
+        shutil.rmtree(folder)  # of a run that failed it stays: its log is in it
+        self._progress(f"{run.scenario}: {name}: {run.seconds:.1f} s, {run.found}")
+        return run
+
+    def _run(self, one: Contender, turn: int, kill_after_seconds: float | None) -> Run:
+        load = os.getloadavg()[0]
+        began = one.begin(
+            self._warm_up,
+            lambda folder: place(self._folder / "generated_warm_up", folder),
+            lambda folder: place(self._folder / "generated", folder, self._scenario.shuffle_seed),
+        )
+        cpu_before = one.cpu_seconds()
+        expected = self._logs.expected()
+        if one.has_warm_up_in_tables:
+            expected = pa.concat_tables([expected, self._warm_up.expected()])
+        watch = CommitWatch(one.tables())
+        if kill_after_seconds is not None:
+            watch.wait(lambda: time.time() > began + kill_after_seconds, IDLE_SECONDS)
+            one.kill()
+            one.begin_again()
+        watch.wait(lambda: watch.rows >= expected.num_rows or one.has_ended(), IDLE_SECONDS)
+        cpu_after = one.cpu_seconds() if kill_after_seconds is None else None
+        one.finish(self._logs.records)
+        watch.look()
+        seconds = watch.last_seconds - began
+        return Run(
+            contender=one.name,
+            scenario=self._scenario.name if kill_after_seconds is None else KILL,
+            round=turn,
+            seconds=round(seconds, 2),
+            cpu_seconds=round(cpu_after - cpu_before, 1) if cpu_after and cpu_before else None,
+            events_per_second=round((self._logs.primary + self._logs.records) / seconds),
+            found=compare(read_rows(one.tables(), expected.column_names), expected),
+            load_average=round(load, 2),
+        )
+
+
+def machine() -> dict[str, Any]:
+    """What the joins ran on."""
+    cpu_info = Path("/proc/cpuinfo")
+    models = re.findall(r"model name\s*: (.+)", cpu_info.read_text()) if cpu_info.exists() else []
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What took part in the joins."""
+    java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parent,
+    )  # fmt: skip
+    return {
+        **{name: version(name) for name in PACKAGES},
+        "commit": commit.stdout.strip() or "unknown",
+        "python": platform.python_version(),
+        "java": java.stderr.splitlines()[0],
+    }

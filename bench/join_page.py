@@ -1,0 +1,105 @@
+"""The page of a comparison of joins: its tables, as Markdown, from what `measure_joins` found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from bench.join_measurement import LITTLE_PER_TRIGGER
+
+TITLES = {
+    "photon": "Photon, one datacenter",
+    "photon_racing": "Photon, two datacenters racing",
+    "stream_memory": "Spark stream-stream join, state in memory",
+    "stream_rocksdb": "Spark stream-stream join, state in RocksDB",
+    "batch": "Spark batch join",
+}
+SCENARIOS = {
+    "late": "one query in 20 comes at the end, an hour late or more",
+    "out_of_order": "files come in another order than their events",
+    "kill": "kill -9 in the middle, then a start",
+}
+Found = Mapping[str, Any]
+
+
+def page_of(found: Found, command: str) -> str:
+    """The whole page."""
+    sizes = found["sizes"]
+    parts = [
+        "# Benchmarks",
+        f"This page is written by `{command}`. Its figures are those of that one run on that one machine,"
+        " beside each other and in turn; they are no promise for another one.",
+        "## Joining complete logs",
+        f"{sizes['primary']:,} queries and {sizes['foreign']:,} clicks in JSON lines of 20 columns,"
+        f" {found['bytes'] / 1e6:,.0f} MB. One click in 100 is logged twice, and is to be joined once."
+        " All columns of both are in the rows.",
+        "*Seconds* go from the moment when all files are there to the commit of the last row. The session is"
+        " warm: the process has joined other events before, 2 % as many. *CPU* is that of all its processes"
+        " meanwhile, the registry's server included. Two datacenters that race have a full copy of the logs"
+        " each, on the same cores, and their rows count together.",
+        "The rows are read from the tables and compared with those that the generator knows to be right,"
+        " column by column.",
+        _table(list(_rows(found))),
+        "## What hurts",
+        f"Late, and out of order: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks,"
+        f" of which the stream takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill comes at half"
+        " of the time that the same join took above; the seconds hold the new start of everything.",
+        _table(list(_hurt_rows(found))),
+        "## Where and with what",
+        _table(list(_circumstances(found))),
+        "Settings beyond the defaults:",
+        f"```json\n{json.dumps(found['settings'], indent=2)}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(found: Found) -> Iterator[Sequence[str]]:
+    yield "join", "seconds", "CPU", "events/s", "times the faster stream-stream join", "lost, doubled, wrong"
+    names = dict.fromkeys(run["contender"] for run in found["runs"])
+    for name in names:
+        runs = [run for run in found["runs"] if run["contender"] == name]
+        yield (
+            TITLES[name],
+            " and ".join(f"{run['seconds']:.1f}" for run in runs),
+            " and ".join(_number(run["cpu_seconds"]) for run in runs),
+            f"{mean(run['events_per_second'] for run in runs):,.0f}",
+            _number(found["ratios"][name].get("faster_stream"), 2),
+            " and ".join(dict.fromkeys(_faults(run) for run in runs)),
+        )
+
+
+def _hurt_rows(found: Found) -> Iterator[Sequence[str]]:
+    yield "what", "join", "seconds", "lost, doubled, wrong"
+    for run in found["hurts"]:
+        what, who = SCENARIOS[run["scenario"]], TITLES[run["contender"]]
+        yield what, who, f"{run['seconds']:.1f}", _faults(run)
+
+
+def _circumstances(found: Found) -> Iterator[Sequence[str]]:
+    machine, loads = found["machine"], [run["load_average"] for run in [*found["runs"], *found["hurts"]]]
+    yield "", ""
+    yield "when", f"{found['measured_at']}, {found['took_seconds'] / 60:.0f} minutes"
+    yield (
+        "machine",
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}",
+    )
+    yield "load average before the runs", f"{min(loads):.1f} to {max(loads):.1f}"
+    yield "versions", ", ".join(f"{name} {text}" for name, text in found["versions"].items())
+
+
+def _faults(run: Found) -> str:
+    found = run["found"]
+    faults = [found["lost"], found["doubled"], found["wrong"]]
+    return ", ".join(f"{count:,}" for count in faults) if any(faults) else "none"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "?" if value is None else f"{value:.{digits}f}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """One Markdown table; its first row names the columns."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "| " + " | ".join("---" for _ in rows[0]) + " |", *lines[1:]])

@@ -1,0 +1,230 @@
+"""The comparison of joins: that the logs and their truth agree, and that no fault of a row goes unseen."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from bench.join_contenders import contender
+from bench.join_logs import LATE_MS, PREFIX, SPAN_MS, START_MS, JoinLogs, place
+from bench.join_measurement import CONTENDERS, HURTS, KILL, Bench, Sizes, measure_joins, ratios
+from bench.join_page import SCENARIOS, TITLES, page_of
+from bench.join_peers import PEERS
+from bench.join_rows import CommitWatch, Found, compare, read_rows
+
+LOGS = JoinLogs(primary=2_000, foreign=300, files=5)
+Records = list[dict[str, Any]]
+
+
+def read(folder: Path, name: str) -> Records:
+    files = sorted(folder.glob(f"{name}-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs") / "generated"
+    LOGS.write(folder)
+    return folder
+
+
+# -- the logs
+
+
+@pytest.mark.parametrize("name", ["queries", "clicks"])
+def test_a_line_has_20_columns_and_about_500_bytes(name: str, folder: Path) -> None:
+    sizes = [len(line) for file in folder.glob(f"{name}-*") for line in file.read_text().splitlines()]
+    assert {len(record) for record in read(folder, name)} == {20}
+    assert 450 < sum(sizes) / len(sizes) < 550
+
+
+def test_the_truth_is_the_join_of_what_the_files_say(folder: Path) -> None:
+    queries = {query["query_id"]: query for query in read(folder, "queries")}
+    joined = {}
+    for click in read(folder, "clicks"):
+        query = queries[click["query_id"]]
+        joined[click["click_id"]] = click | {PREFIX + name: value for name, value in query.items()}
+    assert len(queries) == LOGS.primary
+    assert {row["click_id"]: row for row in LOGS.expected().to_pylist()} == joined
+
+
+def test_one_click_in_100_is_logged_twice(folder: Path) -> None:
+    logged = Counter(click["click_id"] for click in read(folder, "clicks"))
+    assert Counter(logged.values()) == {1: LOGS.foreign - 3, 2: 3}
+    assert LOGS.records == logged.total()
+
+
+def test_a_click_comes_after_its_query_and_at_most_five_minutes_later() -> None:
+    rows = LOGS.expected().to_pylist()
+    assert all(0 < row["time"] - row[f"{PREFIX}time"] <= 300_000 for row in rows)
+
+
+def test_files_follow_one_another_in_event_time(folder: Path) -> None:
+    times = [query["time"] for query in read(folder, "queries")]
+    assert times == sorted(times)
+
+
+def test_late_queries_are_in_the_last_file_and_an_hour_late_at_least(tmp_path: Path) -> None:
+    logs = JoinLogs(2_000, 300, files=5, some_late=True)
+    logs.write(tmp_path / "generated")
+    *others, last = sorted((tmp_path / "generated").glob("queries-*"))
+    late = [json.loads(line) for line in last.read_text().splitlines()]
+    assert len(others) == 5
+    assert late
+    assert all(query["time"] < START_MS + SPAN_MS - LATE_MS for query in late)
+    assert len(read(tmp_path / "generated", "queries")) == logs.primary
+
+
+def test_logs_of_other_seeds_have_other_ids() -> None:
+    others = JoinLogs(2_000, 300, files=5, seed=2).expected()
+    for name in ("click_id", "query_id"):
+        assert not set(others[name].to_pylist()) & set(LOGS.expected()[name].to_pylist())
+
+
+def test_shuffled_files_hold_the_same_in_another_order(folder: Path, tmp_path: Path) -> None:
+    place(folder, tmp_path / "in_order")
+    place(folder, tmp_path / "shuffled", shuffle_seed=1)
+    for name in ("queries", "clicks"):
+        in_order, shuffled = (read(tmp_path / one, name) for one in ("in_order", "shuffled"))
+        assert in_order != shuffled
+        assert sorted(in_order, key=str) == sorted(shuffled, key=str)
+
+
+def test_a_file_of_a_later_name_is_younger(folder: Path, tmp_path: Path) -> None:
+    place(folder, tmp_path / "placed", shuffle_seed=1)
+    ages = [file.stat().st_mtime for file in sorted((tmp_path / "placed").glob("clicks-*"))]
+    assert ages == sorted(set(ages))
+
+
+# -- the rows
+
+
+EXPECTED = LOGS.expected()
+
+
+def test_the_right_rows_in_any_order_are_right() -> None:
+    assert compare(EXPECTED.sort_by("session"), EXPECTED) == Found(300, 0, 0, 0)
+
+
+def test_a_row_that_is_not_there_is_lost() -> None:
+    assert compare(EXPECTED.slice(1), EXPECTED) == Found(299, lost=1, doubled=0, wrong=0)
+
+
+def test_a_row_that_is_there_twice_is_doubled() -> None:
+    rows = pa.concat_tables([EXPECTED, EXPECTED.slice(7, 1)])
+    assert compare(rows, EXPECTED) == Found(301, lost=0, doubled=1, wrong=0)
+
+
+@pytest.mark.parametrize("column", ["dwell_ms", "note", f"{PREFIX}latency_us", f"{PREFIX}text"])
+def test_a_row_with_one_value_of_another_is_wrong(column: str) -> None:
+    values = EXPECTED[column].to_pylist()
+    values[3] = None
+    index = EXPECTED.column_names.index(column)
+    rows = EXPECTED.set_column(index, column, pa.array(values, EXPECTED[column].type))
+    assert compare(rows, EXPECTED) == Found(300, lost=0, doubled=0, wrong=1)
+
+
+def test_a_row_of_no_event_is_wrong() -> None:
+    rows = pa.concat_tables([EXPECTED, JoinLogs(2_000, 1, seed=2).expected()])
+    assert compare(rows, EXPECTED) == Found(301, lost=0, doubled=0, wrong=1)
+
+
+def test_without_one_of_the_columns_every_row_is_wrong() -> None:
+    assert compare(EXPECTED.drop_columns(["page"]), EXPECTED) == Found(300, lost=0, doubled=0, wrong=300)
+
+
+def test_without_a_table_all_is_lost(tmp_path: Path) -> None:
+    rows = read_rows([tmp_path / "none"], EXPECTED.column_names)
+    assert compare(rows, EXPECTED) == Found(0, lost=300, doubled=0, wrong=0)
+
+
+def test_the_rows_of_all_tables_count_together(tmp_path: Path) -> None:
+    tables = [tmp_path / "east", tmp_path / "west"]
+    for table, rows in zip(tables, (EXPECTED.slice(0, 100), EXPECTED.slice(100)), strict=True):
+        write_deltalake(table, rows)
+    assert compare(read_rows(tables, EXPECTED.column_names), EXPECTED).is_right
+
+
+def test_the_watch_counts_rows_as_they_are_committed(tmp_path: Path) -> None:
+    watch = CommitWatch([tmp_path / "table"])
+    counts = []
+    for rows in (EXPECTED.slice(0, 100), EXPECTED.slice(100)):
+        write_deltalake(tmp_path / "table", rows, mode="append")
+        watch.look()
+        counts.append(watch.rows)
+    assert counts == [100, 300]
+
+
+def test_a_commit_without_new_rows_does_not_count(tmp_path: Path) -> None:
+    watch = CommitWatch([tmp_path])
+    for rows in (EXPECTED.slice(0, 100), EXPECTED.slice(100)):
+        write_deltalake(tmp_path, rows, mode="append")
+    watch.look()
+    seen = (watch.rows, watch.last_seconds)
+    DeltaTable(tmp_path).optimize.compact()
+    watch.look()
+    assert (watch.rows, watch.last_seconds) == seen
+
+
+# -- the figures
+
+
+def test_a_ratio_says_how_many_times_as_fast_a_join_is() -> None:
+    found = ratios({"photon": 10.0, "stream_memory": 30.0, "stream_rocksdb": 60.0})
+    assert found["photon"] == {"stream_memory": 3.0, "stream_rocksdb": 6.0, "faster_stream": 3.0}
+    assert found["stream_rocksdb"]["faster_stream"] == 0.5
+
+
+def test_every_join_and_scenario_has_its_words_and_every_peer_its_join(tmp_path: Path) -> None:
+    assert set(TITLES) == set(CONTENDERS)
+    assert set(SCENARIOS) == {KILL, *(scenario.name for scenario in HURTS)}
+    peers = [name for name in CONTENDERS if not name.startswith("photon")]
+    assert peers == list(PEERS)
+    assert all(contender(name, tmp_path, 4).settings() for name in CONTENDERS)
+
+
+def run_of(name: str, scenario: str = "plain", seconds: float = 2.0, lost: int = 0) -> dict[str, Any]:
+    found = {"rows": 300, "lost": lost, "doubled": 0, "wrong": 0}
+    return {
+        "contender": name, "scenario": scenario, "round": 1, "seconds": seconds, "cpu_seconds": None,
+        "events_per_second": 1_000.0, "found": found, "load_average": 0.5,
+    }  # fmt: skip
+
+
+def test_the_page_shows_every_round_with_its_faults() -> None:
+    found = {
+        "measured_at": "2026-01-05 10:00 UTC", "took_seconds": 60.0, "bytes": 10**6,
+        "sizes": {"primary": 2_000, "foreign": 300, "late_primary": 20, "late_foreign": 3},
+        "machine": {"processor": "one", "cores": 2, "memory_gib": 4.0, "system": "a system"},
+        "versions": {"pyspark": "4"}, "settings": {"photon": {"command": "photon join"}},
+        "runs": [run_of("photon"), run_of("stream_memory"), run_of("photon", seconds=3.0, lost=4)],
+        "ratios": {"photon": {"faster_stream": 0.8}, "stream_memory": {"faster_stream": 1.0}},
+        "hurts": [run_of("stream_memory", "late", 5.0, lost=1_234)],
+    }  # fmt: skip
+    page = page_of(found, "the command")
+    assert "| Photon, one datacenter | 2.0 and 3.0 | ? and ? | 1,000 | 0.80 | none and 4, 0, 0 |" in page
+    assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("name", list(PEERS))
+def test_a_peer_joins_every_click_once(name: str, tmp_path: Path) -> None:
+    run = Bench(tmp_path, JoinLogs(600, 200, files=2), progress=print).run(name, 1)
+    assert run.found == Found(rows=200, lost=0, doubled=0, wrong=0)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.server
+def test_photon_loses_and_doubles_nothing_whatever_happens(tmp_path: Path) -> None:
+    found = measure_joins(tmp_path, Sizes(600, 200, 600, 200, rounds=1), ["photon", "photon_racing"], print)
+    runs = [*found["runs"], *found["hurts"]]
+    assert [run["scenario"] for run in runs] == ["plain", "plain", "late", "out_of_order", KILL]
+    assert all(Found(**run["found"]).is_right for run in runs)
