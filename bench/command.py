@@ -72,8 +72,8 @@ def join(size: str, only: tuple[str, ...], page: Path | None, folder: Path | Non
 
     One datacenter, and two that race; Spark's stream-stream join with its state in memory and in RocksDB; its
     batch join. Then late primaries, files out of order, and a kill. full: 2 million primary and 100,000
-    foreign events, half an hour at most; quick: a tenth of it, 5 minutes. Exit status 1 if a row of Photon's
-    was lost, doubled or wrong.
+    foreign events, half an hour at most; quick: a tenth of it, once, and late primaries alone: 5 minutes.
+    Exit status 1 if a row of Photon's was lost, doubled or wrong.
     """
     log_to_stderr()
     from bench.join_contenders import JoinFailed

@@ -36,7 +36,7 @@ def page_of(found: Found, command: str) -> str:
         f" {found['bytes'] / 1e6:,.0f} MB. One click in 100 is logged twice, and is to be joined once."
         " All columns of both are in the rows.",
         "*Seconds* go from the moment when all files are there to the commit of the last row. The session is"
-        " warm: the process has joined other events before, 2 % as many. *CPU* is that of all its processes"
+        " warm: the process has joined other events before, 5 % as many. *CPU* is that of all its processes"
         " meanwhile, the registry's server included. Two datacenters that race have a full copy of the logs"
         " each, on the same cores, and their rows count together.",
         "The rows are read from the tables and compared with those that the generator knows to be right,"
