@@ -86,19 +86,19 @@ class Results:
 def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
-    Superseded first, then IndexLost, then RegistryUnavailable or LakeUnavailable: they may have caused what
-    else raises SpoolDamaged, DeadlineExceeded or CannotEnd.
+    Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
+    IndexLost (a segment that a full disk did not take), SpoolDamaged, DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Fenced):
             raise Superseded(outcome.reason)
     for outcome in outcomes:
-        if isinstance(outcome, IndexDamaged):
-            raise IndexLost(outcome.reason)
-    for outcome in outcomes:
         if isinstance(outcome, Unavailable):
             error = RegistryUnavailable if outcome.what == "registry" else LakeUnavailable
             raise error(f"{outcome.what}: {outcome.reason}")
+    for outcome in outcomes:
+        if isinstance(outcome, IndexDamaged):
+            raise IndexLost(outcome.reason)
     damaged = {name for outcome in outcomes if isinstance(outcome, DamagedSpool) for name in outcome.files}
     if damaged:
         raise SpoolDamaged(sorted(damaged))

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.completion import resolve, watermark_us
+from photon.dispatcher.completion import (
+    CannotEnd,
+    DeadlineExceeded,
+    IndexLost,
+    Superseded,
+    collect_results,
+    resolve,
+    watermark_us,
+)
 from photon.dispatcher.plan import (
     Advance,
     Lineage,
@@ -27,13 +35,25 @@ from photon.dispatcher.task_splitter import spread
 from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
 from photon.errors import FormatTooNew
 from photon.join.home import home_of
-from photon.join.messages import RegisteredHere, RetryRef
+from photon.join.messages import (
+    DamagedSpool,
+    Failed,
+    Fenced,
+    IndexDamaged,
+    JoinResult,
+    RegisteredHere,
+    RetryRef,
+    TaskOutcome,
+    TimedOut,
+    Unavailable,
+)
 from photon.join.outcomes import Counts
+from photon.join.spool import SpoolDamaged
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Limits, Retry
 from photon.registry.interface import Claim
-from photon.storage.tables import LastCommit
+from photon.storage.tables import LakeUnavailable, LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
 
 SECOND = 1_000_000
@@ -368,3 +388,31 @@ def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> No
     resolved = resolve([cleared("a", 5), cleared("a", 9)], {}, {}, "now", set())
     assert resolved.counts == {"missing": 2}
     assert resolved.inherited == set()
+
+
+# -- the results of a batch
+
+
+def test_what_is_unavailable_may_have_caused_the_rest_and_is_told_first() -> None:
+    full_disk = Unavailable("state", "no space left")
+    caused = [IndexDamaged("the segment is not there"), DamagedSpool(("spool",)), TimedOut(""), Failed("")]
+    with pytest.raises(LakeUnavailable, match="state: no space left"):
+        collect_results([*caused, full_disk])
+    with pytest.raises(Superseded):
+        collect_results([full_disk, Fenced("another process")])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (IndexDamaged("cut short"), IndexLost),
+        (DamagedSpool(("spool",)), SpoolDamaged),
+        (TimedOut("5 s"), DeadlineExceeded),
+        (Failed("raised"), CannotEnd),
+    ],
+)
+def test_each_outcome_that_keeps_a_batch_from_ending_has_an_error_of_its_own(
+    outcome: TaskOutcome, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        collect_results([JoinResult(), outcome])
