@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion, lifecycle
 from photon.dispatcher.completion import (
@@ -304,8 +302,7 @@ class BatchExecution:
         reader.advance(plan.advances, max_time_us)
         counts = completion.sums(results, resolved)
         if results.index:  # before the transaction: a crash between them wakes once more, loses no wake-up
-            hashes = [result.indexed.new_hashes for result in results.index]
-            self.state.wake(np.unique(np.concatenate(hashes)), now_us)
+            self.state.wake([result.indexed.new_hashes for result in results.index], now_us)
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)

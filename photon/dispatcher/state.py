@@ -331,10 +331,10 @@ class DispatcherState:
         (earliest_us,) = self._db.execute(waits).fetchone()
         return None if earliest_us is None else int(earliest_us)
 
-    def wake(self, new_hashes: np.ndarray, now_us: int) -> None:
+    def wake(self, new_hashes: Sequence[np.ndarray], now_us: int) -> None:
         """Make records due whose primary may just have come, also those that were given up.
 
-        `new_hashes`: uint64 of primary ids just read. Rare collisions only cost a lookup.
+        `new_hashes`: uint64 of primary ids just read, each array sorted. Rare collisions only cost a lookup.
         """
         due = [(now_us, key_hash) for key_hash in self._waited_for(new_hashes)]
         if not due:
@@ -346,14 +346,18 @@ class DispatcherState:
             db.executemany(wake, due)
             _reopen(db, "key_hash = ?", due)
 
-    def _waited_for(self, new_hashes: np.ndarray) -> list[int]:
+    def _waited_for(self, new_hashes: Sequence[np.ndarray]) -> list[int]:
         """The hashes among `new_hashes` that some record waits for."""
-        if len(new_hashes) <= FEW_HASHES:
-            hashes = new_hashes.view(np.int64).tolist()
+        if sum(map(len, new_hashes)) <= FEW_HASHES:
+            hashes = (key_hash for each in new_hashes for key_hash in each.view(np.int64).tolist())
             return [key_hash for key_hash in hashes if self._has("waiting WHERE key_hash = ?", key_hash)]
         rows = self._db.execute("SELECT DISTINCT key_hash FROM waiting")
         wanted = np.fromiter((row[0] for row in rows), dtype=np.int64)
-        return [int(h) for h in wanted[np.isin(wanted.view(np.uint64), new_hashes)]]
+        is_new = np.zeros(len(wanted), bool)
+        for each in filter(len, new_hashes):
+            places = np.searchsorted(each, wanted.view(np.uint64))
+            is_new |= each[np.minimum(places, len(each) - 1)] == wanted.view(np.uint64)
+        return [int(key_hash) for key_hash in wanted[is_new]]
 
     def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
         """Make every open waiting record of these reasons due now."""

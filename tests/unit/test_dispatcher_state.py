@@ -94,19 +94,24 @@ def test_a_stored_plan_is_open_until_it_is_completed(state: DispatcherState) -> 
     assert state.counts().adds_up
 
 
-def test_a_waiting_record_is_due_at_its_time_or_when_its_primary_comes(state: DispatcherState) -> None:
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_a_waiting_record_is_due_at_its_time_or_when_its_primary_comes(
+    state: DispatcherState, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("photon.dispatcher.state.FEW_HASHES", few)
     complete(state, 1, Completion(waiting=[ROW]))
     assert (state.due(499, 9), state.due(500, 9)) == ([], [ROW])
-    state.wake(np.array([9], np.uint64), 20)
+    for others in ([9], [5, 6], [], [8, 2**64 - 1]):
+        state.wake([np.array(others, np.uint64)], 20)
     assert state.due(20, 9) == []
-    state.wake(np.array([7], np.uint64), 20)
+    state.wake([np.array([5, 6], np.uint64), np.array([6, 7, 8], np.uint64)], 20)
     assert state.due(20, 9) == [ROW._replace(due_us=20)]
 
 
 def test_a_record_that_was_given_up_waits_again_when_its_primary_comes(state: DispatcherState) -> None:
     complete(state, 1, Completion({"unjoinable": 1}, waiting=[GIVEN_UP]))
     assert (state.count_waiting(), state.counts().of("unjoinable")) == (0, 1)
-    state.wake(np.array([8], np.uint64), 20)
+    state.wake([np.array([8], np.uint64)], 20)
     assert state.due(20, 9) == [GIVEN_UP._replace(due_us=20, status="open")]
     assert (state.counts().of("pending"), state.counts().of("unjoinable")) == (1, 0)
 
