@@ -49,13 +49,14 @@ class Scan:
     folders: frozenset[str] = frozenset()  # the folders passed, relative; "" is the logs folder itself
 
 
-def scan(logs_folder: Path, pattern: str) -> Scan:
+def scan(logs_folder: Path, pattern: str, before: Scan | None = None) -> Scan:
     """The files below `logs_folder` that `pattern` matches; never raises for what the disk says.
 
+    `before`: an earlier scan, whose objects stand for files that have not changed: that saves a third.
     A file that has two names (a hard link, a symbolic link) is seen once, by its real name.
     `**` does not follow symbolic links to folders, so that a loop ends.
     """
-    scanner = _Scanner(os.fspath(logs_folder))
+    scanner = _Scanner(os.fspath(logs_folder), () if before is None else before.files)
     scanner.walk("", _matchers(pattern))
     files = tuple(sorted(scanner.found.values(), key=lambda file: file.path))
     return Scan(files, tuple(scanner.problems), scanner.others, frozenset(scanner.folders))
@@ -68,6 +69,14 @@ def stat_file(logs_folder: Path, path: str) -> FoundFile | None:
     except OSError:
         return None
     return _found_file(path, status)
+
+
+def _is_as_before(file: FoundFile, status: os.stat_result) -> bool:
+    return (
+        file.modified_ns == status.st_mtime_ns
+        and file.size_bytes == status.st_size
+        and file.inode == status.st_ino
+    )
 
 
 def _found_file(path: str, status: os.stat_result) -> FoundFile:
@@ -115,8 +124,9 @@ def _matcher(part: str, last: bool) -> _Matcher:
 class _Scanner:
     """One pass under way."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, before: Iterable[FoundFile]) -> None:
         self._root = root
+        self._before = {file.path: file for file in before}
         self.found: dict[tuple[int, int], FoundFile] = {}  # by device and inode
         self.problems: list[FileProblem] = []
         self.others: dict[str, int] = {}
@@ -179,7 +189,9 @@ class _Scanner:
         key = status.st_dev, status.st_ino
         known = self.found.get(key)
         if known is None or (not entry.is_symlink() and path < known.path) or self._is_link(known.path):
-            self.found[key] = _found_file(path, status)
+            before = self._before.get(path)
+            same = before is not None and _is_as_before(before, status)
+            self.found[key] = before if before is not None and same else _found_file(path, status)
 
     def _is_link(self, path: str) -> bool:
         return os.path.islink(os.path.join(self._root, path))
@@ -202,7 +214,7 @@ class Matches:
 
 def match(
     tracked: Mapping[int, TrackedFile],
-    found: Iterable[FoundFile],
+    found: Sequence[FoundFile],
     same_content: Callable[[FoundFile, TrackedFile], bool],
     taken: frozenset[int] = frozenset(),
 ) -> Matches:
@@ -221,8 +233,9 @@ def match(
                 return True
         return False
 
-    by_inode = _numbers_by(tracked, lambda file: file.file.inode)
-    by_path = _numbers_by(tracked, lambda file: strip_gz(file.file.path))
+    sought = tracked if found else {}  # mostly all files are as they were
+    by_inode = _numbers_by(sought, lambda file: file.file.inode)
+    by_path = _numbers_by(sought, lambda file: strip_gz(file.file.path))
     left = [file for file in found if not claim(file, by_inode.get(file.inode, ()))]
     left = [file for file in left if not claim(file, by_path.get(strip_gz(file.path), ()))]
 

@@ -73,7 +73,7 @@ class LogTail:
         it is seen again. `final`: the inputs are declared complete, so an unterminated last line counts, and
         one look is enough (protocol D4). Never raises for what the disk says.
         """
-        found = self.seen = scan(self._logs_folder, self._log.files)
+        found = self.seen = scan(self._logs_folder, self._log.files, self.seen)
         look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
         unknown = self._find_unchanged(look, found.files)
@@ -102,9 +102,9 @@ class LogTail:
         for now in found:
             before, number = self._known.get(now.path, (None, -1))
             file = look.files.get(number)
-            if before is None or before.inode != now.inode or file is None or file.state != "open":
+            if before is None or file is None or file.state != "open" or before.inode != now.inode:
                 others.append(now)
-            elif now == before:
+            elif now is before or now == before:
                 look.present.add(number)
             elif now.size_bytes > before.size_bytes and self._merely_grew(look, now, file):
                 self._found_again(look, file, now)
@@ -204,13 +204,14 @@ class LogTail:
                 look.vanished.append(look.files[number])
 
     def _backlog(self, look: Look) -> dict[int, int]:
-        backlog = {}
-        for number in sorted(look.present):
-            file = look.files[number]
-            half_line = self._half_lines.get(number) == (file.offset_bytes, file.size_bytes)
-            if file.unread_bytes and (look.final or not half_line):
-                backlog[number] = file.unread_bytes
-        return backlog
+        files = look.files
+        unread = [n for n in look.present if files[n].size_bytes > files[n].offset_bytes]
+        return {
+            number: files[number].unread_bytes
+            for number in sorted(unread)
+            if look.final
+            or self._half_lines.get(number) != (files[number].offset_bytes, files[number].size_bytes)
+        }
 
     def cut(
         self, tracked: TrackedFile, budget_bytes: int, final: bool = False, size_bytes: int | None = None

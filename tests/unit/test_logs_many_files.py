@@ -1,0 +1,54 @@
+"""A look at many files costs little for each that has not changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.logs import source
+from photon.logs.discovery import scan
+from tests.unit.tailing_world import named
+
+FILES = 300
+
+
+def test_a_look_at_files_that_did_not_change_opens_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = named(tmp_path, "**/*.log")
+    for number in range(FILES):
+        world.write(f"{number % 7}/{number}.log", b"line %d\n" % number)
+    assert len(world.read()) == FILES
+    world.look()
+    opened: list[str] = []
+    real = os.open
+
+    def counted(path: Any, *arguments: Any, **more: Any) -> int:
+        opened.append(str(path))
+        return real(path, *arguments, **more)
+
+    monkeypatch.setattr(source.os, "open", counted)
+    assert world.look().changed == {}
+    world.append("3/3.log", b"more\n")
+    world.look()
+    assert [Path(path).name for path in opened] == ["3.log"]
+
+
+def test_a_scan_keeps_what_an_earlier_one_made_of_files_that_did_not_change(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.log").write_bytes(b"line\n")
+    first = scan(tmp_path, "*.log")
+    (tmp_path / "1.log").write_bytes(b"line\nmore\n")
+    (tmp_path / "2.log").rename(tmp_path / "old")
+    (tmp_path / "2.log").write_bytes(b"line\n")
+    os.utime(tmp_path / "2.log", ns=(first.files[2].modified_ns, first.files[2].modified_ns))
+    second = scan(tmp_path, "*.log", first)
+    assert second.files == scan(tmp_path, "*.log").files
+    assert [after is before for after, before in zip(second.files, first.files, strict=True)] == [
+        True,
+        False,
+        False,
+    ]
