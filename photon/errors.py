@@ -6,6 +6,7 @@ Each room derives its own errors from these. Values that a caller is expected to
 from __future__ import annotations
 
 WRONG_USAGE, NOT_DONE, ADAPTER_FAILED = 2, 3, 4
+DEFECT = 70  # EX_SOFTWARE of sysexits.h
 
 
 class UserError(Exception):

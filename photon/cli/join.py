@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from typing import Any
 
 import click
 
+from photon.cli.children import Children, Command
 from photon.cli.output import (
     DONE,
     chosen,
@@ -27,7 +27,7 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
-from photon.errors import WRONG_USAGE
+from photon.errors import NOT_DONE, WRONG_USAGE
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ def join(
         status = DONE
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
-        passed_on += ["--engine", engine, *(["--crash-at", crash_at] if crash_at else [])]
-        results, status = _join_each(pipeline_file, names, passed_on, signals)
+        passed_on += ["--engine", engine]
+        results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
     print_result(results, _results_text(results), as_json)
     sys.exit(status)
 
@@ -106,7 +106,8 @@ def _join_one(
 ) -> Any:
     from photon import faults
     from photon.dispatcher.retrying import BatchReport, Callbacks
-    from photon.shift.run import ForTests, run_shift
+    from photon.shift.lease import StoppedWaiting
+    from photon.shift.run import ForTests, ShiftLimits, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
@@ -124,31 +125,27 @@ def _join_one(
             on_wait=lambda reason: log.warning("%s: waits: %s", datacenter, reason),
         )
         for_tests = ForTests(crash_task_at=crash_at if in_task else None)
-        result = run_shift(pipeline, datacenter, mode, engine, callbacks=callbacks, for_tests=for_tests)
+        limits = ShiftLimits(parent=signals.parent)
+        try:
+            result = run_shift(pipeline, datacenter, mode, engine, limits, callbacks, for_tests)
+        except StoppedWaiting as error:
+            fail(str(error), NOT_DONE)
     return result.as_dict()
 
 
 def _join_each(
-    pipeline_file: Path, names: list[str], options: list[str], signals: StopSignals
+    pipeline_file: Path, names: list[str], options: list[str], crash_at: str | None, signals: StopSignals
 ) -> tuple[dict[str, Any], int]:
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
-    command = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
-    # In sessions of their own, so that a terminal's Ctrl-C comes here and is passed on, once.
-    children = {
-        name: subprocess.Popen(
-            [*command, "--json", "-d", name], stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        for name in names
-    }
-    signals.pass_on_to(list(children.values()))
+    line = [sys.executable, "-m", "photon.cli.main", "join", str(pipeline_file), "--child", *options]
+    first = ["--crash-at", crash_at] if crash_at else []
+    children = Children({name: Command([*line, "--json", "-d", name], first) for name in names})
+    signals.pass_on_to(children)
     results: dict[str, Any] = {}
-    for name, process in children.items():
-        printed, _ = process.communicate()
-        if process.returncode:
-            click.echo(f"photon: datacenter {name} ended with status {process.returncode}", err=True)
-        else:
-            results |= json.loads(printed)
-    return results, worst_status(process.returncode for process in children.values())
+    ended = children.wait()
+    for each in ended.values():
+        results |= json.loads(each.printed or "{}")
+    return results, worst_status(each.returncode for each in ended.values())
 
 
 def worst_status(returncodes: Iterable[int]) -> int:
@@ -161,20 +158,18 @@ class StopSignals:
 
     def __init__(self, with_parent: bool) -> None:
         self._requested = False
-        self._parent = os.getppid() if with_parent else None
+        self.parent = os.getppid() if with_parent else None
         self._listen(self._on_signal)
 
     def stop_requested(self) -> bool:
         """Whether there was a signal, or the parent is gone."""
-        return self._requested or (self._parent is not None and os.getppid() != self._parent)
+        return self._requested or (self.parent is not None and os.getppid() != self.parent)
 
-    def pass_on_to(self, children: list[subprocess.Popen[str]]) -> None:
+    def pass_on_to(self, children: Children) -> None:
         """Send each signal to `children` instead, also one that came before."""
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
-            for process in children:
-                if process.poll() is None:
-                    process.send_signal(number)
+            children.pass_on(number)
 
         self._listen(pass_on)
         if self._requested:

@@ -12,6 +12,7 @@ import traceback
 import click
 
 from photon.cli.output import discard_output
+from photon.errors import DEFECT
 
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -26,7 +27,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }
-DEFECT = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
 
 

@@ -1,0 +1,124 @@
+"""The processes of `photon join`: which are started again, when, and how often."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from photon.cli import children as children_module
+from photon.cli.children import (
+    RESTARTS,
+    RESTARTS_WITHIN_SECONDS,
+    Children,
+    Command,
+    Ended,
+    is_accident,
+    pause_before_restart,
+)
+from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, WRONG_USAGE
+
+DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+# Ends well from the second start on.
+DIES_ONCE = f"""
+import sys
+from pathlib import Path
+if not Path(sys.argv[1]).exists():
+    Path(sys.argv[1]).touch()
+    {DIES}
+print("joined")
+"""
+ENDS_WHEN_ASKED = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("ready", file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+def python(code: str, *arguments: object, first: str | None = None) -> Command:
+    return Command([sys.executable, "-c", code, *map(str, arguments)], [] if first is None else [first])
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children_module, "FIRST_PAUSE_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize("returncode", [-signal.SIGKILL, -signal.SIGSEGV, DEFECT])
+def test_a_signal_that_nobody_asks_to_stop_with_and_a_defect_are_accidents(returncode: int) -> None:
+    assert is_accident(returncode)
+
+
+@pytest.mark.parametrize(
+    "returncode",
+    [0, 1, WRONG_USAGE, NOT_DONE, ADAPTER_FAILED, 130, 143, -signal.SIGINT, -signal.SIGTERM],
+)
+def test_an_end_that_a_user_can_mend_or_asked_for_is_no_accident(returncode: int) -> None:
+    assert not is_accident(returncode)
+
+
+def test_pauses_grow_and_end_with_the_last_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    pauses = [pause_before_restart([0.0] * accidents, 0.0) for accidents in range(1, RESTARTS + 2)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, None]
+
+
+def test_accidents_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    accidents = [0.0] * RESTARTS + [RESTARTS_WITHIN_SECONDS]
+    assert pause_before_restart(accidents, RESTARTS_WITHIN_SECONDS) == 1.0
+
+
+def test_a_process_that_is_killed_is_started_again_and_says_so_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    children = Children({"east": python(DIES_ONCE, tmp_path / "died"), "west": python("print('here')")})
+    assert children.wait() == {"east": Ended(0, "joined\n"), "west": Ended(0, "here\n")}
+    assert capfd.readouterr().err == (
+        "photon: datacenter east ended by SIGKILL: starting it again in 0.001 s\n"
+    )
+
+
+def test_a_process_that_is_killed_again_and_again_stays_down(capfd: pytest.CaptureFixture[str]) -> None:
+    assert Children({"east": python(DIES)}).wait() == {"east": Ended(-signal.SIGKILL, "")}
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == RESTARTS + 1
+    assert lines[-1] == "photon: datacenter east ended by SIGKILL, for the 6th time: not started again"
+
+
+def test_a_process_that_ends_for_a_reason_is_left_at_that(capfd: pytest.CaptureFixture[str]) -> None:
+    assert Children({"east": python("raise SystemExit(3)")}).wait() == {"east": Ended(3, "")}
+    assert capfd.readouterr().err == "photon: datacenter east ended with status 3\n"
+
+
+def test_what_is_for_the_first_start_alone_is_not_given_to_the_next() -> None:
+    says = f"import sys\nif sys.argv[1:]:\n    {DIES}\nprint('without')"
+    assert Children({"east": python(says, first="--crash")}).wait() == {"east": Ended(0, "without\n")}
+
+
+def test_none_is_started_again_once_a_stop_is_requested(capfd: pytest.CaptureFixture[str]) -> None:
+    children = Children({"east": python(DIES), "west": python(DIES)})
+    children.pass_on(signal.SIGTERM)
+    ended = children.wait()
+    assert {each.returncode for each in ended.values()} <= {-signal.SIGKILL, -signal.SIGTERM}
+    assert "starting it again" not in capfd.readouterr().err
+
+
+def test_a_signal_reaches_all_that_run(capfd: pytest.CaptureFixture[str]) -> None:
+    children = Children({"east": python(ENDS_WHEN_ASKED), "west": python(ENDS_WHEN_ASKED)})
+    said = ""
+
+    def ask() -> None:
+        nonlocal said
+        while said.count("ready") < 2:
+            said += capfd.readouterr().err
+        children.pass_on(signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert children.wait() == {"east": Ended(0, ""), "west": Ended(0, "")}
+    asking.join()
