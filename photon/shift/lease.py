@@ -2,8 +2,9 @@
 
 One process at a time holds the lock; the kernel frees it when the process dies, however it dies. The file
 names the process, and its time of modification is the last heartbeat: so a process that hangs can be told
-from one that works. A successor may wait for the lock. The lock does not make the join exactly-once: the
-table's version stops a process that lost it (protocol A3).
+from one that works. A successor may wait for the lock, and a command waits for a process that is about to
+end. The lock does not make the join exactly-once: the table's version stops a process that lost it (protocol
+A3).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from photon.clock import MICROSECONDS, Clock
+from photon.dispatcher.retrying import Callbacks
 from photon.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -31,6 +35,9 @@ SUCCESSOR_FILE = "line"
 # `lease_status_of` holds the lock for a moment: try for longer than that.
 LOCK_TRIES = 10
 LOCK_PAUSE_SECONDS = 0.05
+# A command waits so long for a process that is about to end, and so long to see whether another one is.
+ENDING_SECONDS, LIVE_SECONDS = 60.0, 2.0
+WAIT_PAUSE_SECONDS = 0.5
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
 
 
@@ -53,15 +60,24 @@ class Lease:
     ends_us: int | None = None  # when a successor may take over; None: never
     released_us: int | None = None  # when it was released in order
     idle_seen: str | None = None  # the signature of the log files, if it left because nothing was to do
+    parent: int | None = None  # the process with which it ends, of a command for all datacenters
+    is_ending: bool = False  # it has noticed that it is to end
 
     @classmethod
-    def of_this_process(cls, run: str, began_us: int, length_us: int | None) -> Lease:
+    def of_this_process(
+        cls, run: str, began_us: int, length_us: int | None, parent: int | None = None
+    ) -> Lease:
         ends_us = None if length_us is None else began_us + length_us
-        return cls(os.getpid(), socket.gethostname(), run, began_us, ends_us)
+        return cls(os.getpid(), socket.gethostname(), run, began_us, ends_us, parent=parent)
 
     @property
     def is_here(self) -> bool:
         return self.host == socket.gethostname()
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether it ends after its batch: it has noticed that it is to, or its parent is gone."""
+        return self.is_ending or (self.is_here and self.parent not in (None, _parent_of(self.process)))
 
 
 @dataclass(frozen=True)
@@ -119,6 +135,36 @@ class DatacenterLock:
             finally:
                 _overwrite(file, "")
         raise StoppedWaiting(f"a stop was requested while waiting for datacenter {datacenter}")
+
+    @classmethod
+    def wait_for(
+        cls, state: Path, datacenter: str, lease: Callable[[], Lease], callbacks: Callbacks, clock: Clock
+    ) -> DatacenterLock:
+        """The lock; if its holder is about to end, as soon as it has.
+
+        AlreadyRunning if it is not, or takes too long; StoppedWaiting if a stop is requested before.
+        """
+        began_us, is_said = clock.elapsed_us(), False
+        while not callbacks.should_stop():
+            try:
+                return cls(state, datacenter, lease())
+            except AlreadyRunning:
+                holder = lease_status_of(state).lease
+                ends_soon = holder is not None and holder.ends_soon
+                patience_seconds = ENDING_SECONDS if ends_soon else LIVE_SECONDS
+                if clock.elapsed_us() - began_us >= patience_seconds * MICROSECONDS:
+                    raise
+            if ends_soon and not is_said:
+                callbacks.on_wait(f"{_holder(state)} ends after its batch")
+                is_said = True
+            clock.sleep(WAIT_PAUSE_SECONDS)
+        raise StoppedWaiting(f"a stop was requested while waiting for datacenter {datacenter}")
+
+    def announce_end(self) -> None:
+        """Write into the lease that this process is to end, for one that would wait for it."""
+        self.lease = replace(self.lease, is_ending=True)
+        with contextlib.suppress(OSError):  # a full disk: then a start is refused as beside any other
+            self._write()
 
     def beat(self, now_us: int) -> None:
         """Give a heartbeat. It takes no room, so that it works on a full disk."""
@@ -211,6 +257,13 @@ def _holder(state: Path) -> str:
     if lease is None:
         return "a process that it does not name"
     return f"process {lease.process}" + (f" (run {lease.run} of Dagster)" if lease.run else "")
+
+
+def _parent_of(process: int) -> int | None:
+    try:
+        return int(psutil.Process(process).ppid())
+    except psutil.NoSuchProcess:  # the kernel frees its lock in a moment
+        return None
 
 
 def _successor(state: Path) -> int | None:

@@ -47,6 +47,7 @@ class ShiftLimits:
     """How a shift begins and ends, besides its mode."""
 
     run: str = ""  # of Dagster; empty: a command
+    parent: int | None = None  # the process with which it ends
     takes_turns: bool = False  # wait for the process that runs the datacenter, and hand over to the next
     length: timedelta | None = None  # None: no end
     relief: timedelta = timedelta()  # how much longer it waits for a successor
@@ -128,6 +129,8 @@ class StopCondition:
         self.heartbeat.progress()
         if self.why is None:
             self.why = self._reason()
+            if self.why is not None:
+                self.lock.announce_end()
         return self.why is not None
 
     def _reason(self) -> Ended | None:
@@ -189,11 +192,11 @@ def _take_lock(
 ) -> DatacenterLock:
     def lease() -> Lease:
         length_us = None if limits.length is None else microseconds(limits.length)
-        return Lease.of_this_process(limits.run, clock.now_us(), length_us)
+        return Lease.of_this_process(limits.run, clock.now_us(), length_us, limits.parent)
 
     if limits.takes_turns:
         return DatacenterLock.take_over(state, datacenter, lease, callbacks.should_stop)
-    return DatacenterLock(state, datacenter, lease())
+    return DatacenterLock.wait_for(state, datacenter, lease, callbacks, clock)
 
 
 @contextmanager

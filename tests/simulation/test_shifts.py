@@ -138,6 +138,15 @@ def test_a_command_is_refused_while_a_shift_runs(world: World) -> None:
     assert "is already run by process" in refused[0]
 
 
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_the_lease_of_a_process_that_was_asked_to_stop_says_so(world: World, is_asked: bool) -> None:
+    world.queries("q1")
+    world.join(callbacks=Callbacks(should_stop=lambda: is_asked))
+    lease = lease_status_of(world.state()).lease
+    assert lease is not None
+    assert lease.is_ending == is_asked
+
+
 def test_a_shift_that_nobody_relieves_ends_when_its_time_and_the_wait_are_over(world: World) -> None:
     world.queries("q1")
     before_us = world.clock.now_us()

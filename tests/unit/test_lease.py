@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from bench.manual_clock import ManualClock
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, SystemClock
+from photon.dispatcher.retrying import Callbacks
 from photon.shift import lease as lease_module
 from photon.shift.lease import (
     AlreadyRunning,
@@ -238,3 +239,84 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
     finally:
         heartbeat.stop()
         lock.release(0)
+
+
+# -- a command waits for a process that is about to end
+
+
+ENDS_IF_ASKED = """
+import sys
+from pathlib import Path
+from photon.shift.lease import DatacenterLock, Lease
+parent = int(sys.argv[2]) or None
+lock = DatacenterLock(Path(sys.argv[1]), "east", Lease.of_this_process("", 0, None, parent))
+if sys.argv[3]:
+    lock.announce_end()
+print("has it", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def a_holder(state: Path, parent: int = 0, is_ending: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the lock until its standard input ends."""
+    command = [sys.executable, "-c", ENDS_IF_ASKED, str(state), str(parent), "yes" if is_ending else ""]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "has it\n"
+        yield process
+
+
+def of_a_command(state: Path, callbacks: Callbacks) -> DatacenterLock:
+    return DatacenterLock.wait_for(state, "east", lambda: LEASE, callbacks, SystemClock())
+
+
+GONE = 2**22 + 1  # no process has this number: it is beyond the kernel's greatest
+
+
+@pytest.mark.parametrize(("parent", "is_ending"), [(GONE, False), (0, True)])
+def test_a_command_waits_for_a_process_that_is_about_to_end_and_says_so_once(
+    tmp_path: Path, parent: int, is_ending: bool
+) -> None:
+    said: list[str] = []
+    with a_holder(tmp_path, parent, is_ending) as holder:
+        assert holder.stdin is not None
+
+        def on_wait(reason: str) -> None:
+            said.append(reason)
+            holder.stdin.close()  # type: ignore[union-attr]
+
+        lock = of_a_command(tmp_path, Callbacks(on_wait=on_wait))
+    assert said == [f"process {holder.pid} ends after its batch"]
+    lock.release(0)
+
+
+@pytest.mark.parametrize("parent", [0, os.getpid()])
+def test_a_command_beside_a_live_process_is_refused_soon(tmp_path: Path, parent: int) -> None:
+    began = time.monotonic()
+    with a_holder(tmp_path, parent) as holder, pytest.raises(AlreadyRunning, match=str(holder.pid)):
+        of_a_command(tmp_path, Callbacks(on_wait=pytest.fail))
+    assert time.monotonic() - began < lease_module.ENDING_SECONDS / 2
+
+
+def test_a_process_that_does_not_end_is_not_waited_for_any_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "ENDING_SECONDS", 0.1)
+    with a_holder(tmp_path, is_ending=True), pytest.raises(AlreadyRunning):
+        of_a_command(tmp_path, Callbacks())
+
+
+def test_a_command_that_is_asked_to_stop_waits_no_longer(tmp_path: Path) -> None:
+    said: list[str] = []
+    callbacks = Callbacks(should_stop=lambda: bool(said), on_wait=said.append)
+    with a_holder(tmp_path, is_ending=True), pytest.raises(StoppedWaiting):
+        of_a_command(tmp_path, callbacks)
+
+
+def test_a_lease_of_a_photon_that_named_no_parent_is_read(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text('{"process": 5, "host": "here", "run": "", "began_us": 7}')
+    lease = lease_status_of(tmp_path).lease
+    assert lease is not None
+    assert (lease.process, lease.parent, lease.is_ending) == (5, None, False)
