@@ -58,6 +58,11 @@ class Adapter:
 
     primary_prefix: str = PRIMARY_PREFIX  # the pipeline file's `primary.prefix`, once it is loaded
 
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether `combine` is Photon's own, and so can't let one pair have a say in the row of another."""
+        return type(self).combine in (Adapter.combine, PerEventAdapter.combine)
+
     def skip(self, foreign: pa.Table) -> pa.BooleanArray | None:
         """Which foreign events to pass over before any lookup: true for those; None: none of them."""
         return None

@@ -20,7 +20,7 @@ from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.pipeline.file import ForeignLog, Limits, Pipeline, PrimaryLog
+from photon.pipeline.file import ForeignLog, Limits, Log, Pipeline, PrimaryLog
 from photon.storage.columns import fit
 
 T = TypeVar("T")
@@ -101,6 +101,31 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
             f"adapter {spec}: expected a photon.adapters.Adapter, got {type(found).__name__}{remedy}"
         )
     return found
+
+
+class Alone(Adapter):
+    """An adapter that joins each pair as if no other were there: that is its row (protocol A20)."""
+
+    def __init__(self, adapter: Adapter, pipeline: Pipeline) -> None:
+        self._adapter = adapter
+        self._pipeline = pipeline
+
+    def combine(self, foreign: pa.Table, primary: pa.Table) -> pa.Table | Adapted:
+        """Combine one pair, without the columns that came from other records."""
+        return self._adapter.combine(
+            _own_columns(foreign, self._pipeline.foreign), _own_columns(primary, self._pipeline.primary)
+        )
+
+
+def _own_columns(record: pa.Table, log: Log) -> pa.Table:
+    if log.format != "jsonl":
+        return record
+    return record.select([n for n in record.column_names if n in log.columns or record[n].null_count == 0])
+
+
+def pair_by_pair(adapter: Adapter, pipeline: Pipeline) -> Adapter:
+    """The adapter as one that joins each pair alone. One of Photon's own does anyway."""
+    return adapter if adapter.is_pairwise else Alone(adapter, pipeline)
 
 
 class Careful(Adapter):
@@ -227,6 +252,8 @@ def tally_of(asked: int, failures: Mapping[int, str]) -> Tally:
 
 
 def _most_at_once(adapter: Adapter) -> int | None:
+    if isinstance(adapter, Alone):
+        return 1
     return CAREFUL_ROWS if isinstance(adapter, Careful) else None
 
 

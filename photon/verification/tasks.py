@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, skip_records
+from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair, skip_records
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
@@ -263,7 +263,9 @@ def _join_again(pairs: pa.Table, datacenter: str, scope: TaskScope) -> tuple[lis
         for raw, file in (("raw", "file"), ("primary_raw", "primary_file"))
     )
     row_schema = scope.row_schemas.get(datacenter, pa.schema([]))
-    combined = adapt_pairs(scope.adapter, foreign, primary, scope.pipeline, row_schema)
+    combined = adapt_pairs(
+        pair_by_pair(scope.adapter, scope.pipeline), foreign, primary, scope.pipeline, row_schema
+    )
     results = [RejoinResult("joins")] * pairs.num_rows
     for row, reason in combined.failures.items():
         results[row] = RejoinResult("fails", reason)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from photon.storage.tables import OutputTable
+from photon.verification.tasks import TO_COMPARE, TaskScope, compare_rows
 from tests.simulation.world import NOON_US, World
 
 # Names that clash with the other side's, in case, by a character that tables refuse, with Photon's own.
@@ -61,3 +65,52 @@ def test_no_value_of_a_record_is_lost(tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "world", [list(range(len(PAIRS)))])
     for i, j in PAIRS:
         assert sorted(rows[f"{i}-{j}"].values()) == sorted([*CLICKS[i].values(), *QUERIES[j].values()])
+
+
+OWN_ADAPTERS = """
+import pyarrow as pa
+from photon.adapters import Adapter, merge
+
+class CountsTheBatch(Adapter):
+    def combine(self, foreign, primary):
+        rows = merge(foreign, primary)
+        return rows.append_column("n", pa.array([str(foreign.num_rows)] * foreign.num_rows))
+
+class LooksAtColumns(Adapter):
+    def combine(self, foreign, primary):
+        rows = merge(foreign, primary)
+        return rows.append_column("n", pa.array([str("rare" in foreign.column_names)] * foreign.num_rows))
+
+class MindsItsPair(Adapter):
+    def combine(self, foreign, primary):
+        return merge(foreign, primary).append_column("n", foreign["click"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("adapter", "verdict"),
+    [("CountsTheBatch", "differs"), ("LooksAtColumns", "differs"), ("MindsItsPair", "same")],
+)
+def test_verification_joins_each_pair_alone_and_finds_rows_of_their_batch(
+    tmp_path: Path, adapter: str, verdict: str
+) -> None:
+    (tmp_path / "own_adapters.py").write_text(OWN_ADAPTERS)
+    world = World(tmp_path, more=f"adapter: own_adapters:{adapter}")
+    world.queries("q")
+    clicks = [
+        {"click": "plain", "query": "q", "at": NOON_US},
+        {"click": "c", "query": "q", "at": 1, "rare": "x"},
+    ]
+    world.log("east", "clicks", *clicks)
+    world.join()
+    (row,) = (row for row in world.rows() if row["_event_id"] == "plain")
+    values = {name: value for name, value in row.items() if not name.startswith("_")}
+    to_compare: dict[str, Any] = {name: None for name in TO_COMPARE}
+    to_compare |= {"datacenter": "east", "file": 1, "raw": json.dumps(clicks[0]).encode(), "primary_file": 2}
+    query = {"query": "q", "at": NOON_US, "text": "text of q"}
+    to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values}
+    headers = {("east", number): b"" for number in (1, 2)}
+    schema = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").schema()
+    scope = TaskScope(world.pipeline, world.address, {}, headers, {"east": schema})
+    (compared,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
+    assert compared["verdict"].to_pylist() == [verdict] * 2
