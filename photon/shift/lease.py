@@ -145,7 +145,7 @@ class DatacenterLock:
         AlreadyRunning if it is not, or takes too long; StoppedWaiting if a stop is requested before.
         """
         began_us, is_said = clock.elapsed_us(), False
-        while not callbacks.should_stop():
+        while True:
             try:
                 return cls(state, datacenter, lease())
             except AlreadyRunning:
@@ -157,8 +157,9 @@ class DatacenterLock:
             if ends_soon and not is_said:
                 callbacks.on_wait(f"{_holder(state)} ends after its batch")
                 is_said = True
+            if callbacks.should_stop():
+                raise StoppedWaiting(f"a stop was requested while waiting for datacenter {datacenter}")
             clock.sleep(WAIT_PAUSE_SECONDS)
-        raise StoppedWaiting(f"a stop was requested while waiting for datacenter {datacenter}")
 
     def announce_end(self) -> None:
         """Write into the lease that this process is to end, for one that would wait for it."""
