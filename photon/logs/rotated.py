@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from photon.logs.discovery import FoundFile, Matches, Scan, stat_file
 from photon.logs.files import TrackedFile
 from photon.logs.look import Contents, Look
-from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations
+from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
 
 
 def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) -> dict[int, FoundFile]:
@@ -38,6 +38,29 @@ def _rotations(
     others = [stat_file(contents.logs_folder, path) for path in rotations.among(found.others)]
     candidates = {file.path: file for file in [*others, *look.withheld, *fresh] if file is not None}
     return [candidates[path] for path in sorted(candidates) if path not in followed]
+
+
+def unseen_rotations(
+    look: Look, contents: Contents, found: Scan, since_ns: Mapping[str, int]
+) -> list[FoundFile]:
+    """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
+
+    `since_ns`: by the path of a log when the file was last written that is known to be its latest rotation.
+    What is younger is a rotation of it too, and what is older was there before the log was followed.
+    """
+    inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
+    known = Beginnings(look.files[number] for number in look.present)
+    unseen = []
+    for path, inode in found.others.items():
+        first_ns = [since_ns[log] for log in rotated_from(path) if log in since_ns]
+        candidate = stat_file(contents.logs_folder, path) if first_ns and inode not in inodes else None
+        if candidate is None or candidate.modified_ns < first_ns[0] or not contents.is_whole(look, candidate):
+            continue
+        if not any(
+            contents.same_content(look, candidate, one) for one in contents.like(look, candidate, known)
+        ):
+            unseen.append(candidate)
+    return sorted(unseen, key=lambda file: file.modified_ns)
 
 
 def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:

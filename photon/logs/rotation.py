@@ -15,6 +15,9 @@ from photon.logs.files import TrackedFile
 from photon.logs.source import HEAD_BYTES, TAIL_BYTES, Source, hash_bytes
 
 SHORT_BYTES = 2 * HEAD_BYTES  # so much is compared as a whole
+_BEFORE_DIGIT = re.compile(r"[.-](?=\d)")
+# What follows a log's name, with its ending: access.log.1, access.log-2026-11-22, access-20261122.log.
+_NUMBER = re.compile(r"[.-]\d[\d.-]*(?P<end>[.][^./\d][^./]*)?")
 _FIRST_PART = re.compile(r"\.?[^.]*")
 
 
@@ -27,6 +30,16 @@ def stem_of(name: str) -> str:
 def may_be_rotated(name: str, later: str) -> bool:
     """Whether a file of this name may be called `later` after rotations, in the same folder."""
     return later.startswith(stem_of(name))
+
+
+def rotated_from(path: str) -> list[str]:
+    """What a log may have been called that a rotation calls so: without its number or date, and .gz.
+
+    Narrower than `may_be_rotated`: nothing but its name says that a file is to be read.
+    """
+    name = path.removesuffix(".gz")
+    found = ((at.start(), _NUMBER.fullmatch(name, at.start())) for at in _BEFORE_DIGIT.finditer(name))
+    return [name[:start] + (number["end"] or "") for start, number in found if number is not None and start]
 
 
 class Rotations:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher import state
-from photon.logs import look
+from photon.logs import look, tail
 from photon.logs.rotation import Beginnings
 from photon.shift.status import status_of
 from tests.simulation import rotation_stories as stories
@@ -26,6 +26,11 @@ def test_a_log_that_is_rotated_before_each_join_is_joined_once(world: World, way
 
 def test_a_log_that_is_rotated_in_all_ways_in_turn_is_joined_once(world: World) -> None:
     stories.no_event_is_lost_or_joined_twice(world, stories.WAYS)
+
+
+@pytest.mark.parametrize("way", stories.WAYS)
+def test_logs_that_come_and_are_rotated_while_no_join_runs_are_joined(world: World, way: stories.Way) -> None:
+    stories.no_event_is_lost_or_joined_twice(world, [way] * 4, turns_a_join=3)
 
 
 def test_what_went_while_nobody_looked_is_counted_and_named_until_it_is_back(world: World) -> None:
@@ -56,6 +61,15 @@ def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
 ) -> None:  # D6
     monkeypatch.setattr(Beginnings, "like", lambda self, source, path: [])
     story = partial(stories.no_event_is_lost_or_joined_twice, world, [way] * 2)
+    caught_by_story(story, because="events were lost or joined twice")
+
+
+def test_rotations_that_nobody_saw_as_logs_are_lost_if_files_alone_decides(
+    world: World, monkeypatch: Patch
+) -> None:  # D6
+    monkeypatch.setattr(tail, "unseen_rotations", lambda *known: [])
+    ways = [stories.rename] * 4
+    story = partial(stories.no_event_is_lost_or_joined_twice, world, ways, turns_a_join=3)
     caught_by_story(story, because="events were lost or joined twice")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher import completion
-from photon.event_store.indexing import PlausibleTimes
+from photon.event_store.indexing import EVER, PlausibleTimes
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -50,7 +50,7 @@ def test_a_wild_time_that_counts_gives_up_what_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # C6
     watermark_us = completion.watermark_us
-    monkeypatch.setattr(PlausibleTimes, "among", lambda self, events: events)
+    monkeypatch.setattr(PlausibleTimes, "at", lambda now_us, clock_tolerance_us: EVER)
     monkeypatch.setattr(completion, "watermark_us", lambda *known: watermark_us(*known[:4]))
     caught_by_story(partial(late_events_are_joined, world, YEAR_2100_US), because="an event was given up")
 

@@ -1,6 +1,7 @@
 """Rotation in all its ways, between two looks or while nobody looks: nothing is lost or read twice."""
 
 import gzip
+import os
 import shutil
 import subprocess
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.ranges import read_range
-from photon.logs.rotation import Rotations
+from photon.logs.rotation import Rotations, rotated_from
 from tests.unit.tailing_world import Player, World, named
 
 GLOBS = ["access.log", "access.log*", "access*"]
@@ -20,7 +21,9 @@ Way = Callable[[Player], None]
 def compress(player: Player, name: str, to: str | None = None) -> None:
     """As logrotate does: the compressed file is whole before the other one goes."""
     plain = player.place(name)
+    written_ns = plain.stat().st_mtime_ns
     player.write(to or f"{name}.gz", gzip.compress(plain.read_bytes()))
+    os.utime(player.place(to or f"{name}.gz"), ns=(written_ns, written_ns))
     plain.unlink()
 
 
@@ -112,8 +115,7 @@ def test_a_rotated_log_is_read_on_and_nothing_twice(
     if stopped:
         world.restart()
     lines = before.splitlines() + read_until_nothing_comes(world)
-    written = set(OLD.splitlines()) | {b"new 1"} if files != "access.log" else set(OLD.splitlines())
-    assert written <= set(lines)
+    assert {*OLD.splitlines(), b"new 1"} <= set(lines)
     assert [line for line, count in Counter(lines).items() if count > 1] == []
 
 
@@ -205,6 +207,61 @@ def test_a_range_that_was_planned_before_a_rotation_is_read_afterwards(tmp_path:
     byte_range, tracked = world.tail.cut(world.tracked[1], len(OLD))
     way(Player(world, restarts=False))
     assert read_range(world.folder, tracked.file, byte_range) == OLD
+
+
+def test_rotations_that_were_there_before_a_log_was_followed_are_not_read(tmp_path: Path) -> None:
+    world = named(tmp_path, "access.log")
+    player = Player(world, restarts=False)
+    for number in (1, 2):
+        world.write(f"access.log.{number}", b"before %d\n" % number)
+        os.utime(player.place(f"access.log.{number}"), (number, number))
+    world.write("access.log", b"old 1\n")
+    lines = read_until_nothing_comes(world)
+    world.write("access.log.bak", b"a copy of somebody's\n")
+    for number in (2, 1):
+        player.rename(f"access.log.{number}", f"access.log.{number + 1}")
+    rename_and_create(player)
+    assert lines + read_until_nothing_comes(world) == [b"old 1", b"new 1"]
+
+
+@pytest.mark.parametrize("way", [rename_and_create, compress_at_once, copy_truncate])
+def test_logs_that_came_and_were_rotated_while_nobody_looked_are_read(tmp_path: Path, way: Way) -> None:
+    world = named(tmp_path, "access.log")
+    player = Player(world, restarts=False)
+    world.write("access.log", b"turn 0\n")
+    world.look()
+    for turn in range(1, 5):
+        for number in range(5, 0, -1):
+            for end in ("", ".gz"):
+                if player.place(f"access.log.{number}{end}").exists():
+                    player.rename(f"access.log.{number}{end}", f"access.log.{number + 1}{end}")
+        way(player)
+        world.write("access.log", b"turn %d\n" % turn)
+    world.restart()
+    assert sorted(read_until_nothing_comes(world)) == [b"turn %d" % turn for turn in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("access.log.1", True),
+        ("access.log-20261122.gz", True),
+        ("access-20261122.log", True),
+        ("access.log.2026-11-22", True),
+        ("access.log.bak", False),
+        ("access.log.1.swp", False),
+        ("access.log", False),
+        ("access.log.gz", False),
+        ("error.log.1", False),
+    ],
+)
+def test_a_rotation_is_named_by_a_number_or_a_date(name: str, is_one: bool) -> None:
+    assert ("logs/access.log" in rotated_from(f"logs/{name}")) is is_one
+
+
+def test_a_name_with_numbers_of_its_own_may_be_a_rotation_of_several_logs() -> None:
+    assert rotated_from("app-01-20261122.log.gz") == ["app.log", "app-01.log"]
+    assert rotated_from("of-2026/app2.1") == ["of-2026/app2"]
 
 
 def test_names_of_rotations_begin_as_the_name_of_the_log_in_its_folder() -> None:
