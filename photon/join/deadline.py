@@ -14,6 +14,8 @@ from types import FrameType
 
 # Code that holds the interpreter hears no signal: so long after the deadline the process ends.
 GRACE_SECONDS = 30.0
+# An exception that is raised within a finaliser is dropped by the interpreter: so the alarm comes again.
+REPEAT_SECONDS = 1.0
 
 
 class TaskTimedOut(BaseException):
@@ -67,13 +69,17 @@ def _alarm(seconds: float, error: Callable[[str], BaseException]) -> Iterator[No
         raise error(f", at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "")
 
     began = time.monotonic()
+    left_of_another, its_interval = signal.getitimer(signal.ITIMER_REAL)
     handler = signal.signal(signal.SIGALRM, time_is_up)
-    left_of_another, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
-    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # the alarm may have gone off on the way out
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if left_of_another:  # whoever set a timer before goes on with what is left of it
             left = left_of_another - (time.monotonic() - began)
-            signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
+            signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), its_interval)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from photon.join import deadline as module
 from photon.join.deadline import CallTooSlow, TaskTimedOut, call_deadline, deadline
 
 
@@ -23,6 +24,26 @@ def test_what_never_returns_is_ended_though_it_catches_its_exceptions() -> None:
 
     with pytest.raises(TaskTimedOut, match=r"longer than 0\.01 s .*, at test_task_deadline\.py"):
         hang()
+
+
+def test_an_alarm_that_a_finaliser_swallows_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REPEAT_SECONDS", 0.01)
+    swallowed: list[bool] = []
+
+    def hang() -> None:
+        with deadline(0.01):
+            while True:
+                try:
+                    while True:
+                        pass
+                except TaskTimedOut:  # as the interpreter does in a finaliser
+                    if swallowed:
+                        raise
+                    swallowed.append(True)
+
+    with pytest.raises(TaskTimedOut):
+        hang()
+    assert swallowed == [True]
 
 
 def test_what_returns_in_time_leaves_no_alarm_and_the_handler_and_timer_that_were_there() -> None:
