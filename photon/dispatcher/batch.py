@@ -34,10 +34,9 @@ from photon.dispatcher.spool_repair import SpoolRepair
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
-from photon.errors import UserError
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
-from photon.join.failing import AdapterCalls
+from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.join.spool import SpoolDamaged, drop_unreferenced
@@ -67,12 +66,7 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "unjoined": "unjoinable",
     "too_old": "too_old",
 }
-MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 ROWS_ARE_GONE = "of events that were joined, and whose rows are gone from the table: photon verify names them"
-
-
-class TooManyDeaths(UserError):
-    """Many events in a row kept their batches from ending: the fault is not in the events."""
 
 
 @dataclass
@@ -101,7 +95,8 @@ class BatchExecution:
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
         self._nobody_had_fresh = False
-        self._adapter_calls = AdapterCalls()  # of the last batches in a row that failed on most of them
+        # Of the last batches in a row in which the adapter failed on more than its share (A21).
+        self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
         self._last_plan_id = ""  # of the last plan that this very process has run
 
     def _new_retry(self) -> BackoffRetry:
@@ -306,6 +301,7 @@ class BatchExecution:
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)
+        adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
         primaries = reader.of("primary").values()
         fault_point("complete.before_transaction")
         self.state.complete(
@@ -325,8 +321,10 @@ class BatchExecution:
                 ),
                 inherited=resolved.inherited,
                 segments=segments,
+                adapter_calls=adapter_calls,
             ),
         )
+        self._adapter_calls = adapter_calls
         self.index.added(segments)
         fault_point("complete.after_transaction")
         return counts
@@ -361,7 +359,6 @@ class BatchExecution:
         if plan.content.retries:
             with contextlib.suppress(OSError):  # what can't be removed now goes with a later batch
                 drop_unreferenced(self.state.folder, self.state.spool_files())
-        self._adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
         if not plan.content.lineage.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS
@@ -390,12 +387,7 @@ class BatchExecution:
         parts = split(plan, reason, reader.files, logs)
         if any(part.lineage.quarantine for part in parts):
             self._quarantined_in_a_row += 1
-            if self._quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
-                raise TooManyDeaths(
-                    f"{MOST_QUARANTINED_IN_A_ROW} events in a row kept their batch from ending, "
-                    f"the last time: {reason}; mend the adapter or the machine and start again: "
-                    "nothing of this batch is lost"
-                )
+            completion.check_deaths(self._quarantined_in_a_row, reason)
         self._joined.commit([], self._app, plan.key.batch, plan.key.batch - 1, plan.key.plan_id)
         fault_point("abandon.after_commit")
         stored = self._releasing.release_candidates(plan.key)

@@ -30,6 +30,8 @@ from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputFile, RowStatus
 from photon.tokens import Occurrence, PlanKey, Token
 
+MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
+
 
 class Superseded(UserError):
     """Another process commits for this datacenter: this one must not go on (protocol A3)."""
@@ -47,6 +49,10 @@ class AdapterFails(UserError):
     """The adapter fails on more than a share of the pairs: their events are not to become dead letters."""
 
     exit_status = ADAPTER_FAILED
+
+
+class TooManyDeaths(UserError):
+    """Many events in a row kept their batches from ending: the fault is not in the events."""
 
 
 class DeadlineExceeded(Exception):
@@ -136,6 +142,15 @@ def check_adapter(results: Results, before: AdapterCalls, pipeline: Pipeline, pl
             f"datacenter {plan.datacenter}: adapter {pipeline.adapter}: {refusal}. Batch {plan.batch} stays "
             "open, and nothing is lost: mend the adapter and start again. If so many may fail, make "
             f"limits.failing_pairs more than {pipeline.limits.failing_pairs:g}; with 1 all may"
+        )
+
+
+def check_deaths(quarantined_in_a_row: int, reason: str) -> None:
+    """Raise TooManyDeaths if so many events kept their batches from ending, the last one for this reason."""
+    if quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
+        raise TooManyDeaths(
+            f"{MOST_QUARANTINED_IN_A_ROW} events in a row kept their batch from ending, the last time: "
+            f"{reason}; mend the adapter or the machine and start again: nothing of this batch is lost"
         )
 
 

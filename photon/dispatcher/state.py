@@ -29,6 +29,7 @@ from photon.dispatcher.state_schema import MIGRATIONS, SCHEMA, STATE_FORMAT
 from photon.dispatcher.waiting import WaitingRow
 from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
+from photon.join.failing import AdapterCalls, calls_to_json
 from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
@@ -55,6 +56,7 @@ class Completion:
     watermark_us: int | None = None
     inherited: Iterable[str] = ()
     segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
+    adapter_calls: AdapterCalls | None = None  # of batches in a row that were over the share (protocol A21)
 
 
 class DispatcherState:
@@ -244,6 +246,7 @@ class DispatcherState:
                 "completed": plan.key.batch,
                 "completed_plan": plan.key.plan_id,
                 "watermark_us": completion.watermark_us,
+                "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
             }
             _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 from photon.pipeline.file import Limits
 
@@ -55,6 +56,16 @@ class AdapterCalls:
                 failed = f"its {name} failed on {tally.failed:,} of {tally.asked:,} {of}"
                 return f"{failed}, the first time with {tally.first_reason}"
         return ""
+
+
+def calls_to_json(calls: AdapterCalls) -> str:
+    """The stored form of calls."""
+    return json.dumps(asdict(calls))
+
+
+def calls_from_json(text: str | None) -> AdapterCalls:
+    """The inverse of `calls_to_json`; no calls where none are stored."""
+    return AdapterCalls(**{name: Tally(**tally) for name, tally in json.loads(text or "{}").items()})
 
 
 class TooManyFail(Exception):

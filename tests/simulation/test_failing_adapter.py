@@ -75,6 +75,31 @@ def test_small_batches_in_a_row_are_too_many_together(tmp_path: Path, monkeypatc
     assert 0 < len(world.rows("dead_letters")) < 100
 
 
+def test_small_batches_in_a_row_are_too_many_together_whoever_ran_them(
+    world: World, monkeypatch: Patch
+) -> None:
+    some, others = clicks(60, "a"), clicks(60, "b")
+    monkeypatch.setattr(failing_adapter, "fails_on", some + others)
+    log_clicks(world, some, "a")
+    assert world.join().counts.of("dead_letters") == 60
+    log_clicks(world, others, "b")
+    for _ in range(2):
+        with pytest.raises(AdapterFails, match="failed on 120 of 120 pairs"):
+            world.join()
+    monkeypatch.setattr(failing_adapter, "fails_on", ())
+    world.join()
+    assert world.joined_ids() == sorted(others)
+
+
+def test_a_batch_that_goes_well_begins_the_count_anew(world: World, monkeypatch: Patch) -> None:
+    some, good, others = clicks(60, "a"), clicks(2, "b"), clicks(60, "c")
+    monkeypatch.setattr(failing_adapter, "fails_on", some + others)
+    for names in (some, good, others):
+        log_clicks(world, names, names[0][0])
+        counts = world.join().counts
+    assert counts_of(counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 120}
+
+
 def test_one_task_on_which_the_adapter_fails_stops_a_batch_of_many_that_are_right(
     world: World, monkeypatch: Patch
 ) -> None:
