@@ -33,7 +33,7 @@ Place = Callable[[Path], None]  # makes a folder with the logs to be joined
 
 
 class JoinFailed(Exception):
-    """A join ended, or did not begin; the message says where its log is."""
+    """A join ended, or did not begin; the message has the end of its log."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Contender(ABC):
         assert self.process is not None
         status = self.process.poll()
         if status not in (None, 0):
-            raise JoinFailed(f"{self.name} ended with status {status}; {self._where_its_log_is()}")
+            raise JoinFailed(f"{self.name} ended with status {status}; {self._last_words()}")
         return status == 0
 
     def cpu_seconds(self) -> float | None:
@@ -106,8 +106,9 @@ class Contender(ABC):
             return [*parent.children(recursive=True), parent]
         return []
 
-    def _where_its_log_is(self) -> str:
-        return f"its log is {self.folder / 'log'}"
+    def _last_words(self) -> str:
+        lines = (self.folder / "log").read_text(errors="replace").splitlines()[-3:]
+        return f"the end of its log: {' / '.join(lines)}"
 
     def _start(self, command: Sequence[str | Path], **pipes: Any) -> subprocess.Popen[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -143,9 +144,7 @@ class Photon(Contender):
         self.begin_again()
         self.warm_up_records = warm_up.records
         if not self._has_joined(warm_up.records, WARM_SECONDS):
-            raise JoinFailed(
-                f"{self.name} was not warm after {WARM_SECONDS:.0f} s; {self._where_its_log_is()}"
-            )
+            raise JoinFailed(f"{self.name} was not warm after {WARM_SECONDS:.0f} s; {self._last_words()}")
         seconds = time.time()
         for name in self.datacenters:
             os.rename(self.folder / "to_come" / name, self.folder / "logs" / name / "measured")
@@ -229,7 +228,7 @@ class Peer(Contender):
         for line in said:
             if line.strip() == READY:
                 return
-        raise JoinFailed(f"{self.name} did not get ready; {self._where_its_log_is()}")
+        raise JoinFailed(f"{self.name} did not get ready; {self._last_words()}")
 
 
 def contender(name: str, folder: Path, files_per_trigger: int) -> Contender:

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,10 +22,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from bench.join_contenders import Contender, contender
+from bench.join_contenders import Contender, JoinFailed, contender
 from bench.join_logs import JoinLogs, place
 from bench.join_rows import CommitWatch, Found, compare, read_rows
-from photon.clock import MICROSECONDS, SystemClock
+from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.toolchain.java import java_command
 
 CONTENDERS = ("photon", "photon_racing", "stream_memory", "stream_rocksdb", "batch")
@@ -48,13 +48,14 @@ class Sizes:
     late_primary: int  # where logs are late or out of order
     late_foreign: int
     rounds: int = 2
+    minutes: float = 27  # no run begins later
     hurts: Sequence[str] = ("late", "out_of_order", "kill")
 
 
 # Sessions that start and get warm take most of a run of the smaller ones, some half a minute.
 SIZES = {
     "full": Sizes(2_000_000, 100_000, 200_000, 10_000),
-    "quick": Sizes(200_000, 10_000, 50_000, 2_500, rounds=1, hurts=("late",)),
+    "quick": Sizes(200_000, 10_000, 50_000, 2_500, rounds=1, minutes=4, hurts=("late",)),
     "small": Sizes(50_000, 2_500, 50_000, 2_500, rounds=1),
 }
 
@@ -90,32 +91,48 @@ class Run:
 
 
 def measure_joins(
-    folder: Path, sizes: Sizes, contenders: Sequence[str], progress: Progress
+    folder: Path, sizes: Sizes, contenders: Sequence[str], progress: Progress, clock: Clock | None = None
 ) -> dict[str, Any]:
-    """All runs as one JSON object. `folder` is new; each run works in it and leaves nothing."""
-    began_us = SystemClock().now_us()
+    """All runs as one JSON object. `folder` is new; each run works in it and leaves nothing.
+
+    A run that fails, or would begin too late (`Sizes.minutes`), is named in `left_out`.
+    """
+    clock = clock or SystemClock()
+    began_us, left_out = clock.now_us(), {}
+
+    def run(bench: Bench, name: str, turn: int, kill_after_seconds: float | None = None) -> Iterator[Run]:
+        if clock.now_us() - began_us > sizes.minutes * 60 * MICROSECONDS:
+            left_out[f"{bench.scenario.name} {name} {turn}"] = f"{sizes.minutes} minutes were over"
+            return
+        try:
+            yield bench.run(name, turn, kill_after_seconds)
+        except JoinFailed as error:
+            left_out[f"{bench.scenario.name} {name} {turn}"] = str(error)
+
     plain = Bench(folder / "plain", JoinLogs(sizes.primary, sizes.foreign), progress)
-    runs = [plain.run(name, turn) for turn in range(1, sizes.rounds + 1) for name in contenders]
+    in_turn = [(name, turn) for turn in range(1, sizes.rounds + 1) for name in contenders]
+    runs = [done for name, turn in in_turn for done in run(plain, name, turn)]
     seconds = mean_seconds(runs)
-    hurt = [name for name in HURT if name in contenders]
-    hurt_runs = []
+    hurt = [name for name in HURT if name in seconds]
+    hurt_runs: list[Run] = []
+    if KILL in sizes.hurts:
+        hurt_runs += [done for name in hurt for done in run(plain, name, 1, seconds[name] / 2)]
     for scenario in (one for one in HURTS if one.name in sizes.hurts):
         logs = JoinLogs(sizes.late_primary, sizes.late_foreign, some_late=scenario.some_late)
         bench = Bench(folder / scenario.name, logs, progress, scenario)
-        hurt_runs += [bench.run(name, 1) for name in hurt]
-    if KILL in sizes.hurts:
-        hurt_runs += [plain.run(name, 1, kill_after_seconds=seconds[name] / 2) for name in hurt]
+        hurt_runs += [done for name in hurt for done in run(bench, name, 1)]
     return {
         "measured_at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began_us / MICROSECONDS)),
-        "took_seconds": round((SystemClock().now_us() - began_us) / MICROSECONDS, 1),
+        "took_seconds": round((clock.now_us() - began_us) / MICROSECONDS, 1),
         "sizes": asdict(sizes),
         "bytes": plain.bytes,
         "machine": machine(),
         "versions": versions(),
         "settings": {name: contender(name, folder, MUCH_PER_TRIGGER).settings() for name in contenders},
-        "runs": [asdict(run) for run in runs],
+        "runs": [asdict(done) for done in runs],
         "ratios": ratios(seconds),
-        "hurts": [asdict(run) for run in hurt_runs],
+        "hurts": [asdict(done) for done in hurt_runs],
+        "left_out": left_out,
     }
 
 
@@ -139,7 +156,7 @@ class Bench:
     """Runs contenders, one after the other, on the same logs."""
 
     def __init__(self, folder: Path, logs: JoinLogs, progress: Progress, scenario: Scenario = PLAIN) -> None:
-        self._folder, self._logs, self._progress, self._scenario = folder, logs, progress, scenario
+        self._folder, self._logs, self._progress, self.scenario = folder, logs, progress, scenario
         primary, foreign = (max(count // WARM_UP_SHARE, 100) for count in (logs.primary, logs.foreign))
         self._warm_up = JoinLogs(primary, foreign, WARM_UP_FILES, seed=2)
         self._warm_up.write(folder / "generated_warm_up")
@@ -149,12 +166,12 @@ class Bench:
     def run(self, name: str, turn: int, kill_after_seconds: float | None = None) -> Run:
         """One join, in a folder of its own that is removed at the end."""
         folder = self._folder / f"{name}_{turn}"
-        one = contender(name, folder, self._scenario.files_per_trigger)
+        one = contender(name, folder, self.scenario.files_per_trigger)
         try:
             run = self._run(one, turn, kill_after_seconds)
         finally:
             one.stop()
-        shutil.rmtree(folder)  # of a run that failed it stays: its log is in it
+        shutil.rmtree(folder)  # of a run that failed it stays, if the folder above it does
         now = time.strftime("%H:%M:%S")
         self._progress(f"{now} {run.scenario}: {name}: {run.seconds:.1f} s, {run.found}")
         return run
@@ -164,7 +181,7 @@ class Bench:
         began = one.begin(
             self._warm_up,
             lambda folder: place(self._folder / "generated_warm_up", folder),
-            lambda folder: place(self._folder / "generated", folder, self._scenario.shuffle_seed),
+            lambda folder: place(self._folder / "generated", folder, self.scenario.shuffle_seed),
         )
         cpu_before = one.cpu_seconds()
         expected = self._logs.expected()
@@ -182,7 +199,7 @@ class Bench:
         seconds = watch.last_seconds - began
         return Run(
             contender=one.name,
-            scenario=self._scenario.name if kill_after_seconds is None else KILL,
+            scenario=self.scenario.name if kill_after_seconds is None else KILL,
             round=turn,
             seconds=round(seconds, 2),
             cpu_seconds=round(cpu_after - cpu_before, 1) if cpu_after and cpu_before else None,

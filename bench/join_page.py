@@ -47,6 +47,7 @@ def page_of(found: Found, command: str) -> str:
         f" of which the stream takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill comes at half"
         " of the time that the same join took above; the seconds hold the new start of everything.",
         _table(list(_hurt_rows(found))),
+        *(f"Left out: {run}: {why}." for run, why in found["left_out"].items()),
         "## Where and with what",
         _table(list(_circumstances(found))),
         "Settings beyond the defaults:",
