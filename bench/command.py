@@ -97,7 +97,8 @@ def join(
             only or CONTENDERS,
             progress=lambda text: click.echo(text, err=True),
         )
-    text = page_of(found, f"photon bench join --size {size}")
+    limit = "" if minutes is None else f" --minutes {minutes:g}"
+    text = page_of(found, f"photon bench join --size {size}{limit}")
     if page is not None:
         page.write_text(text)
     print_result(found, text, as_json)

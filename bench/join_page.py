@@ -37,16 +37,13 @@ def page_of(found: Found, command: str) -> str:
         " All columns of both are in the rows.",
         "*Seconds* go from the moment when all files are there to the commit of the last row. The session is"
         " warm: the process has joined other events before, 5 % as many. *CPU* is that of all its processes"
-        " meanwhile, the registry's server included. Two datacenters that race have a full copy of the logs"
+        " meanwhile, the registry's server included, and *load* the load average before the process began: where"
+        " it is above some 0.5, others were at work, and seconds say less than CPU does. Two datacenters that race have a full copy of the logs"
         " each, on the same cores, and their rows count together.",
         "The rows are read from the tables and compared with those that the generator knows to be right,"
         " column by column.",
         _table(list(_rows(found))),
-        "## What hurts",
-        f"Late, and out of order: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks,"
-        f" of which the stream takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill comes at half"
-        " of the time that the same join took above; the seconds hold the new start of everything.",
-        _table(list(_hurt_rows(found))),
+        *(_hurts(found) if found["hurts"] else []),
         *(f"Left out: {run}: {why}." for run, why in found["left_out"].items()),
         "## Where and with what",
         _table(list(_circumstances(found))),
@@ -56,8 +53,19 @@ def page_of(found: Found, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _hurts(found: Found) -> list[str]:
+    sizes = found["sizes"]
+    return [
+        "## What hurts",
+        f"Late, and out of order: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks,"
+        f" of which the stream takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill comes at half"
+        " of the time that the same join took above; the seconds hold the new start of everything.",
+        _table(list(_hurt_rows(found))),
+    ]
+
+
 def _rows(found: Found) -> Iterator[Sequence[str]]:
-    yield "join", "seconds", "CPU", "events/s", "times the faster stream-stream join", "lost, doubled, wrong"
+    yield "join", "seconds", "CPU", "load", "events/s", "times the faster stream", "lost, doubled, wrong"
     names = dict.fromkeys(run["contender"] for run in found["runs"])
     for name in names:
         runs = [run for run in found["runs"] if run["contender"] == name]
@@ -65,6 +73,7 @@ def _rows(found: Found) -> Iterator[Sequence[str]]:
             TITLES[name],
             " and ".join(f"{run['seconds']:.1f}" for run in runs),
             " and ".join(_number(run["cpu_seconds"]) for run in runs),
+            " and ".join(_number(run["load_average"]) for run in runs),
             f"{mean(run['events_per_second'] for run in runs):,.0f}",
             _number(found["ratios"][name].get("faster_stream"), 2),
             " and ".join(dict.fromkeys(_faults(run) for run in runs)),

@@ -209,7 +209,10 @@ def test_the_page_shows_every_round_with_its_faults() -> None:
         "hurts": [run_of("stream_memory", "late", 5.0, lost=1_234)],
     }  # fmt: skip
     page = page_of(found, "the command")
-    assert "| Photon, one datacenter | 2.0 and 3.0 | ? and ? | 1,000 | 0.80 | none and 4, 0, 0 |" in page
+    assert (
+        "| Photon, one datacenter | 2.0 and 3.0 | ? and ? | 0.5 and 0.5 | 1,000 | 0.80 | none and 4, 0, 0 |"
+        in page
+    )
     assert "Left out: plain batch 1: it died." in page
     assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
 
