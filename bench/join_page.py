@@ -37,9 +37,10 @@ def page_of(found: Found, command: str) -> str:
         " All columns of both are in the rows.",
         "*Seconds* go from the moment when all files are there to the commit of the last row. The session is"
         " warm: the process has joined other events before, 5 % as many. *CPU* is that of all its processes"
-        " meanwhile, the registry's server included, and *load* the load average before the process began: where"
-        " it is above some 0.5, others were at work, and seconds say less than CPU does. Two datacenters that race have a full copy of the logs"
-        " each, on the same cores, and their rows count together.",
+        " meanwhile, the registry's server included. *Load* is the load average before the process began; the"
+        " join before it is some 2 to 3 of that. Where it is higher, others were at work: seconds say less"
+        " than CPU does. Two datacenters that race have a full copy of the logs each, on the same cores, and"
+        " their rows count together.",
         "The rows are read from the tables and compared with those that the generator knows to be right,"
         " column by column.",
         _table(list(_rows(found))),
