@@ -172,12 +172,13 @@ def read_stretches(
     The file is looked for where it was seen last, then wherever rotation may have moved it since. RangeGone
     if some bytes are not there any more.
     """
-    reason = "the file is not there"
-    for path in candidate_paths(logs_folder / file.path, file.inode):
+    place, reason = logs_folder / file.path, "the file is not there"
+    for path in candidate_paths(place, file.inode):
         try:
             with open_source(path, compressed=path.suffix == ".gz") as source:
                 if not has_head(source, file):
-                    reason = "another file is in its place"
+                    if path == place:  # another file elsewhere says nothing of this one
+                        reason = "another file is in its place"
                     continue
                 found = [source.read(start, end - start) for start, end in stretches]
         except FileNotFoundError:
@@ -242,13 +243,14 @@ def read_pieces(
     pieces, if the bytes that were read are not there any more.
     """
     file = stretch.tracked.file
-    reason = "the file is not there"
-    for path in candidate_paths(logs_folder / file.path, file.inode):
+    place, reason = logs_folder / file.path, "the file is not there"
+    for path in candidate_paths(place, file.inode):
         begun = False
         try:
             with open_source(path, compressed=path.suffix == ".gz") as source:
                 if not _is_the_file(source, stretch.tracked, path):
-                    reason = "another file is in its place"
+                    if path == place:  # another file elsewhere says nothing of this one
+                        reason = "another file is in its place"
                     continue
                 begun = True
                 yield from _Reader(source, stretch, piece_bytes, line_limit_bytes).pieces()
