@@ -217,6 +217,13 @@ def test_the_page_shows_every_round_with_its_faults() -> None:
     assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
 
 
+def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -> None:
+    sizes = Sizes(600, 200, 600, 200, rounds=1, minutes=-1)
+    found = measure_joins(tmp_path, sizes, ["photon", "batch"], print)
+    assert found["runs"] == found["hurts"] == []
+    assert list(found["left_out"]) == ["plain photon 1", "plain batch 1"]
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", list(PEERS))
