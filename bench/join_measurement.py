@@ -101,13 +101,14 @@ def measure_joins(
     began_us, left_out = clock.now_us(), {}
 
     def run(bench: Bench, name: str, turn: int, kill_after_seconds: float | None = None) -> Iterator[Run]:
+        what = f"{KILL if kill_after_seconds else bench.scenario.name} {name} {turn}"
         if clock.now_us() - began_us > sizes.minutes * 60 * MICROSECONDS:
-            left_out[f"{bench.scenario.name} {name} {turn}"] = f"{sizes.minutes} minutes were over"
+            left_out[what] = f"{sizes.minutes} minutes were over"
             return
         try:
             yield bench.run(name, turn, kill_after_seconds)
         except JoinFailed as error:
-            left_out[f"{bench.scenario.name} {name} {turn}"] = str(error)
+            left_out[what] = str(error)
 
     plain = Bench(folder / "plain", JoinLogs(sizes.primary, sizes.foreign), progress)
     in_turn = [(name, turn) for turn in range(1, sizes.rounds + 1) for name in contenders]

@@ -45,13 +45,19 @@ def page_of(found: Found, command: str) -> str:
         " column by column.",
         _table(list(_rows(found))),
         *(_hurts(found) if found["hurts"] else []),
-        *(f"Left out: {run}: {why}." for run, why in found["left_out"].items()),
+        *([_left_out(found["left_out"])] if found["left_out"] else []),
         "## Where and with what",
         _table(list(_circumstances(found))),
         "Settings beyond the defaults:",
         f"```json\n{json.dumps(found['settings'], indent=2)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _left_out(left_out: Mapping[str, str]) -> str:
+    """One sentence for each reason."""
+    runs = {why: ", ".join(run for run in left_out if left_out[run] == why) for why in left_out.values()}
+    return " ".join(f"Left out: {of_it} ({why})." for why, of_it in runs.items())
 
 
 def _hurts(found: Found) -> list[str]:

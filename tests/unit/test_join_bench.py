@@ -205,7 +205,7 @@ def test_the_page_shows_every_round_with_its_faults() -> None:
         "versions": {"pyspark": "4"}, "settings": {"photon": {"command": "photon join"}},
         "runs": [run_of("photon"), run_of("stream_memory"), run_of("photon", seconds=3.0, lost=4)],
         "ratios": {"photon": {"faster_stream": 0.8}, "stream_memory": {"faster_stream": 1.0}},
-        "left_out": {"plain batch 1": "it died"},
+        "left_out": {"plain batch 1": "it died", "kill photon 1": "it died"},
         "hurts": [run_of("stream_memory", "late", 5.0, lost=1_234)],
     }  # fmt: skip
     page = page_of(found, "the command")
@@ -213,7 +213,7 @@ def test_the_page_shows_every_round_with_its_faults() -> None:
         "| Photon, one datacenter | 2.0 and 3.0 | ? and ? | 0.5 and 0.5 | 1,000 | 0.80 | none and 4, 0, 0 |"
         in page
     )
-    assert "Left out: plain batch 1: it died." in page
+    assert "Left out: plain batch 1, kill photon 1 (it died)." in page
     assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
 
 
