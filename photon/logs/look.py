@@ -61,7 +61,7 @@ class Contents:
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
         """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
         try:
-            with open_source(self.logs_folder / found.path, found.compressed) as source:
+            with open_source(self.logs_folder / found.path, found.compressed, found.inode) as source:
                 return beginnings.like(source, found.path)
         except NotClosedYet:
             return beginnings.beside(found.path)
@@ -71,7 +71,7 @@ class Contents:
     def is_beginning_of(self, found: FoundFile, whole: TrackedFile) -> bool:
         try:
             with (
-                open_source(self.logs_folder / found.path, False) as copy,
+                open_source(self.logs_folder / found.path, False, found.inode) as copy,
                 open_source(self.logs_folder / whole.file.path, False) as source,
             ):
                 return is_beginning_of(copy, found.size_bytes, source)
@@ -101,7 +101,7 @@ class Contents:
             return False
         unchanged_gzip = found.inode == file.file.inode and _is_untouched(found, file)
         try:
-            with open_source(self.logs_folder / found.path, found.compressed) as source:
+            with open_source(self.logs_folder / found.path, found.compressed, found.inode) as source:
                 return has_head(source, file.file) and (unchanged_gzip or has_tail(source, file))
         except FileNotFoundError:
             look.withhold(found, None)  # it went since the scan: the next look will tell

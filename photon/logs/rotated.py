@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from photon.logs.discovery import FoundFile, Matches, Scan, stat_file
 from photon.logs.files import TrackedFile
 from photon.logs.look import Contents, Look
 from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
+
+TELLING_BYTES = 512  # a beginning of this length is no other file's; a first record may be
+MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
 
 
 def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) -> dict[int, FoundFile]:
@@ -40,14 +43,38 @@ def _rotations(
     return [candidates[path] for path in sorted(candidates) if path not in followed]
 
 
+def find_back(
+    look: Look, contents: Contents, missing: Iterable[int], fresh: Iterable[FoundFile]
+) -> dict[FoundFile, int]:
+    """New files that were given up as gone before: a rotation may hide a file from two looks in a row."""
+    gone = [look.files[number] for number in sorted(missing) if look.files[number].state != "open"]
+    if not gone or not fresh:
+        return {}
+    beginnings, back = Beginnings(gone[-MOST_GONE:]), dict[FoundFile, int]()
+    for candidate in fresh:
+        for file in contents.like(look, candidate, beginnings):
+            is_taken = file.file.number in back.values()
+            is_told = file.offset_bytes > 0 or file.file.head_bytes >= TELLING_BYTES
+            if is_told and not is_taken and contents.same_content(look, candidate, file):
+                back[candidate] = file.file.number
+                break
+    return back
+
+
 def unseen_rotations(
-    look: Look, contents: Contents, found: Scan, since_ns: Mapping[str, int]
+    look: Look, contents: Contents, found: Scan, followed: Iterable[FoundFile]
 ) -> list[FoundFile]:
     """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
 
-    `since_ns`: by the path of a log when the file was last written that is known to be its latest rotation.
-    What is younger is a rotation of it too, and what is older was there before the log was followed.
+    `followed`: all known files that are there. A rotation of a log that is younger than one that is followed
+    was begun later; an older one was there before the log was followed.
     """
+    since_ns: dict[str, int] = {}
+    for file in followed:
+        for log in rotated_from(file.path) if file.path in found.others else ():
+            since_ns[log] = min(file.modified_ns, since_ns.get(log, file.modified_ns))
+    if not since_ns:
+        return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     known = Beginnings(look.files[number] for number in look.present)
     unseen = []
@@ -56,9 +83,8 @@ def unseen_rotations(
         candidate = stat_file(contents.logs_folder, path) if first_ns and inode not in inodes else None
         if candidate is None or candidate.modified_ns < first_ns[0] or not contents.is_whole(look, candidate):
             continue
-        if not any(
-            contents.same_content(look, candidate, one) for one in contents.like(look, candidate, known)
-        ):
+        alike = contents.like(look, candidate, known)
+        if not any(contents.same_content(look, candidate, one) for one in alike):
             unseen.append(candidate)
     return sorted(unseen, key=lambda file: file.modified_ns)
 

@@ -6,6 +6,7 @@ Offsets are of decompressed bytes throughout (protocol D3). A gzip file is a log
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,10 +80,15 @@ class _GzipSource:
 
 
 @contextmanager
-def open_source(path: Path, compressed: bool) -> Iterator[Source]:
-    """Open a log file; raises OSError as `os.open` does, and NotClosedYet or CorruptGzip on reading."""
+def open_source(path: Path, compressed: bool, inode: int | None = None) -> Iterator[Source]:
+    """Open a log file; raises OSError as `os.open` does, and NotClosedYet or CorruptGzip on reading.
+
+    `inode`: as a scan saw it. FileNotFoundError if another file has taken its place since, as in a rotation.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        if inode is not None and os.fstat(descriptor).st_ino != inode:
+            raise FileNotFoundError(errno.ENOENT, "another file has taken its place", str(path))
         yield _GzipSource(descriptor) if compressed else _PlainSource(descriptor)
     finally:
         os.close(descriptor)

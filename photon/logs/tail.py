@@ -21,8 +21,7 @@ from photon.logs.discovery import (
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.look import Contents, Look
 from photon.logs.ranges import cut_range
-from photon.logs.rotated import copies_among, find_rotated, unseen_rotations
-from photon.logs.rotation import rotated_from
+from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
 from photon.logs.source import (
     UNREADABLE,
     Head,
@@ -61,8 +60,7 @@ class LogTail:
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
-        self._rotated_ns: dict[str, int] = {}  # by path: when its latest rotation was last written
-        self._others: Mapping[str, int] = {}  # among which all of them were found
+        self._others: Mapping[str, int] = {}  # among which there is no rotation that nobody has seen
         self._missing: set[int] = set()  # numbers of the files that the last look did not find
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
         self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
@@ -143,28 +141,34 @@ class LogTail:
         rotated = find_rotated(look, self._contents, found, matches)
         for number, file in rotated.items():
             self._found_again(look, look.files[number], file)
+        missing = [number for number in matches.missing if number not in rotated]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
-        fresh += self._unseen_rotations(look, found)
+        fresh += self._unseen_rotations(look, found, missing)
+        back = find_back(look, self._contents, missing, fresh)
+        for file, number in back.items():
+            self._found_again(look, look.files[number], file)
         self._copies |= {**matches.copies, **copies_among(look, self._contents, fresh)}
         for file in fresh:
-            if file not in self._copies:
+            if file not in self._copies and file not in back:
                 self._number(look, file)
-        self._miss(look, found, [number for number in matches.missing if number not in rotated])
+        self._miss(look, found, [number for number in missing if number not in back.values()])
 
-    def _unseen_rotations(self, look: Look, found: Scan) -> list[FoundFile]:
-        """Rotations that nobody saw as logs; looked for again only when there are other files than before."""
-        if not self._rotated_ns or found.others == self._others:
+    def _unseen_rotations(self, look: Look, found: Scan, missing: Iterable[int]) -> list[FoundFile]:
+        """Rotations that nobody saw as logs; looked for again only when there are other files than before.
+
+        While a file is missing any of them may be that file.
+        """
+        if found.others == self._others or any(look.files[number].state == "open" for number in missing):
             return []
+        followed = [self._known[look.files[number].file.path][0] for number in look.present]
         withheld = len(look.withheld)
-        unseen = unseen_rotations(look, self._contents, found, self._rotated_ns)
+        unseen = unseen_rotations(look, self._contents, found, followed)
         self._others = found.others if len(look.withheld) == withheld else {}
         return unseen
 
     def _found_again(self, look: Look, file: TrackedFile, found: FoundFile) -> None:
-        size_bytes, path = look.sizes[found.path], file.file.path
-        if found.path in self.seen.others and path in rotated_from(found.path):
-            self._rotated_ns[path] = max(found.modified_ns, self._rotated_ns.get(path, 0))
+        size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
@@ -177,7 +181,7 @@ class LogTail:
         if size_bytes == 0:
             return
         try:
-            with open_source(self._logs_folder / found.path, found.compressed) as source:
+            with open_source(self._logs_folder / found.path, found.compressed, found.inode) as source:
                 head = read_head(source, has_header, self._line_limit_bytes, look.final)
         except FileNotFoundError:
             return

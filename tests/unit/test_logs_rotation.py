@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from photon.logs import tail
+from photon.logs.discovery import Scan
 from photon.logs.ranges import read_range
 from photon.logs.rotation import Rotations, rotated_from
 from tests.unit.tailing_world import Player, World, named
@@ -207,6 +209,54 @@ def test_a_range_that_was_planned_before_a_rotation_is_read_afterwards(tmp_path:
     byte_range, tracked = world.tail.cut(world.tracked[1], len(OLD))
     way(Player(world, restarts=False))
     assert read_range(world.folder, tracked.file, byte_range) == OLD
+
+
+@pytest.mark.parametrize("files", GLOBS)
+@pytest.mark.parametrize("read_bytes", [0, 700])
+def test_a_log_that_was_hidden_from_two_looks_is_the_same_when_it_is_back(
+    tmp_path: Path, files: str, read_bytes: int
+) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("access.log", OLD)
+    world.look()
+    before = b""
+    if read_bytes:
+        byte_range, world.tracked[1] = world.tail.cut(world.tracked[1], read_bytes)
+        before = read_range(world.folder, world.tracked[1].file, byte_range)
+    rename_and_create(player)
+    os.rename(world.folder / "access.log.1", tmp_path / "hidden")
+    world.look()
+    assert [lost.file.number for lost in world.look().vanished] == [1]
+    player.rename("access.log", "access.log.1")
+    world.write("access.log", b"newer 1\n")
+    world.look()
+    (world.folder / "access.log.2.gz").write_bytes(gzip.compress((tmp_path / "hidden").read_bytes()))
+    lines = before.splitlines() + read_until_nothing_comes(world)
+    assert Counter(lines) == Counter([*OLD.splitlines(), b"new 1", b"newer 1"])
+    assert world.tracked[1].state == "open"
+
+
+def test_a_file_whose_name_another_one_took_since_the_scan_is_left_for_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = named(tmp_path, "access*")
+    player = Player(world, restarts=False)
+    world.write("access.log", OLD)
+    real = tail.scan
+
+    def rotated_meanwhile(*arguments: object) -> Scan:
+        found = real(*arguments)  # type: ignore[arg-type]
+        rename_and_create(player)
+        return found
+
+    monkeypatch.setattr(tail, "scan", rotated_meanwhile)
+    assert world.look().changed == {}
+    monkeypatch.setattr(tail, "scan", real)
+    assert Counter(read_until_nothing_comes(world)) == Counter([*OLD.splitlines(), b"new 1"])
+    assert {file.file.path: file.file.inode for file in world.tracked.values()} == {
+        name: (world.folder / name).stat().st_ino for name in ("access.log", "access.log.1")
+    }
 
 
 def test_rotations_that_were_there_before_a_log_was_followed_are_not_read(tmp_path: Path) -> None:
