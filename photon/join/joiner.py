@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from typing import Protocol
 
@@ -22,16 +21,17 @@ import pyarrow.compute as pc
 
 from photon.adapters import Adapter
 from photon.clock import Clock, microseconds
-from photon.event_store.interface import EventStore, Primaries, TimeWindows
+from photon.event_store.interface import EventStore, Primaries
 from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, skip_records
 from photon.join.failing import AdapterCalls, Tally, TooManyFail
 from photon.join.home import at_home
 from photon.join.messages import TaskContext
 from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
+from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
-from photon.pipeline.event_key import EventKey, primary_time_us
+from photon.pipeline.event_key import EventKey
 from photon.registry.interface import (
     BeyondHorizon,
     Claim,
@@ -52,8 +52,6 @@ from photon.registry.interface import (
     Won,
 )
 from photon.tokens import Occurrence, PlanKey, Token
-
-EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
@@ -205,21 +203,10 @@ class Joiner:
         return events[:0]
 
     def _find_primaries(self, events: Ints) -> tuple[Ints, Primaries, Ints]:
-        """The events with a primary, what was found, and for each of these events its row of that.
-
-        Without a window, which is the default, the first lookup is the last one too (protocol C7).
-        """
-        window, final = (
-            self.context.pipeline.retry.lookup_window,
-            self.records.is_final[self._leaders(events)],
-        )
-        found = self.store.lookup(self._primary_ids(events), self._windows(events, window))
-        if window is not None and (last_chance := final & (found.rows < 0)).any():
-            # What the window hides is looked for once more, with what it shows, so that there is one answer.
-            windows = self._windows(events, window)
-            assert windows is not None
-            windows.first_us[last_chance], windows.last_us[last_chance] = EARLIEST_US, LATEST_US
-            found = self.store.lookup(self._primary_ids(events), windows)
+        """The events with a primary, what was found, and for each of these events its row of that."""
+        leaders = self._leaders(events)
+        final = self.records.is_final[leaders]
+        found = look_up_primaries(self.store, self.records, leaders, final, self.context.pipeline)
         is_found = found.rows >= 0
         # Not while a log file that may hold it can't be read, unless a later run looks again.
         given_up = ~is_found & final & (self.context.final | ~found.unanswered)
@@ -292,25 +279,8 @@ class Joiner:
     def _ids(self, events: Ints) -> pa.Array:
         return self.records.of("_id", self._leaders(events))
 
-    def _primary_ids(self, events: Ints) -> pa.Array:
-        return self.records.of("_key", self._leaders(events))
-
     def _keys(self, events: Ints) -> KeyColumns:
         return self.records.keys(self._leaders(events))
-
-    def _windows(self, events: Ints, window: timedelta | None) -> TimeWindows | None:
-        """The times around the expected one of each event's primary."""
-        if window is None:
-            return None
-        log, window_us = self.context.pipeline.primary, microseconds(window)
-        ids, times_us = self._primary_ids(events).to_pylist(), self.records.times_us[self._leaders(events)]
-        expected_us = [
-            primary_time_us(each, at, log) for each, at in zip(ids, times_us.tolist(), strict=True)
-        ]
-        return TimeWindows(
-            np.array([max(time_us - window_us, EARLIEST_US) for time_us in expected_us], np.int64),
-            np.array([min(time_us + window_us, LATEST_US) for time_us in expected_us], np.int64),
-        )
 
     # -- whether somebody has an event
 
