@@ -68,15 +68,21 @@ class Contents:
         except UNREADABLE:
             return []  # if it is to be read, whoever reads it says so
 
-    def is_beginning_of(self, found: FoundFile, whole: TrackedFile) -> bool:
+    def is_beginning_of(self, look: Look, found: FoundFile, whole: TrackedFile) -> bool:
+        """Whether it holds nothing but the beginning of a file that is there; withheld if nobody can tell."""
         try:
             with (
-                open_source(self.logs_folder / found.path, False, found.inode) as copy,
-                open_source(self.logs_folder / whole.file.path, False) as source,
+                open_source(self.logs_folder / found.path, found.compressed, found.inode) as copy,
+                open_source(self.logs_folder / whole.file.path, False, whole.file.inode) as source,
             ):
-                return is_beginning_of(copy, found.size_bytes, source)
+                if has_head(source, whole.file):
+                    return is_beginning_of(copy, look.sizes[found.path], source)
+                look.withhold(found, None)  # truncated since the scan: this may be its copy
+        except FileNotFoundError:
+            look.withhold(found, None)  # a rotation is under way: the next look will tell
         except UNREADABLE:
-            return False
+            pass  # if it is to be read, whoever reads it says so
+        return False
 
     def is_whole(self, look: Look, found: FoundFile) -> bool:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""

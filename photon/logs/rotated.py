@@ -97,11 +97,9 @@ def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> 
     """
     copies = {}
     for file in fresh:
-        if file.compressed:
-            continue
         known = look.plain_beginnings
-        short = known.named_before(file.path) if file.size_bytes <= SHORT_BYTES else []
+        short = known.named_before(file.path) if look.sizes[file.path] <= SHORT_BYTES else []
         for whole in [*contents.like(look, file, known), *short]:
-            if contents.is_beginning_of(file, whole):
+            if contents.is_beginning_of(look, file, whole):
                 copies[file] = whole.file.number
     return copies

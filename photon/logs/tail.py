@@ -150,7 +150,7 @@ class LogTail:
             self._found_again(look, look.files[number], file)
         self._copies |= {**matches.copies, **copies_among(look, self._contents, fresh)}
         for file in fresh:
-            if file not in self._copies and file not in back:
+            if file not in self._copies and file not in back and file not in look.withheld:
                 self._number(look, file)
         self._miss(look, found, [number for number in missing if number not in back.values()])
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,34 @@ def test_a_file_whose_name_another_one_took_since_the_scan_is_left_for_the_next_
     assert {file.file.path: file.file.inode for file in world.tracked.values()} == {
         name: (world.folder / name).stat().st_ino for name in ("access.log", "access.log.1")
     }
+
+
+@pytest.mark.parametrize("way", [rename_and_create, compress_at_once, copy_truncate])
+@pytest.mark.parametrize("files", GLOBS)
+def test_a_rotation_between_two_files_of_one_scan_reads_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: str, way: Way
+) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("access.log", OLD)
+    byte_range, world.tracked[1] = (world.look(), world.tail.cut(world.tracked[1], 700))[1]
+    lines = read_range(world.folder, world.tracked[1].file, byte_range).splitlines()
+    world.look()
+    real = tail.scan
+
+    def torn(*arguments: object) -> Scan:
+        """The log as it was before the rotation, all others as they were afterwards."""
+        before = real(*arguments)  # type: ignore[arg-type]
+        way(player)
+        after = real(*arguments)  # type: ignore[arg-type]
+        others = tuple(file for file in after.files if file.path != "access.log")
+        return replace(after, files=before.files + others)
+
+    monkeypatch.setattr(tail, "scan", torn)
+    world.look()
+    monkeypatch.setattr(tail, "scan", real)
+    lines += read_until_nothing_comes(world)
+    assert Counter(lines) == Counter([*OLD.splitlines(), b"new 1"])
 
 
 def test_rotations_that_were_there_before_a_log_was_followed_are_not_read(tmp_path: Path) -> None:
