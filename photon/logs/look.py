@@ -35,11 +35,6 @@ class Look:
         """The compressed files that are known, by inode."""
         return {file.file.inode: file for file in self.files.values() if file.file.compressed}
 
-    @cached_property
-    def plain_beginnings(self) -> Beginnings:
-        """How the files begin that are there and not compressed; asked when all that are known are found."""
-        return Beginnings(self.files[n] for n in self.present if not self.files[n].file.compressed)
-
     def put(self, file: TrackedFile) -> None:
         if self.files.get(file.file.number) != file:
             self.files[file.file.number] = file

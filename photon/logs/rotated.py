@@ -95,9 +95,11 @@ def copies_among(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> 
     Read as files of their own, all their records would be read twice. When the original is truncated, a
     copy takes its place.
     """
-    copies = {}
+    copies: dict[FoundFile, int] = {}
+    if not fresh:
+        return copies
+    known = Beginnings(look.files[n] for n in look.present if not look.files[n].file.compressed)
     for file in fresh:
-        known = look.plain_beginnings
         short = known.named_before(file.path) if look.sizes[file.path] <= SHORT_BYTES else []
         for whole in [*contents.like(look, file, known), *short]:
             if contents.is_beginning_of(look, file, whole):

@@ -148,10 +148,13 @@ class LogTail:
         back = find_back(look, self._contents, missing, fresh)
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
-        self._copies |= {**matches.copies, **copies_among(look, self._contents, fresh)}
-        for file in fresh:
-            if file not in self._copies and file not in back and file not in look.withheld:
-                self._number(look, file)
+        self._copies |= dict(matches.copies)
+        for is_compressed in (False, True):  # a log and its compressed copy may both be new
+            new = [file for file in fresh if file.compressed is is_compressed and file not in back]
+            self._copies |= copies_among(look, self._contents, new)
+            for file in new:
+                if file not in self._copies and file not in look.withheld:
+                    self._number(look, file)
         self._miss(look, found, [number for number in missing if number not in back.values()])
 
     def _unseen_rotations(self, look: Look, found: Scan, missing: Iterable[int]) -> list[FoundFile]:

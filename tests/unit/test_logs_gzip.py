@@ -61,6 +61,16 @@ STORIES = {
             ("knows", 1, {"path": "a.log.gz", "state": "open"}),
         ]
     ),
+    "file_and_compressed_copy_that_are_new_together_are_one_file": Story(
+        [
+            ("write", "a.log", b"one\n"),
+            ("write", "a.log.gz", gzip.compress(b"one\n")),
+            ("reads", {1: b"one\n"}),
+            ("remove", "a.log"),
+            *[("reads", {})] * 3,
+            ("knows", 1, {"path": "a.log.gz", "state": "open"}),
+        ]
+    ),
     "nothing_is_lost_while_a_file_is_being_compressed": Story(
         [
             ("write", "a.log", b"one\ntwo\n"),

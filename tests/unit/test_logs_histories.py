@@ -254,7 +254,7 @@ class Histories(RuleBasedStateMachine):
         return [
             file
             for file in self.files
-            if not file.compressed and file.is_matched and (file.path == file.seen_path or file.known)
+            if not file.compressed and file.is_matched and file.path == file.seen_path
         ]
 
     def new_lines(self, number: int) -> bytes:
