@@ -12,7 +12,7 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.planning import budget, primary_budget_bytes
+from photon.dispatcher.planning import budget, foreign_share_bytes, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
@@ -151,7 +151,10 @@ class Dispatcher:
         limits, state = self.pipeline.limits, self.state
         due = 0 if primaries_first else state.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
-        primary_bytes = primary_budget_bytes(limits, sum(self.reader.backlog_bytes["primary"].values()))
+        backlog = {side: sum(files.values()) for side, files in self.reader.backlog_bytes.items()}
+        primary_bytes = primary_budget_bytes(limits, backlog["primary"])
+        share_bytes = foreign_share_bytes(primary_bytes, backlog["primary"], backlog["foreign"])
+        foreign_bytes = min(foreign_bytes, share_bytes)
         primary = self.reader.cut("primary", primary_bytes, limits.batch_events * 10, complete)
         foreign = self.reader.cut("foreign", foreign_bytes, limits.batch_events, complete)
         rows = state.due(now_us, retries) if retries else []

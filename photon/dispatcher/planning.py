@@ -13,8 +13,7 @@ from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
-
-
+LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
 
 
@@ -25,6 +24,16 @@ def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
     with the backlog.
     """
     return min(limits.batch_primary_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
+
+
+def foreign_share_bytes(primary_budget: int, primary_backlog: int, foreign_backlog: int) -> int:
+    """How many bytes of foreign logs go with a budget of primary ones, while these are behind.
+
+    The same part of both: an event that is read before its primary waits, and is looked for again.
+    """
+    if primary_backlog <= primary_budget:
+        return foreign_backlog
+    return max(LEAST_FOREIGN_BYTES, foreign_backlog * primary_budget // primary_backlog)
 
 
 def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> tuple[int, int]:

@@ -29,7 +29,14 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.planning import budget, halves, split
+from photon.dispatcher.planning import (
+    LEAST_FOREIGN_BYTES,
+    budget,
+    foreign_share_bytes,
+    halves,
+    primary_budget_bytes,
+    split,
+)
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
 from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
@@ -59,6 +66,8 @@ from photon.tokens import Occurrence, PlanKey, Token
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 RETRY = Retry()
+
+MEBIBYTE = 2**20
 
 
 def a_range(number: int, lines: int = 10) -> ByteRange:
@@ -146,6 +155,23 @@ def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> No
 
 
 # -- budgets, halves, spreading
+
+
+def test_a_batch_of_primary_logs_grows_with_what_waits_within_its_bounds() -> None:
+    limits = Limits(batch_primary_bytes=200 * MEBIBYTE)
+    waiting = (1, 10 * MEBIBYTE, 400 * MEBIBYTE, 10_000 * MEBIBYTE)
+    assert [primary_budget_bytes(limits, each) // MEBIBYTE for each in waiting] == [64, 64, 100, 200]
+    assert primary_budget_bytes(Limits(batch_primary_bytes=MEBIBYTE), 10_000 * MEBIBYTE) == MEBIBYTE
+
+
+def test_foreign_logs_are_read_as_far_as_primary_ones_that_are_behind() -> None:
+    assert foreign_share_bytes(64, primary_backlog=64, foreign_backlog=1_000) == 1_000
+    share_bytes = foreign_share_bytes(64 * MEBIBYTE, 640 * MEBIBYTE, foreign_backlog=100 * MEBIBYTE)
+    assert share_bytes == 10 * MEBIBYTE
+
+
+def test_a_few_foreign_events_come_through_however_far_primary_logs_are_behind() -> None:
+    assert foreign_share_bytes(MEBIBYTE, 10**6 * MEBIBYTE, foreign_backlog=1_000) == LEAST_FOREIGN_BYTES
 
 
 def test_retries_take_at_most_half_of_a_batch_while_logs_are_read() -> None:
