@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -55,9 +56,12 @@ class Dispatcher:
         """
         callbacks = self.execution.callbacks
         retry = BackoffRetry(callbacks, self.clock, self.execution.rng)
-        begun = False
+        begun = index_is_lost = False
         while not callbacks.should_stop():
             try:
+                if index_is_lost:
+                    self.state.lose_index()
+                    index_is_lost = False
                 if not begun:
                     # What is in memory may be ahead of the disk: begin from what is stored.
                     self.reader = self._new_reader()
@@ -65,9 +69,8 @@ class Dispatcher:
                 elif self._step(mode, idle_seconds):
                     break
             except IndexLost as error:
-                begun = False
+                begun, index_is_lost = False, True
                 log.warning("%s", error)
-                self.state.lose_index()
             except RunnerDied as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
@@ -76,7 +79,8 @@ class Dispatcher:
                 begun = False
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
-        self.index.finish_merge()
+        with suppress(StateUnavailable):  # the next start merges again
+            self.index.finish_merge()
 
     def _finish_earlier_work(self, mode: Mode) -> bool:
         """Finish the plan that an earlier process left open; False if a stop was requested before.

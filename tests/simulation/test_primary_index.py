@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.batch import Callbacks
-from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.state import DispatcherState, StateUnavailable
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
 from photon.faults import INDEX_FAULT_POINTS
@@ -77,6 +77,27 @@ def test_a_segment_that_goes_while_the_datacenter_runs_is_made_again(
         world.join(callbacks=Callbacks(on_batch=lose_them_once))
     assert world.joined_ids() == ["c1", "c2"]
     assert "primary logs are indexed again: 1 files" in caplog.text
+
+
+def test_a_lost_index_is_made_again_though_the_state_can_not_be_written_at_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_index, tries = DispatcherState.lose_index, []
+
+    def fail_once(self: DispatcherState) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise StateUnavailable("the disk is full")
+        lose_index(self)
+
+    monkeypatch.setattr(DispatcherState, "lose_index", fail_once)
+    world.queries("q1")
+    world.join()
+    for path in segments_of(world):
+        path.unlink()
+    world.clicks(("c1", "q1"))
+    world.join()
+    assert (world.joined_ids(), len(tries)) == (["c1"], 2)
 
 
 def test_after_a_log_went_the_index_is_made_again_without_it(world: World) -> None:
