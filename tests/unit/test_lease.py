@@ -292,7 +292,7 @@ def test_a_command_waits_for_a_process_that_is_about_to_end_and_says_so_once(
     lock.release(0)
 
 
-@pytest.mark.parametrize("parent", [0, os.getpid()])
+@pytest.mark.parametrize("parent", [0, os.getpid()], ids=["of an older Photon", "alive"])
 def test_a_command_beside_a_live_process_is_refused_soon(tmp_path: Path, parent: int) -> None:
     began = time.monotonic()
     with a_holder(tmp_path, parent) as holder, pytest.raises(AlreadyRunning, match=str(holder.pid)):
