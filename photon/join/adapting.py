@@ -179,8 +179,10 @@ def columns_of(records: RawRecords, log: PrimaryLog | ForeignLog, limits: Limits
     A column that a record's file does not have is null.
     """
     distinct = sorted(set(records.headers))
-    if len(distinct) <= 1:
-        return parse_columns(records.raws, distinct[0] if distinct else b"", log, limits)
+    if not distinct:
+        return ParsedColumns(pa.table({}), {})
+    if len(distinct) == 1:
+        return parse_columns(records.raws, distinct[0], log, limits)
     header_of = np.array([distinct.index(header) for header in records.headers])[records.header_of]
     parts: list[pa.Table] = []
     failures: dict[int, str] = {}

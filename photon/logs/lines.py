@@ -89,6 +89,8 @@ def header_names(header: bytes, tsv: bool) -> list[str]:
 
 def read_csv_lines(raws: pa.Array, column_count: int, wanted: Sequence[int], tsv: bool) -> LineTexts:
     """The columns `wanted` (by position) of lines that are UTF-8 and not empty, as strings."""
+    if not len(raws):
+        return LineTexts((pa.array([], pa.string()),) * len(wanted), {})
     has_return = pc.match_substring(raws, b"\r")
     if pc.any(has_return).as_py():  # pyarrow would end a row there
         good = read_csv_lines(

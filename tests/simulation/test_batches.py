@@ -488,3 +488,21 @@ def test_a_lake_that_is_gone_is_waited_for_and_the_join_resumes_when_it_is_back(
     assert len(said) == 1
     assert "joined_events" in said[0]
     assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_batch_of_csv_logs_in_which_nothing_finds_its_primary_ends(tmp_path: Path) -> None:
+    pipeline = """
+name: searches
+datacenters: {east: {logs: logs}}
+primary: {files: "queries.csv", format: csv, id: query, time: at}
+foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
+"""
+    (tmp_path / "pipeline.yaml").write_text(pipeline)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "queries.csv").write_text("query,at\nq1,5\n")
+    (tmp_path / "logs" / "clicks.csv").write_text("click,query,at\norphan,never,6\n")
+    world = World.of(tmp_path / "pipeline.yaml")
+    assert world.join().counts.of("pending") == 1
+    with (tmp_path / "logs" / "clicks.csv").open("a") as clicks:
+        clicks.write("c1,q1,7\n")
+    assert world.join().counts.of("joined") == 1

@@ -210,3 +210,9 @@ def test_records_with_other_keys_are_read_at_once_and_alike():
     parsed = parse(lines)
     assert sorted(parsed.table.column_names) == sorted({"id", *(f"key{n}" for n in range(40))})
     assert [row[f"key{n % 40}"] for n, row in enumerate(parsed.table.to_pylist())] == ["x"] * 200
+
+
+@pytest.mark.parametrize("header", [b"", b"id,a", b"id"])
+def test_no_lines_have_no_values(header: bytes):
+    parsed = parse([], header)
+    assert (parsed.table.num_rows, parsed.failures) == (0, {})
