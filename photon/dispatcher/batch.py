@@ -192,11 +192,14 @@ class BatchExecution:
         ran_before = life.ran_before
         now_us, quiet_after_us = self.clock.now_us(), microseconds(self.pipeline.home.quiet_after)
         lineage, lake = plan.content.lineage, self._joined.folder.parent
+        workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
+        to_index = index_tasks(plan, reader.files, workers, segment_of)
+        segments = [] if lineage.quarantine else [task.segment for task in to_index]
         context = TaskContext(
             pipeline=self.pipeline,
             plan=plan.key,
             registry=self.address,
-            index=self.index.snapshot(),
+            index=self.index.snapshot(segments),
             final=plan.content.final,
             follows_an_epoch=self.state.follows_an_epoch,
             # What ran before, or belongs to a batch that did not end, may be registered already (A7, A11).
@@ -212,10 +215,6 @@ class BatchExecution:
             candidate_files=tuple(candidate_files(lake, plan.key)) if ran_before else (),
             crash_at=self.crash_task_at,
         )
-        workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
-        to_index = index_tasks(plan, reader.files, workers, segment_of)
-        if not lineage.quarantine:
-            context = replace(context, index=self.index.snapshot([task.segment for task in to_index]))
         return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
 
     def reindex(self, files: Iterable[TrackedFile]) -> list[SegmentInfo]:

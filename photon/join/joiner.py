@@ -131,13 +131,12 @@ class Joiner:
         recorded = self.context.already_recorded
         for occurrence, row in self.records.rows_of(recorded).items():
             of[row] = VERDICT_OF_CLASS[recorded[occurrence]]
-        stored = list(self.records.rows_of(self.candidates.row_of).values())
         is_lost = self.records.is_gone & (of == Verdict.OPEN)
-        is_lost[stored] = False
+        is_lost[self._stored_rows] = False
         of[is_lost] = Verdict.LOST
         has_no_key = pc.is_null(self.records.table["_key"]).to_numpy()
         of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
-        asked = np.setdiff1d(np.flatnonzero(of == Verdict.OPEN), stored)
+        asked = np.setdiff1d(np.flatnonzero(of == Verdict.OPEN), self._stored_rows)
         skipped = skip_records(self.adapter, self.records.raws(asked), self.context.pipeline)
         self._count(AdapterCalls(skip=skipped.tally))
         of[asked[skipped.rows]] = Verdict.SKIPPED
@@ -152,7 +151,7 @@ class Joiner:
         Each of the former is led by a record with a stored row; of several by the one that holds the id.
         """
         every = np.arange(len(self.events))
-        rows = list(self.records.rows_of(self.candidates.row_of).values())
+        rows = self._stored_rows
         if not rows:
             return every[:0], every
         has_row = np.isin(self.events.rows, rows)
@@ -163,6 +162,11 @@ class Joiner:
             if isinstance(outcome, Joined) and is_of_plan(outcome.holder, self.context.plan):
                 self._take_token(event, outcome.holder, of_rows=rows)
         return stored, np.setdiff1d(every, stored)
+
+    @cached_property
+    def _stored_rows(self) -> list[int]:
+        """The records whose rows an earlier run of this plan has stored."""
+        return list(self.records.rows_of(self.candidates.row_of).values())
 
     def _leave_to_home(self, events: Ints) -> Ints:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""

@@ -167,10 +167,11 @@ class Events:
         codes = _codes(records, rows)
         order = np.lexsort((records.offsets_bytes[rows], records.file_numbers[rows], codes))
         ordered = codes[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        is_first = np.diff(ordered, prepend=-1) != 0
+        starts = np.flatnonzero(is_first)
         self.records = records
         self.rows = rows[order]  # of all records, event by event
-        self.event_of_row = np.cumsum(np.diff(ordered, prepend=-1) != 0) - 1  # beside `rows`
+        self.event_of_row = np.cumsum(is_first) - 1  # beside `rows`
         self.leaders = self.rows[starts]
         self._starts = np.append(starts, len(rows))
         retries = np.add.reduceat(records.is_retry[self.rows], starts) if len(rows) else starts

@@ -150,9 +150,14 @@ def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
 
     The lines are from files with the header of `file`.
     """
-    if _not_utf8(raws, np.arange(len(raws))).size:
-        return pa.nulls(len(raws), pa.string())
-    return combine(_texts(raws, file, log, log.id).columns)
+    rows = np.arange(len(raws))
+    texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
+    ids = combine(_texts(_take(raws, texts), file, log, log.id).columns)
+    if len(texts) == len(rows):
+        return ids
+    places = np.full(len(rows), -1)
+    places[texts] = np.arange(len(texts))
+    return ids.take(pa.array(places, mask=places < 0))
 
 
 def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -130,6 +130,16 @@ def test_other_bytes_in_the_place_of_a_line_leave_its_id_unanswered(world: World
     assert answer.unanswered.tolist() == [True, False]
 
 
+def test_a_line_that_is_no_text_any_more_leaves_its_own_id_unanswered_and_no_others(world: World) -> None:
+    world.write(1, [("head", NOW_US), ("a", NOW_US), ("b", NOW_US)])
+    world.index()
+    path = world.folder / "1.log"
+    path.write_bytes(path.read_bytes().replace(b'"a"', b'"\xff"'))
+    answer = world.answer("a", "b")
+    assert [event and event.id for event in found(answer)] == [None, "b"]
+    assert answer.unanswered.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("copies", [1, 3])
 def test_equal_hashes_are_told_apart_by_the_id_itself(
     world: World, monkeypatch: pytest.MonkeyPatch, copies: int
