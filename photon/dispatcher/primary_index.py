@@ -1,6 +1,6 @@
 """The index of one datacenter's primary logs: which segments there are, and their upkeep.
 
-Segments are written by tasks (`photon.event_store`). The state lists those that count (protocol D7).
+Tasks write segments (`photon.event_store`). The state lists those that count (protocol D7).
 """
 
 from __future__ import annotations

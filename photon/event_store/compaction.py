@@ -30,7 +30,7 @@ class Compaction:
 
 
 def next_compaction(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> Compaction | None:
-    """What to merge now, cheapest first: segments of which half is dead, then a tier that is full."""
+    """What to merge now: a segment that is half dead, else the smallest tier that is full."""
     for segment in segments:
         live = live_events([segment], live_files)
         if 2 * sum(live.values()) <= segment.events:
