@@ -24,13 +24,14 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, Token
+from tests.simulation.random_steps import RandomSteps
 from tests.simulation.world import World
 
 STEPS = 25
 DATACENTERS = ("east", "west")
 
 
-class History:
+class History(RandomSteps):
     """One random history; `steps` are what may happen, with their weights."""
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -95,25 +96,6 @@ class History:
         if name in self.copies and self.world.state(name).exists():
             self.copies[name]()
             self.offsets = {known: at for known, at in self.offsets.items() if known[0] != name}
-
-    def lose_answers(self) -> None:
-        """Some requests of a join are lost, or their answers."""
-
-        def maybe(_kind: str, _batch: object) -> None:
-            if self.chance.random() < 0.2:
-                self.world.store.fail(self.chance.choice(["lost_request", "lost_answer", "unprocessed"]))
-
-        self.world.store.on_request = maybe
-        self.world.join(self.somewhere())
-        self.world.store.on_request = lambda kind, batch: None
-        self.world.store.mend()
-
-    def wait(self) -> None:
-        self.world.clock.advance(self.chance.choice([0.5, 5, 60]))
-
-    def step(self) -> None:
-        weights, choices = zip(*self.steps, strict=True)
-        self.chance.choices(choices, weights)[0]()
 
     def check(self) -> None:
         """F1, F2 and F7 to F11, as far as they are seen from outside."""

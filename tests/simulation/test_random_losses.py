@@ -17,6 +17,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
 from photon.tokens import Token
 from tests.simulation.batch_stories import Harm, harm_spool
+from tests.simulation.random_steps import RandomSteps
 from tests.simulation.runners import DiesAfterItRegistered
 from tests.simulation.world import World
 
@@ -24,7 +25,7 @@ STEPS = 25
 REGISTERED = ("task.after_register", "task.after_rows_written", "batch.after_run", "commit.before_main")
 
 
-class Losses:
+class Losses(RandomSteps):
     """One random history; `steps` are what may happen, with their weights."""
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -81,28 +82,9 @@ class Losses:
         if (self.world.state() / "spool").is_dir():
             harm_spool(self.world, self.chance.choice(get_args(Harm)))
 
-    def lose_answers(self) -> None:
-        """Some requests of a join are lost, or their answers."""
-
-        def maybe(_kind: str, _batch: object) -> None:
-            if self.chance.random() < 0.2:
-                self.world.store.fail(self.chance.choice(["lost_request", "lost_answer", "unprocessed"]))
-
-        self.world.store.on_request = maybe
-        self.world.join()
-        self.world.store.on_request = lambda kind, batch: None
-        self.world.store.mend()
-
     def lose_the_worker(self) -> None:
         self.world.clicks((f"poison{self.clicks}", "q0"), file=f"{self.files}.jsonl")
         self.world.join(runner=DiesAfterItRegistered(self.world))
-
-    def wait(self) -> None:
-        self.world.clock.advance(self.chance.choice([0.5, 5, 60]))
-
-    def step(self) -> None:
-        weights, choices = zip(*self.steps, strict=True)
-        self.chance.choices(choices, weights)[0]()
 
     def check(self) -> None:
         """No event has two rows, each row's token holds its id, and the classes add up."""
