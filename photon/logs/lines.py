@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -287,8 +288,9 @@ def _read_json_block(raws: pa.Array, names: Sequence[str], valued: Collection[st
         return None
     if table.num_rows != len(raws):
         return None
-    columns = [_as_strings(table[name]) for name in names]
-    return None if None in columns else LineTexts(tuple(columns), {})
+    if _may_have_minus_zero([table[name] for name in names], data):
+        return None
+    return LineTexts(tuple(_as_strings(table[name]) for name in names), {})
 
 
 def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
@@ -337,10 +339,17 @@ def _guess_schema(first: bytes, names: Sequence[str], valued: Collection[str]) -
     return pa.schema(fields)
 
 
-def _as_strings(column: pa.ChunkedArray) -> pa.Array | None:
+_MINUS_ZERO = re.compile(rb"-0(?<=[:\s]-0)[\s,}]")  # also in a text, which only costs time
+
+
+def _may_have_minus_zero(columns: Iterable[pa.ChunkedArray], data: bytes) -> bool:
+    """Whether one of the integers may be written as -0, which pyarrow's parser reads as 0."""
+    has_zero = any(pa.types.is_integer(each.type) and pc.any(pc.equal(each, 0)).as_py() for each in columns)
+    return has_zero and _MINUS_ZERO.search(data) is not None
+
+
+def _as_strings(column: pa.ChunkedArray) -> pa.Array:
     array = _one_array(column)
-    if pa.types.is_integer(array.type) and pc.any(pc.equal(array, 0)).as_py():
-        return None  # it may have been written as -0
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
 
 
@@ -376,8 +385,9 @@ def read_whole_json_lines(raws: pa.Array) -> dict[str, pa.Array] | None:
             return None
         missed = {name: table[name].type for name in table.column_names if name not in types}
         if not missed:
-            columns = {name: _as_strings(table[name]) for name in table.column_names}
-            return None if None in columns.values() else columns
+            if _may_have_minus_zero(table.columns, data):
+                return None
+            return {name: _as_strings(table[name]) for name in table.column_names}
         # What looks like a time is inferred to be one, and would lose its text.
         types |= {name: kind if kind in _EXACT_TYPES else pa.string() for name, kind in missed.items()}
     return None

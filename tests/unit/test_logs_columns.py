@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from photon.logs.columns import ParsedColumns, parse_columns
+from photon.logs.lines import read_whole_json_lines
 from photon.pipeline.file import ForeignLog, Limits
 
 
@@ -166,6 +167,8 @@ def test_typed_columns_of_many_rows_keep_the_good_values_beside_the_bad():
 ODD_LINES = [
     b'{"id": 1}',
     b'{"id": -0}',
+    b'{"id":\t-0\t}',
+    b'{"n": -0 , "id": 0}',
     b'{"id": 1.50}',
     b'{"id": 12345678901234567890123}',
     b'{"id": true, "b": null}',
@@ -203,6 +206,11 @@ def test_an_odd_line_among_many_is_read_as_it_is_alone(odd: bytes, at: int):
         assert {name: value for name, value in row.items() if value is not None} == {
             name: value for name, value in own.items() if value is not None
         }
+
+
+def test_a_zero_among_the_numbers_is_no_reason_to_read_lines_one_by_one():
+    lines = [b'{"id": "%d", "n": %d, "text": "1-0 in 2020-01-01"}' % (n, n % 3) for n in range(64)]
+    assert read_whole_json_lines(pa.array(lines)) is not None
 
 
 def test_records_with_other_keys_are_read_at_once_and_alike():
