@@ -6,13 +6,15 @@ Tasks run in Python workers, which read, join and write records (`photon.join.ta
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, local_master, stop_session
+from jobs.session import build_session, is_alive, joining_master, stop_session, usable_cores
 from photon.join.messages import BatchTasks, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import run_task
 
@@ -25,15 +27,21 @@ class SparkRunner:
     """A `BatchRunner` on Spark. When its session dies, it builds another one."""
 
     def __init__(self, build: Callable[[], SparkSession], workers: int | None = None) -> None:
-        """`build` makes a session. `workers`: None for as many tasks at once as the session has cores."""
+        """`build` makes a session. `workers`: tasks of a job at once, None for one on each usable core."""
         self._build = build
         self._session = build()
-        self.workers = workers or self._session.sparkContext.defaultParallelism
+        self._mending = threading.Lock()
+        self._beside = ThreadPoolExecutor(1, "ahead")
+        self.workers = workers or usable_cores()
 
     @classmethod
     def for_shift(cls, name: str, workers: int | None) -> SparkRunner:
         """With a session of this name on this machine; None: all of its cores."""
-        return cls(lambda: build_session(name, local_master(workers)), workers)
+        return cls(lambda: build_session(name, joining_master(workers)), workers)
+
+    def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
+        """Run another job beside that of `run`, in the same session."""
+        return self._beside.submit(self.run, batch)
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """Run one job. Of a small live batch one worker runs the index task, then the join task.
@@ -41,58 +49,65 @@ class SparkRunner:
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
         both = bool(batch.index_tasks and batch.join_tasks)
-        tasks, context = batch.tasks, batch.context
+        tasks, context, session = batch.tasks, batch.context, self._session
         try:
             if both and len(tasks) > 2:
-                return self._run_two_stages(batch)
+                return _run_two_stages(session, batch)
             if not tasks:
                 return []
             groups = [tasks] if both else [[task] for task in tasks]
-            outcomes = self._session.sparkContext.parallelize(groups, len(groups)).flatMap(
+            outcomes = session.sparkContext.parallelize(groups, len(groups)).flatMap(
                 lambda group: [run_task(task, context) for task in group]
             )
             return list(outcomes.collect())
         except (Py4JError, PySparkException, OSError, EOFError) as error:
-            if not self._outlived(error):
+            if not self._outlived(session, error):
                 raise RunnerDied(f"Spark's process ended under the batch: {_first_line(error)}") from error
             if isinstance(error, Py4JJavaError | PySparkException):
                 raise WorkerDied(f"Spark could not finish the batch: {_first_line(error)}") from error
             raise
 
-    def _outlived(self, error: Exception) -> bool:
+    def _outlived(self, session: SparkSession, error: Exception) -> bool:
         """Whether the session lives; else there is a new one, if one can be had."""
-        if is_alive(self._session, DYING_SECONDS if isinstance(error, OSError | Py4JNetworkError) else 0.0):
-            return True
-        log.warning("Spark's process has ended (%s): starting another one", _first_line(error))
-        stop_session(self._session)
-        self._session = self._build()
-        return False
-
-    def _run_two_stages(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """Run a stage of index tasks, then, behind a shuffle, a stage of join tasks.
-
-        The shuffle is a barrier: every primary event of the batch is indexed before the first lookup.
-        """
-        # Not `batch` itself, so that Spark does not pickle all tasks with the function.
-        context, index, join = batch.context, list(batch.index_tasks), list(batch.join_tasks)
-
-        def join_after_index(
-            partition: int, indexed: Iterable[tuple[int, TaskOutcome]]
-        ) -> Iterator[tuple[int, TaskOutcome]]:
-            yield from indexed
-            yield len(index) + partition, run_task(join[partition], context)
-
-        first = self._session.sparkContext.parallelize(list(enumerate(index)), len(index))
-        indexed = first.map(lambda item: (item[0], run_task(item[1], context)))
-        both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
-        return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
+        dying_seconds = DYING_SECONDS if isinstance(error, OSError | Py4JNetworkError) else 0.0
+        with self._mending:
+            if session is not self._session:  # the other job has noticed it
+                return False
+            if is_alive(session, dying_seconds):
+                return True
+            log.warning("Spark's process has ended (%s): starting another one", _first_line(error))
+            stop_session(session)
+            self._session = self._build()
+            return False
 
     def close(self) -> None:
         stop_session(self._session)
+        self._beside.shutdown(wait=False, cancel_futures=True)
 
     def warm_up(self) -> None:
         """Run what the first batch would wait for: a first job, and a Python worker on each core."""
-        self._session.sparkContext.parallelize(range(self.workers), self.workers).map(_import_tasks).collect()
+        slots = self._session.sparkContext.defaultParallelism
+        self._session.sparkContext.parallelize(range(slots), slots).map(_import_tasks).collect()
+
+
+def _run_two_stages(session: SparkSession, batch: BatchTasks) -> list[TaskOutcome]:
+    """Run a stage of index tasks, then, behind a shuffle, a stage of join tasks.
+
+    The shuffle is a barrier: every primary event of the batch is indexed before the first lookup.
+    """
+    # Not `batch` itself, so that Spark does not pickle all tasks with the function.
+    context, index, join = batch.context, list(batch.index_tasks), list(batch.join_tasks)
+
+    def join_after_index(
+        partition: int, indexed: Iterable[tuple[int, TaskOutcome]]
+    ) -> Iterator[tuple[int, TaskOutcome]]:
+        yield from indexed
+        yield len(index) + partition, run_task(join[partition], context)
+
+    first = session.sparkContext.parallelize(list(enumerate(index)), len(index))
+    indexed = first.map(lambda item: (item[0], run_task(item[1], context)))
+    both = indexed.partitionBy(len(join)).mapPartitionsWithIndex(join_after_index)
+    return [outcome for _, outcome in sorted(both.collect(), key=lambda pair: pair[0])]
 
 
 def _import_tasks(number: int) -> int:

@@ -30,9 +30,19 @@ def class_archive() -> Path:
     return spark_jars_dir().with_name("spark-classes.jsa")
 
 
-def local_master(workers: int | None = None) -> str:
-    """This machine, with so many tasks at once; None: as many as this process may use cores."""
-    return f"local[{workers or len(os.sched_getaffinity(0))},{TASK_TRIES}]"
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def local_master(workers: int | None = None, jobs: int = 1) -> str:
+    """This machine, with so many tasks at once of each of `jobs`; None: as many as there are usable cores."""
+    return f"local[{jobs * (workers or usable_cores())},{TASK_TRIES}]"
+
+
+def joining_master(workers: int | None = None) -> str:
+    """This machine for joins: while a batch's tasks wait for the registry, others index the next batch."""
+    return local_master(workers, jobs=2)
 
 
 def build_session(

@@ -8,7 +8,7 @@ from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, stop_session
+from jobs.session import build_session, is_alive, joining_master, stop_session
 
 
 class SparkResource(LazyPySparkResource):
@@ -26,10 +26,11 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = build_session(self.name, self.master or None, self.spark_config)
 
     def rebuild(self) -> SparkSession:
-        """A session: a new one if the one before is dead."""
-        if self._spark_session is not None and not is_alive(self._spark_session):
-            self._spark_session = None
-        session: SparkSession = self.spark_session
+        """A session for joins: a new one if the one before is dead."""
+        if self._spark_session is None or not is_alive(self._spark_session):
+            master = self.master or joining_master()
+            self._spark_session = build_session(self.name, master, self.spark_config)
+        session: SparkSession = self._spark_session
         return session
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion, lifecycle
+from photon.dispatcher.ahead import IndexAhead, IndexedAhead
 from photon.dispatcher.completion import (
     AdapterFails,
     CannotEnd,
@@ -92,6 +93,7 @@ class BatchExecution:
         self._joined = self.tables["joined_events"]
         self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self._new_retry)
         self._registered_us = dict.fromkeys(self.pipeline.datacenters, self.clock.now_us())
+        self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
         self._nobody_had_fresh = False
@@ -175,9 +177,13 @@ class BatchExecution:
 
     def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
-        outcomes = self.runner.run(self._tasks(plan, reader, life))
+        ahead = None if life.ran_before else self.ahead.made_for(plan.key)
+        tasks = self._tasks(plan, reader, life, ahead)
+        if life.is_first:
+            self.ahead.begin(plan, reader)
+        outcomes = self.runner.run(tasks)
         fault_point("batch.after_run")
-        results = collect_results(outcomes)
+        results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
         self._commit(plan, results)
         readable_us = self.clock.now_us()
@@ -188,13 +194,14 @@ class BatchExecution:
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
         self._after_completion(plan, results, counts, began_us, readable_us)
 
-    def _tasks(self, plan: Plan, reader: LogReader, life: Life) -> BatchTasks:
+    def _tasks(self, plan: Plan, reader: LogReader, life: Life, ahead: IndexedAhead | None) -> BatchTasks:
         ran_before = life.ran_before
         now_us, quiet_after_us = self.clock.now_us(), microseconds(self.pipeline.home.quiet_after)
         lineage, lake = plan.content.lineage, self._joined.folder.parent
         workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
-        to_index = index_tasks(plan, reader.files, workers, segment_of)
+        to_index = () if ahead is not None else index_tasks(plan, reader.files, workers, segment_of)
         segments = [] if lineage.quarantine else [task.segment for task in to_index]
+        segments += ahead.segments if ahead is not None else ()
         context = TaskContext(
             pipeline=self.pipeline,
             plan=plan.key,

@@ -13,7 +13,7 @@ from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.planning import budget, foreign_share_bytes, primary_budget_bytes
+from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import may_be_given_up
@@ -37,7 +37,7 @@ class Dispatcher:
         self.execution = execution
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
         self.state, self.clock = execution.state, execution.clock
-        self.index = execution.index
+        self.index, self.ahead = execution.index, execution.ahead
         self.reader = self._new_reader()
         self._all_due = False
         self._idle_since_us: int | None = None
@@ -63,6 +63,7 @@ class Dispatcher:
                     self.state.lose_index()
                     index_is_lost = False
                 if not begun:
+                    self.ahead.discard()
                     # What is in memory may be ahead of the disk: begin from what is stored.
                     self.reader = self._new_reader()
                     begun = self._finish_earlier_work(mode)
@@ -79,6 +80,7 @@ class Dispatcher:
                 begun = False
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
+        self.ahead.discard()
         with suppress(StateUnavailable):  # the next start merges again
             self.index.finish_merge()
 
@@ -151,16 +153,19 @@ class Dispatcher:
         final = complete and not primaries_first
         for requeue_id, content in self.state.requeued(most=1):
             # This run says whether the inputs are complete, not the one that left the plan.
-            return self._store(replace(content, final=final), (), requeue_id)
+            return self._store(replace(content, final=final), (), requeue_id, new_id())
         limits, state = self.pipeline.limits, self.state
         due = 0 if primaries_first else state.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
         backlog = {side: sum(files.values()) for side, files in self.reader.backlog_bytes.items()}
-        primary_bytes = primary_budget_bytes(limits, backlog["primary"])
+        ahead = self.ahead.take(state.completed + 1, self.reader)
+        if ahead is not None:
+            primary, primary_bytes = ahead.ranges, ahead.ranges.length_bytes
+        else:
+            primary_bytes = primary_budget_bytes(limits, backlog["primary"])
+            primary = self.reader.cut("primary", primary_bytes, most_primary_lines(limits))
         share_bytes = foreign_share_bytes(primary_bytes, backlog["primary"], backlog["foreign"])
-        foreign_bytes = min(foreign_bytes, share_bytes)
-        primary = self.reader.cut("primary", primary_bytes, limits.batch_events * 10, complete)
-        foreign = self.reader.cut("foreign", foreign_bytes, limits.batch_events, complete)
+        foreign = self.reader.cut("foreign", min(foreign_bytes, share_bytes), limits.batch_events)
         rows = state.due(now_us, retries) if retries else []
         watermark_us, retry = state.watermark_us, self.pipeline.retry
         content = PlanContent(
@@ -169,10 +174,15 @@ class Dispatcher:
             retries=tuple(row.ref(may_be_given_up(row, now_us, watermark_us, retry)) for row in rows),
             final=final,
         )
-        return None if content.empty else self._store(content, primary.advances + foreign.advances, None)
+        if content.empty:
+            return None
+        plan_id = new_id() if ahead is None else ahead.key.plan_id
+        return self._store(content, primary.advances + foreign.advances, None, plan_id)
 
-    def _store(self, content: PlanContent, advances: tuple[Advance, ...], requeue_id: int | None) -> Plan:
-        key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, new_id())
+    def _store(
+        self, content: PlanContent, advances: tuple[Advance, ...], requeue_id: int | None, plan_id: str
+    ) -> Plan:
+        key = PlanKey(self.datacenter, self.execution.epoch, self.state.completed + 1, plan_id)
         plan = Plan(key, content, advances, requeue_id)
         fault_point("plan.before_store")
         self.state.store_plan(plan, self.reader.take_grown(self.clock.now_us()))
@@ -183,7 +193,7 @@ class Dispatcher:
         """Begin with foreign events that come from now on; their primaries may be anywhere in the log."""
         self.index.follow(self.reader.look(self.clock.now_us(), final=False))
         while any(self.reader.backlog_bytes["foreign"].values()):
-            cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62, False)
+            cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62)
             if not cut.ranges:
                 break
             self.reader.advance(cut.advances, {})

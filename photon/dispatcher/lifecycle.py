@@ -109,6 +109,11 @@ class Life:
         return self.attempts.begun > 1
 
     @property
+    def is_first(self) -> bool:
+        """Whether nothing is known against it, so that other work may be done beside it."""
+        return not (self.ran_before or self.is_piece)
+
+    @property
     def is_suspect(self) -> bool:
         """Whether one of its records may be one that hangs: each call of the adapter gets a deadline then."""
         return self.is_piece or self.attempts.timed_out > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
@@ -11,7 +11,7 @@ from photon.dispatcher.plan import Advance
 from photon.dispatcher.state import DispatcherState
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
-from photon.logs.ranges import fair_shares, next_to_serve
+from photon.logs.ranges import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
 
@@ -27,6 +27,10 @@ class NewRanges:
 
     ranges: tuple[ByteRange, ...] = ()
     advances: tuple[Advance, ...] = ()
+
+    @property
+    def length_bytes(self) -> int:
+        return sum(each.end_bytes - each.start_bytes for each in self.ranges)
 
 
 class LogReader:
@@ -129,22 +133,31 @@ class LogReader:
         """A hash of the log files as the last look saw them."""
         return signature_of(self._tails[side].seen for side in ("primary", "foreign"))
 
-    def cut(self, side: Side, budget_bytes: int, most_lines: int, final: bool) -> NewRanges:
-        """The next ranges of one log: fair among its files, within the budget.
+    def backlog_after(self, side: Side, advances: Iterable[Advance]) -> dict[int, int]:
+        """How many bytes of each file wait to be cut behind these advances."""
+        read = {a.file_number: a.offset_bytes - self.files[a.file_number].offset_bytes for a in advances}
+        left = {number: unread - read.get(number, 0) for number, unread in self.backlog_bytes[side].items()}
+        return {number: unread for number, unread in left.items() if unread > 0}
+
+    def cut(
+        self, side: Side, budget_bytes: int, most_lines: int, behind: Sequence[Advance] = ()
+    ) -> NewRanges:
+        """The next ranges of one log, `behind` those of a plan that is under way, within the budget.
 
         Files are cut until `most_lines` is reached, so that at most one file's share goes beyond it.
         """
-        backlog = self.backlog_bytes[side]
+        backlog, read = self.backlog_after(side, behind), {each.file_number: each for each in behind}
         if not backlog or budget_bytes <= 0:
             return NewRanges()
-        shares = fair_shares(backlog, budget_bytes, self._first[side])
+        shares = shares_of(backlog, budget_bytes, self._first[side])
         self._first[side] = next_to_serve(backlog, shares, self._first[side])
         ranges: list[ByteRange] = []
         advances: list[Advance] = []
         lines = 0
         for number, share in shares.items():
             end_bytes = self._ends_bytes.get(number) if self._ends_bytes is not None else None
-            cut = self._tails[side].cut(self.files[number], share, final, end_bytes)
+            file = self.files[number] if number not in read else _read_to(self.files[number], read[number])
+            cut = self._tails[side].cut(file, share, self._ends_bytes is not None, end_bytes)
             if cut is None:
                 continue
             byte_range, after = cut
@@ -158,16 +171,21 @@ class LogReader:
     def advance(self, advances: tuple[Advance, ...], max_time_us: Mapping[int, int]) -> None:
         """Note how far a completed plan has read, as the state has stored it."""
         for step in advances:
-            self.files[step.file_number] = replace(
-                self.files[step.file_number],
-                offset_bytes=step.offset_bytes,
-                tail_hash=step.tail_hash,
-                inside_oversized=step.inside_oversized,
-            )
+            self.files[step.file_number] = _read_to(self.files[step.file_number], step)
         for number, time_us in max_time_us.items():
             before = self.files[number].max_time_us
             latest = time_us if before is None else max(before, time_us)
             self.files[number] = replace(self.files[number], max_time_us=latest)
+
+
+def _read_to(file: TrackedFile, step: Advance) -> TrackedFile:
+    """A file that is read as far as `step` says."""
+    return replace(
+        file,
+        offset_bytes=step.offset_bytes,
+        tail_hash=step.tail_hash,
+        inside_oversized=step.inside_oversized,
+    )
 
 
 def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:

@@ -14,6 +14,7 @@ from photon.pipeline.file import Limits
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
+PRIMARY_LINES_PER_EVENT = 10  # a primary event is indexed in a tenth of the time that a foreign one takes
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
 
 
@@ -26,14 +27,19 @@ def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
     return min(limits.batch_primary_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
 
 
-def foreign_share_bytes(primary_budget: int, primary_backlog: int, foreign_backlog: int) -> int:
-    """How many bytes of foreign logs go with a budget of primary ones, while these are behind.
+def most_primary_lines(limits: Limits) -> int:
+    """How many primary events the next batch takes at most: an index task holds 32 bytes of each."""
+    return limits.batch_events * PRIMARY_LINES_PER_EVENT
+
+
+def foreign_share_bytes(primary_bytes: int, primary_backlog: int, foreign_backlog: int) -> int:
+    """How many bytes of foreign logs go with so many of primary ones, while these are behind.
 
     The same part of both: an event that is read before its primary waits, and is looked for again.
     """
-    if primary_backlog <= primary_budget:
+    if primary_backlog <= primary_bytes:
         return foreign_backlog
-    return max(LEAST_FOREIGN_BYTES, foreign_backlog * primary_budget // primary_backlog)
+    return max(LEAST_FOREIGN_BYTES, foreign_backlog * primary_bytes // primary_backlog)
 
 
 def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = False) -> tuple[int, int]:
@@ -95,15 +101,15 @@ def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Path) -> list[ByteRa
     if middle in (0, len(data)):
         return []
     head, tail = data[:middle], data[middle:]
-    at = byte_range.start_bytes + middle
+    at, whole = byte_range.start_bytes + middle, replace(byte_range, unchecked_bytes=0)
     first = replace(
-        byte_range, end_bytes=at, checksum=crc32(head), lines=head.count(b"\n"), ends_inside_oversized=False
+        whole, end_bytes=at, checksum=crc32(head), lines=_lines(head), ends_inside_oversized=False
     )
     second = replace(
-        byte_range,
-        start_bytes=at,
-        checksum=crc32(tail),
-        lines=byte_range.lines - first.lines,
-        starts_inside_oversized=False,
+        whole, start_bytes=at, checksum=crc32(tail), lines=_lines(tail), starts_inside_oversized=False
     )
     return [first, second]
+
+
+def _lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n"))

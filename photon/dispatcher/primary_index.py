@@ -81,6 +81,11 @@ class PrimaryIndex:
         """Take note of segments that the state lists from now on."""
         self._segments += new
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove segments that were made and will not be listed."""
+        for name in names:
+            _remove(segment_path(self.folder, name))
+
     # -- upkeep
 
     def tend(self) -> None:

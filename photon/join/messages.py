@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -256,6 +257,10 @@ class BatchRunner(Protocol):
 
         WorkerDied if a task's process did not survive, RunnerDied if that of all of them did not.
         """
+        ...
+
+    def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
+        """Begin tasks beside those of `run`; at most one batch at a time. It ends as `run` does."""
         ...
 
     def close(self) -> None: ...

@@ -53,12 +53,16 @@ class TrackedFile:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A stretch of whole lines of one log file, with its checksum: what a plan holds (protocol A2)."""
+    """A stretch of whole lines of one log file, with its checksum: what a plan holds (protocol A2).
+
+    A long one is not read to be planned: its lines are estimated, and the checksum is of its last bytes.
+    """
 
     file_number: int
     start_bytes: int
     end_bytes: int
-    checksum: int  # crc32 of the bytes
+    checksum: int  # crc32 of the bytes but the first `unchecked_bytes`
     lines: int  # newlines in it (an unterminated last line counts, where it is consumed)
     starts_inside_oversized: bool = False
     ends_inside_oversized: bool = False
+    unchecked_bytes: int = 0

@@ -16,6 +16,10 @@ from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tai
 # so that it serves at least 16 files.
 FILE_QUANTUM_BYTES = 2**20
 LEAST_FILES = 16
+FAIR_PART = 4  # one part in so many is fair among the files, the rest is for the oldest ones
+# A longer range is cut and known again by its last bytes: no byte before them is read to plan it. Other bytes
+# in the place of a log are other ones here too.
+CHECKED_BYTES = 2**16
 _STEP_BYTES = 2**16
 
 
@@ -59,6 +63,22 @@ def fair_shares(
                 shares[number] = shares.get(number, 0) + grant
                 total_bytes -= grant
         waiting = [number for number in waiting if shares.get(number, 0) < backlog[number]]
+    return shares
+
+
+def shares_of(backlog: Mapping[int, int], total_bytes: int, first: int = 0) -> dict[int, int]:
+    """How many bytes each file may read of `total_bytes`, by file number: some of each, most of the oldest.
+
+    A part is fair among all, so that files which grow now are followed. The rest goes to those that were
+    there first: events that belong together are near each other in time, and so are read together.
+    """
+    shares = fair_shares(backlog, max(1, total_bytes // FAIR_PART), first)
+    left_bytes = total_bytes - sum(shares.values())
+    for number in sorted(backlog):
+        more_bytes = min(left_bytes, backlog[number] - shares.get(number, 0))
+        if more_bytes > 0:
+            shares[number] = shares.get(number, 0) + more_bytes
+            left_bytes -= more_bytes
     return shares
 
 
@@ -108,33 +128,39 @@ def cut_range(
     At most `budget_bytes`, but at least one line up to the limit. `final`: an unterminated last line
     counts; `size_bytes`: lines that begin at or after it are left alone (both protocol D4).
     """
-    start = tracked.offset_bytes
-    data, at_end = _read_lines(source, start, budget_bytes, line_limit_bytes, size_bytes)
-    cut = cut_lines(data, tracked.inside_oversized, final and at_end, line_limit_bytes)
+    start, limit_bytes = tracked.offset_bytes, line_limit_bytes
+    length_bytes = budget_bytes if size_bytes is None else min(budget_bytes, size_bytes - start)
+    first = start + max(0, length_bytes - CHECKED_BYTES)
+    last_bytes = length_bytes - (first - start)
+    data, at_end = _read_lines(source, first, last_bytes, limit_bytes, size_bytes)
+    if first > start and b"\n" not in data[:last_bytes]:  # inside a long line, or behind the file's end
+        first = start
+        data, at_end = _read_lines(source, start, length_bytes, limit_bytes, size_bytes)
+    cut = cut_lines(data, tracked.inside_oversized, final and at_end, limit_bytes)
     if cut is None:
         return None
-    end = start + cut.length_bytes
+    end = first + cut.length_bytes
     data = data[: cut.length_bytes]
-    tail_start = min(start, max(0, end - TAIL_BYTES))  # a short range takes bytes before it into its tail
-    tail = (source.read(tail_start, start - tail_start) + data)[-TAIL_BYTES:]
+    tail_start = min(first, max(0, end - TAIL_BYTES))  # a short range takes bytes before it into its tail
+    tail = (source.read(tail_start, first - tail_start) + data)[-TAIL_BYTES:]
     byte_range = ByteRange(
         file_number=tracked.file.number,
         start_bytes=start,
         end_bytes=end,
         checksum=zlib.crc32(data),
-        lines=cut.lines,
+        lines=cut.lines * (end - start) // (end - first),
         starts_inside_oversized=tracked.inside_oversized,
         ends_inside_oversized=cut.ends_inside_oversized,
+        unchecked_bytes=first - start,
     )
     inside = cut.ends_inside_oversized
     return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
 
 
 def _read_lines(
-    source: Source, start: int, budget_bytes: int, line_limit_bytes: int, size_bytes: int | None
+    source: Source, start: int, length_bytes: int, line_limit_bytes: int, size_bytes: int | None
 ) -> tuple[bytes, bool]:
     """Bytes to cut a range from, and whether they reach the end of the file, or `size_bytes`."""
-    length_bytes = budget_bytes if size_bytes is None else min(budget_bytes, size_bytes - start)
     if length_bytes <= 0:
         return b"", True
     data = source.read(start, length_bytes)
@@ -150,13 +176,25 @@ def _read_lines(
     return (data + more[:end], at_size) if end else (data + more, len(more) <= line_limit_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of the bytes of a stretch: a crc32, of all but its first so many."""
+
+    checksum: int
+    unchecked_bytes: int
+
+    def holds(self, data: bytes) -> bool:
+        return zlib.crc32(memoryview(data)[self.unchecked_bytes :]) == self.checksum
+
+
 def read_range(logs_folder: Path, file: LogFile, byte_range: ByteRange) -> bytes:
     """The bytes of a planned range, as they were planned (protocol A2).
 
     Raises RangeGone if the file is not there, is another one now, or holds other bytes.
     """
     stretch = (byte_range.start_bytes, byte_range.end_bytes)
-    return read_stretches(logs_folder, file, [stretch], byte_range.checksum)[0]
+    checked = Checked(byte_range.checksum, byte_range.unchecked_bytes)
+    return read_stretches(logs_folder, file, [stretch], checked)[0]
 
 
 def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:
@@ -165,9 +203,9 @@ def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) 
 
 
 def read_stretches(
-    logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]], checksum: int | None = None
+    logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]], checked: Checked | None = None
 ) -> list[bytes]:
-    """The bytes [start, end) of a log file, of each stretch; `checksum`: of the first.
+    """The bytes [start, end) of a log file, of each stretch; the first must be as `checked`.
 
     The file is looked for where it was seen last, then wherever rotation may have moved it since. RangeGone
     if some bytes are not there any more.
@@ -188,7 +226,7 @@ def read_stretches(
             continue
         if any(len(data) != end - start for data, (start, end) in zip(found, stretches, strict=True)):
             reason = f"the file was truncated to less than {stretches[-1][1]} bytes"
-        elif checksum is not None and zlib.crc32(found[0]) != checksum:
+        elif checked is not None and not checked.holds(found[0]):
             reason = "other bytes are in their place"
         else:
             return found

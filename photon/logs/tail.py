@@ -152,7 +152,7 @@ class LogTail:
         for is_compressed in (False, True):  # a log and its compressed copy may both be new
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
             self._copies |= copies_among(look, self._contents, new)
-            for file in new:
+            for file in sorted(new, key=lambda file: file.modified_ns):  # so that numbers go by age
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
         self._miss(look, found, [number for number in missing if number not in back.values()])

@@ -2,14 +2,18 @@ import gzip
 import os
 import pickle
 import zlib
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from photon.logs import ranges
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.ranges import (
+    Checked,
     LinesCut,
     RangeGone,
     cut_lines,
@@ -114,11 +118,11 @@ LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b""
 def test_ranges_follow_each_other_without_a_gap_and_end_at_line_ends(lines, rest, budget, limit, final):
     data = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b"")
     source, at = Bytes(data), tracked(data)
-    ranges: list[ByteRange] = []
+    cuts: list[ByteRange] = []
     while (cut := cut_range(source, at, budget, limit, final)) is not None:
         byte_range, at = cut
-        ranges.append(byte_range)
-        assert byte_range.start_bytes == (ranges[-2].end_bytes if len(ranges) > 1 else 0)
+        cuts.append(byte_range)
+        assert byte_range.start_bytes == (cuts[-2].end_bytes if len(cuts) > 1 else 0)
         piece = data[byte_range.start_bytes : byte_range.end_bytes]
         assert byte_range.checksum == zlib.crc32(piece)
         assert len(piece) <= max(budget, budget + limit + 1)
@@ -128,9 +132,51 @@ def test_ranges_follow_each_other_without_a_gap_and_end_at_line_ends(lines, rest
     whole = len(data) if final else data.rfind(b"\n") + 1
     assert at.offset_bytes == whole or (at.inside_oversized and at.offset_bytes > whole)
     if final and not at.inside_oversized:
-        assert sum(each.lines for each in ranges) == data.count(b"\n") + (
+        assert sum(each.lines for each in cuts) == data.count(b"\n") + (
             not data.endswith(b"\n") and data != b""
         )
+
+
+@given(
+    LINES, st.binary(max_size=30), st.integers(2, 50), st.integers(1, 25), st.booleans(), st.integers(1, 40)
+)
+def test_a_long_range_is_cut_by_its_end_where_it_would_be_if_all_of_it_were_read(
+    lines, rest, budget, limit, final, checked
+):
+    data = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b"")
+    source, at = Bytes(data), tracked(data)
+    while (cut := cut_range(source, at, budget, limit, final)) is not None:
+        with mock.patch.object(ranges, "CHECKED_BYTES", checked):
+            by_its_end = cut_range(source, at, budget, limit, final)
+        assert by_its_end is not None
+        known = by_its_end[0]
+        assert (replace(known, checksum=0, lines=0, unchecked_bytes=0), by_its_end[1]) == (
+            replace(cut[0], checksum=0, lines=0),
+            cut[1],
+        )
+        piece = data[known.start_bytes : known.end_bytes]
+        assert Checked(known.checksum, known.unchecked_bytes).holds(piece)
+        at = cut[1]
+
+
+def test_of_a_long_range_only_the_beginning_and_the_end_are_read():
+    data = b"x" * 99 + b"\n"
+    source = Bytes(data * 10_000)
+    cut = cut_range(source, tracked(source.data), 900_050, 10_000)
+    assert cut is not None
+    assert cut[0].end_bytes == 900_000
+    assert cut[0].lines == pytest.approx(9_000, rel=0.01)
+    assert source.most_bytes == ranges.CHECKED_BYTES
+
+
+def test_a_long_range_with_another_end_is_gone(tmp_path):
+    data = b"x" * 99 + b"\n"
+    file = make(tmp_path, "a.log", data * 10_000)
+    byte_range, _ = cut_range(Bytes(data * 10_000), file, 900_000, 10_000)
+    assert read_range(tmp_path, file.file, byte_range) == data * 9_000
+    (tmp_path / "a.log").write_bytes(data * 8_999 + b"y" * 99 + b"\n" + data * 1_000)
+    with pytest.raises(RangeGone, match="other bytes"):
+        read_range(tmp_path, file.file, byte_range)
 
 
 def test_a_long_line_needs_no_more_memory_than_budget_and_limit():
