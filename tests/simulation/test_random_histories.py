@@ -24,6 +24,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, Token
+from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.random_steps import RandomSteps
 from tests.simulation.world import World
 
@@ -36,7 +37,10 @@ class History(RandomSteps):
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.world = World(folder, DATACENTERS, "home: {takeover_delay: 1s, quiet_after: 20s}")
+        more = "home: {takeover_delay: 1s, quiet_after: 20s}"
+        if seed % 2:  # so that batches are indexed ahead
+            more += f"\n{SMALL_BATCHES}"
+        self.world = World(folder, DATACENTERS, more)
         self.queries = 0
         self.clicks = 0
         self.written: Counter[str] = Counter()  # foreign records by datacenter

@@ -16,6 +16,7 @@ from photon.faults import FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
 from photon.tokens import Token
+from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.batch_stories import Harm, harm_spool
 from tests.simulation.random_steps import RandomSteps
 from tests.simulation.runners import DiesAfterItRegistered
@@ -30,7 +31,7 @@ class Losses(RandomSteps):
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.world = World(folder)
+        self.world = World(folder, more=SMALL_BATCHES if seed % 2 else "")
         self.clicks = 0
         self.queries = 0
         self.files = 0
