@@ -63,7 +63,7 @@ def _plan(reader: LogReader, state: DispatcherState, turn: int) -> tuple[float, 
     """What the dispatcher does to plan a batch, and how long it took."""
     start = time.perf_counter()
     reader.look(turn, final=False)
-    foreign_bytes, _ = budget(reader.limits, 0, state.count_waiting())
+    foreign_bytes, _ = budget(reader.limits, 0, state.waiting.count())
     primary = reader.cut("primary", reader.limits.batch_primary_bytes, 2**62)
     foreign = reader.cut("foreign", foreign_bytes, 2**62)
     content = PlanContent(primary=primary.ranges, foreign=foreign.ranges)

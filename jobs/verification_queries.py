@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
-from photon.dispatcher.state_view import WAITING_COLUMNS
 from photon.dispatcher.task_splitter import spread
+from photon.dispatcher.waiting_list import WAITING_COLUMNS
 from photon.logs.files import Side
 from photon.logs.ranges import Stretch
 from photon.storage.columns import TableName

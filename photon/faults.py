@@ -35,10 +35,17 @@ FAULT_POINTS: tuple[str, ...] = (
     "task.during_register",
     "task.after_register",
     "task.after_rows_written",
+    "task.after_waiting",
 )
 
-# In the dispatcher's process, where a damaged spool file is made again, and where a batch is abandoned.
-SPOOL_FAULT_POINT = "spool.before_replace"
+# In the dispatcher's process, where damaged waiting segments are made again or merged, and where a batch is
+# abandoned.
+WAITING_FAULT_POINTS: tuple[str, ...] = (
+    "waiting.before_mend",
+    "waiting.after_lost",
+    "waiting.after_merge",
+    "waiting.after_replace",
+)
 ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_release")
 # Each of these in the process that runs the operation.
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
@@ -63,7 +70,7 @@ INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
-    SPOOL_FAULT_POINT,
+    *WAITING_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

@@ -5,7 +5,6 @@ What is done in which state, and what follows, is in `photon.dispatcher.lifecycl
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 from collections import Counter
@@ -31,16 +30,16 @@ from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
-from photon.dispatcher.spool_repair import SpoolRepair
 from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
-from photon.dispatcher.waiting import unresponsive_datacenters, waiting_rows
+from photon.dispatcher.waiting import unresponsive_datacenters
+from photon.dispatcher.waiting_repair import WaitingRepair
+from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
 from photon.faults import fault_point
 from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
-from photon.join.spool import SpoolDamaged, drop_unreferenced
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
@@ -59,6 +58,7 @@ from photon.storage.tables import (
     app_id,
 )
 from photon.tokens import Occurrence, PlanKey, Token, new_id
+from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,7 @@ class BatchExecution:
     rng: random.Random
     callbacks: Callbacks
     index: PrimaryIndex
+    waiting: WaitingUpkeep
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
@@ -146,8 +147,8 @@ class BatchExecution:
                 case State.DOOMED:
                     self._abandon(plan, reader, life.doom or "")
             return Event.ENDED, ""
-        except SpoolDamaged as error:
-            return self._mend_spool(error.files, reader)
+        except WaitingDamaged as error:
+            return Event.UNAVAILABLE, self.mend_waiting(error.segments, reader)
         except AdapterFails as error:
             return Event.ADAPTER_FAILED, str(error)
         except DeadlineExceeded as error:
@@ -162,16 +163,15 @@ class BatchExecution:
         except (LakeUnavailable, RegistryUnavailable, CommitConflict) as error:
             return Event.UNAVAILABLE, str(error)
 
-    def _mend_spool(self, names: Sequence[str], reader: LogReader) -> tuple[Event, str]:
-        """Make damaged files of waiting records again, for the next attempt (A19)."""
-        unjoined = self.tables["unjoined"]
-        repair = SpoolRepair(self.pipeline, self.datacenter, self.state, unjoined)
+    def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:
+        """Make damaged waiting segments again, for the next attempt (A19); what was done."""
+        repair = WaitingRepair(self.pipeline, self.datacenter, self.state, self.tables["unjoined"])
         try:
-            reason = "; ".join(repair.mend(name, reader.files) for name in names)
+            reason = "; ".join(repair.mend(name, reader.files) for name in segments)
         except (OSError, LakeUnavailable) as error:
             reason = f"state {self.state.folder}: {error}"
         log.warning("%s", reason)
-        return Event.UNAVAILABLE, reason
+        return reason
 
     # -- running and committing
 
@@ -291,19 +291,12 @@ class BatchExecution:
         released = self._releasing.release_for_others(results.registered_here, resolved.release)
         fault_point("release.after")
         now_us = self.clock.now_us()
-        waiting = [
-            row
-            for result in results.join
-            for row in waiting_rows(result, resolved.ended, released, self.pipeline, now_us, self.rng)
-        ]
         max_time_us: dict[int, int] = {}
         for result in results.index:
             for number, time_us in result.indexed.max_time_us.items():
                 max_time_us[number] = max(time_us, max_time_us.get(number, time_us))
         reader.advance(plan.advances, max_time_us)
         counts = completion.sums(results, resolved)
-        if results.index:  # before the transaction: a crash between them wakes once more, loses no wake-up
-            self.state.wake([result.indexed.new_hashes for result in results.index], now_us)
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)
@@ -314,9 +307,11 @@ class BatchExecution:
             plan,
             Completion(
                 counts=counts,
-                gone=[o for result in results.join for o in result.decided_retries] + list(resolved.ended),
-                lost=[o for result in results.join for o in result.lost],
-                waiting=waiting,
+                lost=[lost for result in results.join for lost in result.lost],
+                waiting=results.waiting,
+                ended=resolved.ended,
+                released=released,
+                new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
                 watermark_us=completion.watermark_us(
                     primaries,
@@ -362,9 +357,6 @@ class BatchExecution:
         news = [r.fresh_were_free for r in results.join if r.fresh_were_free is not None]
         if news:
             self._nobody_had_fresh = all(news)
-        if plan.content.retries:
-            with contextlib.suppress(OSError):  # what can't be removed now goes with a later batch
-                drop_unreferenced(self.state.folder, self.state.spool_files())
         if not plan.content.lineage.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS

@@ -10,7 +10,7 @@ from photon.errors import ADAPTER_FAILED, UserError
 from photon.join.failing import AdapterCalls
 from photon.join.messages import (
     AdapterFailing,
-    DamagedSpool,
+    DamagedWaiting,
     Failed,
     Fenced,
     IndexDamaged,
@@ -21,7 +21,6 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.spool import SpoolDamaged
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Limits, Pipeline
@@ -29,6 +28,7 @@ from photon.registry.interface import Claim, RegistryUnavailable
 from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputFile, RowStatus
 from photon.tokens import Occurrence, PlanKey, Token
+from photon.waiting.segments import SegmentInfo, WaitingDamaged
 
 MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 
@@ -85,6 +85,10 @@ class Results:
         return [record for result in self.join for record in result.registered_here]
 
     @property
+    def waiting(self) -> list[SegmentInfo]:
+        return [info for result in self.join for info in result.waiting]
+
+    @property
     def to_release(self) -> list[Claim]:
         return [claim for result in self.join for claim in result.to_release]
 
@@ -93,7 +97,7 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     """The results of a batch. Raises what keeps it from being committed.
 
     Superseded first, then RegistryUnavailable or LakeUnavailable: they may have caused what else raises
-    IndexLost (a segment that a full disk did not take), SpoolDamaged, DeadlineExceeded or CannotEnd.
+    IndexLost (a segment that a full disk did not take), WaitingDamaged, DeadlineExceeded or CannotEnd.
     """
     for outcome in outcomes:
         if isinstance(outcome, Fenced):
@@ -105,9 +109,11 @@ def collect_results(outcomes: Sequence[TaskOutcome]) -> Results:
     for outcome in outcomes:
         if isinstance(outcome, IndexDamaged):
             raise IndexLost(outcome.reason)
-    damaged = {name for outcome in outcomes if isinstance(outcome, DamagedSpool) for name in outcome.files}
+    damaged = {
+        name for outcome in outcomes if isinstance(outcome, DamagedWaiting) for name in outcome.segments
+    }
     if damaged:
-        raise SpoolDamaged(sorted(damaged))
+        raise WaitingDamaged(sorted(damaged))
     results = Results()
     for outcome in outcomes:
         match outcome:

@@ -16,10 +16,11 @@ from photon.dispatcher.plan import Advance, Plan, PlanContent
 from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.waiting import may_be_given_up
+from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
 from photon.tokens import PlanKey, new_id
+from photon.waiting.segments import WaitingDamaged
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,10 @@ class Dispatcher:
             except IndexLost as error:
                 begun, index_is_lost = False, True
                 log.warning("%s", error)
+            except WaitingDamaged as error:
+                begun = False
+                if not retry.wait(self.execution.mend_waiting(error.segments, self.reader)):
+                    return
             except RunnerDied as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
@@ -81,19 +86,21 @@ class Dispatcher:
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
         self.ahead.discard()
-        with suppress(StateUnavailable):  # the next start merges again
+        with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
+            self.execution.waiting.finish_merge()
 
     def _finish_earlier_work(self, mode: Mode) -> bool:
         """Finish the plan that an earlier process left open; False if a stop was requested before.
 
         A complete run looks again for all events that were given up; in other modes their primary wakes them.
         """
+        self.execution.waiting.begin()
         self._mend_index()
         left = self.state.open_plan()
         if left is not None and not self.execution.run(left, self.reader, found_open=True):
             return False
-        reopened = self.state.reopen_unjoinable(self.clock.now_us()) if mode == "complete" else 0
+        reopened = self.state.reopen_unjoinable() if mode == "complete" else 0
         if reopened:
             log.info("%d unjoinable events of an earlier run are looked for again", reopened)
         return True
@@ -102,11 +109,12 @@ class Dispatcher:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
         now_us, began_us = self.clock.now_us(), self.clock.elapsed_us()
+        self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self.index.follow(self.reader.look(now_us, final=complete))
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
-            self.state.make_all_due(now_us, ("primary", "horizon"))
+            self.state.make_all_due(("primary", "horizon"))
             self._all_due = True
         plan = self._plan(now_us, complete, primaries_first)
         if plan is not None:
@@ -144,8 +152,8 @@ class Dispatcher:
         if mode == "stop" or self.reader.checks_pending:
             return False
         if mode == "complete":
-            return not self.state.count_waiting()
-        return not (self.state.count_waiting(("home", "contested")) or self.state.count_due(now_us))
+            return not self.state.waiting.count()
+        return not (self.state.waiting.count(("home", "contested")) or self.state.waiting.count_due(now_us))
 
     # -- planning
 
@@ -155,8 +163,8 @@ class Dispatcher:
             # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id, new_id())
         limits, state = self.pipeline.limits, self.state
-        due = 0 if primaries_first else state.count_due(now_us)
-        foreign_bytes, retries = budget(limits, due, state.count_waiting(), hold_foreign=primaries_first)
+        due = 0 if primaries_first else state.waiting.count_due(now_us)
+        foreign_bytes, retries = budget(limits, due, state.waiting.count(), hold_foreign=primaries_first)
         backlog = {side: sum(files.values()) for side, files in self.reader.backlog_bytes.items()}
         ahead = self.ahead.take(state.completed + 1, self.reader)
         if ahead is not None:
@@ -166,12 +174,10 @@ class Dispatcher:
             primary = self.reader.cut("primary", primary_bytes, most_primary_lines(limits))
         share_bytes = foreign_share_bytes(primary_bytes, backlog["primary"], backlog["foreign"])
         foreign = self.reader.cut("foreign", min(foreign_bytes, share_bytes), limits.batch_events)
-        rows = state.due(now_us, retries) if retries else []
-        watermark_us, retry = state.watermark_us, self.pipeline.retry
         content = PlanContent(
             primary=primary.ranges,
             foreign=foreign.ranges,
-            retries=tuple(row.ref(may_be_given_up(row, now_us, watermark_us, retry)) for row in rows),
+            retries=due_retries(state.waiting, now_us, retries, state.watermark_us, self.pipeline.retry),
             final=final,
         )
         if content.empty:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from photon.errors import FormatTooNew
-from photon.join.messages import RetryRef
-from photon.logs.files import ByteRange
-from photon.tokens import Occurrence, PlanKey
+import numpy as np
 
-PLAN_FORMAT = 2  # 1, of Photon 0.1.0: no lineage, but a quarantine and origins without their plans
+from photon.errors import FormatTooNew
+from photon.logs.files import ByteRange
+from photon.tokens import PlanKey
+from photon.waiting.retries import Retries
+
+# 1, of Photon 0.1.0: no lineage, but a quarantine and origins without their plans.
+# 1 and 2: an item for each retry, with its spool file; the state's migration gives them their segments.
+PLAN_FORMAT = 3
 _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 
@@ -61,7 +66,7 @@ class PlanContent:
 
     primary: tuple[ByteRange, ...] = ()
     foreign: tuple[ByteRange, ...] = ()
-    retries: tuple[RetryRef, ...] = ()
+    retries: tuple[Retries, ...] = ()
     final: bool = False  # the inputs are declared complete: what has no primary now is unjoinable
     lineage: Lineage = Lineage()
 
@@ -91,10 +96,7 @@ def content_to_json(content: PlanContent) -> str:
         "format": PLAN_FORMAT,
         "primary": [_range_fields(item) for item in content.primary],
         "foreign": [_range_fields(item) for item in content.foreign],
-        "retries": [
-            [r.occurrence.file_number, r.occurrence.offset_bytes, r.spool_file, r.spool_row, r.final]
-            for r in content.retries
-        ],
+        "retries": [_retries_to_stored(of_segment) for of_segment in content.retries],
         "final": content.final,
         "origins": [[origin.batch, origin.plan_id] for origin in content.lineage.origins],
         "abandoned": content.lineage.abandoned,
@@ -111,9 +113,29 @@ def content_from_json(text: str) -> PlanContent:
     return PlanContent(
         primary=tuple(ByteRange(*item) for item in data["primary"]),
         foreign=tuple(ByteRange(*item) for item in data["foreign"]),
-        retries=tuple(RetryRef(Occurrence(*item[:2]), *item[2:]) for item in data["retries"]),
+        retries=_retries(data),
         final=data["final"],
         lineage=_lineage(data),
+    )
+
+
+def _retries_to_stored(retries: Retries) -> list[Any]:
+    finals = np.flatnonzero(retries.finals.to_numpy(zero_copy_only=False)).tolist()
+    columns = (retries.rows, retries.files, retries.offsets_bytes)
+    return [retries.segment, *(column.to_pylist() for column in columns), finals]
+
+
+def _retries(data: dict[str, Any]) -> tuple[Retries, ...]:
+    if data["format"] < 3:
+        items = sorted(data["retries"], key=itemgetter(2))
+        by_file = [(name, list(of_file)) for name, of_file in groupby(items, itemgetter(2))]
+        return tuple(
+            Retries.of(name, *([item[column] for item in of_file] for column in (3, 0, 1, 4)))
+            for name, of_file in by_file
+        )
+    return tuple(
+        Retries.of(segment, rows, files, offsets, np.isin(np.arange(len(rows)), finals))
+        for segment, rows, files, offsets, finals in data["retries"]
     )
 
 

@@ -11,6 +11,7 @@ from photon.dispatcher.plan import Plan, PlanContent
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
+from photon.waiting import retries as retrying
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
@@ -72,7 +73,7 @@ def split(plan: Plan, reason: str, files: Mapping[int, TrackedFile], logs: Path)
 
 def halves(content: PlanContent) -> list[PlanContent]:
     """The content as two of half the items; one item stays whole."""
-    items = len(content.primary) + len(content.foreign) + len(content.retries)
+    items = len(content.primary) + len(content.foreign) + retrying.count(content.retries)
     if items < 2:
         return [content]
     return [_items(content, 0, items // 2), _items(content, items // 2, items)]
@@ -85,7 +86,7 @@ def _items(content: PlanContent, start: int, end: int) -> PlanContent:
         content,
         primary=content.primary[start:end],
         foreign=content.foreign[max(start - primaries, 0) : max(end - primaries, 0)],
-        retries=content.retries[max(start - primaries - foreigns, 0) : max(end - primaries - foreigns, 0)],
+        retries=retrying.part(content.retries, start - primaries - foreigns, end - primaries - foreigns),
     )
 
 

@@ -6,8 +6,9 @@ Each public method is one transaction, durable when it returns (synchronous=FULL
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -26,17 +27,22 @@ from photon.dispatcher.plan import (
     content_to_json,
 )
 from photon.dispatcher.state_schema import MIGRATIONS, SCHEMA, STATE_FORMAT
-from photon.dispatcher.waiting import WaitingRow
+from photon.dispatcher.waiting_list import WaitingList
+from photon.dispatcher.waiting_migration import move_waiting_rows
 from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.join.failing import AdapterCalls, calls_to_json
 from photon.join.outcomes import Counts
 from photon.logs.files import LogFile, TrackedFile
 from photon.tokens import Occurrence, PlanKey
+from photon.waiting.merging import Merged
+from photon.waiting.retries import Retries
+from photon.waiting.segments import SegmentInfo as WaitingSegment
+from photon.waiting.states import State as WaitingState
 
 STATE_FILE = "dispatcher.sqlite"
-# Look up to this many ids one by one (5 us each); above that, scan all waiting records once.
-FEW_HASHES = 20_000
+
+log = logging.getLogger(__name__)
 
 
 class StateUnavailable(UserError):
@@ -48,9 +54,11 @@ class Completion:
     """Everything that changes when a batch is completed, in one transaction (protocol F11)."""
 
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
-    gone: Iterable[Occurrence] = ()  # records that wait no more
-    lost: Iterable[Occurrence] = ()  # those of them whose bytes are gone: their events are remembered
-    waiting: Iterable[WaitingRow] = ()  # records that wait from now on, or longer
+    lost: Iterable[tuple[Occurrence, str]] = ()  # records whose bytes are gone, with their events
+    waiting: Sequence[WaitingSegment] = ()  # of records that wait from now on, or longer
+    ended: Collection[Occurrence] = ()  # those of them that are decided by now (protocol A8)
+    released: Collection[Occurrence] = ()  # and those whose id is free again: they are due at once
+    new_hashes: Sequence[np.ndarray] = ()  # of primary ids just read, each array sorted
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
     watermark_us: int | None = None
@@ -75,6 +83,7 @@ class DispatcherState:
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
+            self.waiting = WaitingList(self._db, folder)
             version = int(self.meta("format") or STATE_FORMAT)
         except (OSError, sqlite3.Error) as error:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
@@ -88,13 +97,17 @@ class DispatcherState:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        is_done = False
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
+            is_done = True
         except sqlite3.OperationalError as error:
             raise StateUnavailable(f"cannot write the state {self.path}: {error}") from error
         finally:
+            if not is_done:
+                self.waiting.forget()
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
@@ -104,6 +117,9 @@ class DispatcherState:
             with self._transaction() as db:
                 for statement in MIGRATIONS[older]:
                     db.execute(statement)
+                if older == 2:
+                    move_waiting_rows(db, self.folder)
+                    self.waiting.forget()
                 _put(db, "meta", [("format", str(older + 1))])
 
     # -- identity
@@ -142,6 +158,11 @@ class DispatcherState:
     @property
     def follows_an_epoch(self) -> bool:
         return self.meta("follows_an_epoch") == "1"
+
+    @property
+    def is_older(self) -> bool:
+        """Whether an older Photon wrote the state, and this one has only looked at it."""
+        return int(self.meta("format") or STATE_FORMAT) < STATE_FORMAT
 
     @property
     def completed(self) -> int:
@@ -219,29 +240,15 @@ class DispatcherState:
                 "UPDATE files SET max_time_us = max(coalesce(max_time_us, ?), ?) WHERE number = ?",
                 [(time_us, time_us, number) for number, time_us in completion.max_time_us.items()],
             )
-            db.executemany(
-                "INSERT OR REPLACE INTO lost SELECT file_number, offset_bytes, event_id FROM waiting"
-                " WHERE file_number = ? AND offset_bytes = ?",
-                [(o.file_number, o.offset_bytes) for o in completion.lost],
-            )
-            db.executemany(
-                "DELETE FROM waiting WHERE file_number = ? AND offset_bytes = ?",
-                [(o.file_number, o.offset_bytes) for o in completion.gone],
-            )
-            _put(db, "waiting", completion.waiting)
+            _put(db, "lost", [(o.file_number, o.offset_bytes, event) for o, event in completion.lost])
+            self._move_waiting(plan, completion)
             for content in completion.requeue:
                 db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
-                occurrences = (retry.occurrence for retry in content.retries)
-                db.executemany(
-                    "UPDATE waiting SET status = 'requeued' WHERE file_number = ? AND offset_bytes = ?",
-                    [(o.file_number, o.offset_bytes) for o in occurrences],
-                )
             if plan.requeue_id is not None:
                 db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
             db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
             _put(db, "segments", map(_segment_values, completion.segments))
             _add_counts(db, completion.counts)
-            _recount_pending(db)
             meta = {
                 "completed": plan.key.batch,
                 "completed_plan": plan.key.plan_id,
@@ -250,6 +257,22 @@ class DispatcherState:
             }
             _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
+
+    def _move_waiting(self, plan: Plan, completion: Completion) -> None:
+        """The retries of a plan leave their segments, unless the plan is taken up again."""
+        waiting = self.waiting
+        if completion.requeue:
+            for content in completion.requeue:
+                waiting.mark(content.retries, WaitingState.REQUEUED)
+        else:
+            waiting.mark(plan.content.retries, WaitingState.GONE)
+        reopened = waiting.wake(completion.new_hashes)
+        _add_counts(self._db, {"unjoinable": -reopened} if reopened else {})
+        waiting.add(completion.waiting)
+        names = [info.name for info in completion.waiting]
+        waiting.mark_records(names, completion.ended, WaitingState.GONE)
+        waiting.mark_records(names, completion.released, WaitingState.WOKEN)
+        waiting.store()
 
     # -- the index of primary events
 
@@ -277,16 +300,6 @@ class DispatcherState:
 
     # -- waiting records and requeued plans
 
-    def due(self, now_us: int, most: int) -> list[WaitingRow]:
-        """Open waiting records that are due, longest due first."""
-        return self._waiting("status = 'open' AND due_us <= ? ORDER BY due_us LIMIT ?", now_us, most)
-
-    def waiting_of(self, event_id: str) -> list[WaitingRow]:
-        return self._waiting("event_id = ?", event_id)
-
-    def waiting_in(self, spool_file: str) -> list[WaitingRow]:
-        return self._waiting("spool_file = ?", spool_file)
-
     def lost_records(self, most: int, event_id: str | None = None) -> list[tuple[Occurrence, str]]:
         """Records that were lost while they waited, with the ids of their events: of one event, or of all."""
         if not self._has("sqlite_master WHERE name = ?", "lost"):  # a state of Photon 0.1.0, not migrated
@@ -296,82 +309,50 @@ class DispatcherState:
         rows = self._db.execute(f"SELECT {columns} FROM lost {of_event}", (event_id, most))
         return [(Occurrence(number, offset), found) for number, offset, found in rows]
 
-    def _waiting(self, which: str, *values: object) -> list[WaitingRow]:
-        return [WaitingRow(*row) for row in self._db.execute(f"SELECT * FROM waiting WHERE {which}", values)]
-
-    def count_due(self, now_us: int) -> int:
-        return self._count("waiting WHERE status = 'open' AND due_us <= ?", now_us)
-
-    def count_waiting(self, reasons: Sequence[str] = ()) -> int:
-        """How many records wait (for any of `reasons`, where given)."""
-        among = f" AND reason IN ({_marks(reasons)})" if reasons else ""
-        return self._count(f"waiting WHERE status != 'unjoinable'{among}", *reasons)
-
-    def _count(self, what: str, *values: object) -> int:
-        return int(self._db.execute(f"SELECT count(*) FROM {what}", values).fetchone()[0])
-
-    def _has(self, what: str, value: object) -> bool:
-        return self._db.execute(f"SELECT 1 FROM {what} LIMIT 1", (value,)).fetchone() is not None
-
-    def waiting_by_reason(self) -> dict[str, int]:
-        """How many records wait, by reason (`requeued`: in a plan that is taken up again)."""
-        query = (  # Photon 0.1.0 stored the status `held` for `requeued`
-            "SELECT CASE status WHEN 'open' THEN reason ELSE 'requeued' END AS why, count(*) FROM waiting"
-            " WHERE status != 'unjoinable' GROUP BY why"
-        )
-        return dict(self._db.execute(query))
-
-    def waiting_events(self) -> Iterator[tuple[int, int, str, bool]]:
-        """File number, offset and event id of every waiting record, and whether it was given up."""
-        query = "SELECT file_number, offset_bytes, event_id, status = 'unjoinable' FROM waiting"
-        return (
-            (number, offset, id, bool(given_up)) for number, offset, id, given_up in self._db.execute(query)
-        )
-
-    def earliest_waiting_us(self) -> int | None:
-        """The earliest time at which a waiting event's primary is looked for; None if nothing waits."""
-        waits = "SELECT min(primary_time_us) FROM waiting WHERE status != 'unjoinable'"
-        (earliest_us,) = self._db.execute(waits).fetchone()
-        return None if earliest_us is None else int(earliest_us)
-
-    def wake(self, new_hashes: Sequence[np.ndarray], now_us: int) -> None:
-        """Make records due whose primary may just have come, also those that were given up.
-
-        `new_hashes`: uint64 of primary ids just read, each array sorted. Rare collisions only cost a lookup.
-        """
-        due = [(now_us, key_hash) for key_hash in self._waited_for(new_hashes)]
-        if not due:
-            return
-        with self._transaction() as db:
-            wake = (
-                "UPDATE waiting SET due_us = ? WHERE key_hash = ? AND status = 'open' AND reason = 'primary'"
-            )
-            db.executemany(wake, due)
-            _reopen(db, "key_hash = ?", due)
-
-    def _waited_for(self, new_hashes: Sequence[np.ndarray]) -> list[int]:
-        """The hashes among `new_hashes` that some record waits for."""
-        if sum(map(len, new_hashes)) <= FEW_HASHES:
-            hashes = (key_hash for each in new_hashes for key_hash in each.view(np.int64).tolist())
-            return [key_hash for key_hash in hashes if self._has("waiting WHERE key_hash = ?", key_hash)]
-        rows = self._db.execute("SELECT DISTINCT key_hash FROM waiting")
-        wanted = np.fromiter((row[0] for row in rows), dtype=np.int64)
-        is_new = np.zeros(len(wanted), bool)
-        for each in filter(len, new_hashes):
-            places = np.searchsorted(each, wanted.view(np.uint64))
-            is_new |= each[np.minimum(places, len(each) - 1)] == wanted.view(np.uint64)
-        return [int(key_hash) for key_hash in wanted[is_new]]
-
-    def make_all_due(self, now_us: int, reasons: Sequence[str]) -> None:
+    def make_all_due(self, reasons: Sequence[str]) -> None:
         """Make every open waiting record of these reasons due now."""
-        update = "UPDATE waiting SET due_us = ? WHERE status = 'open' AND due_us > ?"
-        with self._transaction() as db:
-            db.execute(f"{update} AND reason IN ({_marks(reasons)})", (now_us, now_us, *reasons))
+        with self._transaction():
+            self.waiting.wake_all(reasons)
+            self.waiting.store()
 
-    def reopen_unjoinable(self, now_us: int) -> int:
+    def reopen_unjoinable(self) -> int:
         """Let records that were declared unjoinable wait again (protocol D4); how many."""
         with self._transaction() as db:
-            return _reopen(db, "1", [(now_us,)])
+            reopened = self.waiting.wake_all(("unjoinable",))
+            _add_counts(db, {"unjoinable": -reopened} if reopened else {})
+            self.waiting.store()
+        return reopened
+
+    def replace_waiting(self, merged: Merged) -> None:
+        """List a merged waiting segment in place of its sources."""
+        with self._transaction():
+            self.waiting.replace(merged)
+            self.waiting.store()
+
+    def lose_waiting(self, segment: str) -> Sequence[Retries]:
+        """Count the records of a waiting segment as lost; return those that plans refer to, which are not."""
+        kept = [each for each in self._retries_of_plans() if each.segment == segment]
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(each.rows.to_numpy() for each in kept)]))
+        with self._transaction() as db:
+            _add_counts(db, {"lost": self.waiting.lose(segment, rows)})
+            self.waiting.store()
+        return kept
+
+    def recount_waiting(self) -> None:
+        """Count all waiting records anew."""
+        if self.waiting.recount():
+            log.warning("the counts of waiting records were wrong, and are counted anew")
+            with self._transaction():
+                self.waiting.store()
+
+    def plans_refer_to(self, waiting_segments: Iterable[str]) -> bool:
+        """Whether the open plan, or one that is taken up again, needs one of these waiting segments."""
+        return not {each.segment for each in self._retries_of_plans()}.isdisjoint(waiting_segments)
+
+    def _retries_of_plans(self) -> list[Retries]:
+        plan = self.open_plan()
+        contents = [content for _, content in self.requeued()] + ([plan.content] if plan is not None else [])
+        return [each for content in contents for each in content.retries]
 
     def requeued(self, most: int = -1) -> list[tuple[int, PlanContent]]:
         """Requeued plans with their ids, oldest first, at most `most` of them."""
@@ -381,12 +362,15 @@ class DispatcherState:
     def count_requeued(self) -> int:
         return self._count("requeued")
 
-    def spool_files(self) -> set[str]:
-        return {row[0] for row in self._db.execute("SELECT DISTINCT spool_file FROM waiting")}
-
     def inherited_among(self, events: Iterable[str]) -> set[str]:
         """The events among these that earlier epochs joined and that are already counted as joined."""
         return {event for event in events if self._has("inherited WHERE token = ?", event)}
+
+    def _count(self, what: str, *values: object) -> int:
+        return int(self._db.execute(f"SELECT count(*) FROM {what}", values).fetchone()[0])
+
+    def _has(self, what: str, value: object) -> bool:
+        return self._db.execute(f"SELECT 1 FROM {what} LIMIT 1", (value,)).fetchone() is not None
 
     # -- counts
 
@@ -406,23 +390,6 @@ def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
         "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n",
         increments.items(),
     )
-
-
-def _recount_pending(db: sqlite3.Connection) -> None:
-    """Count the records that wait anew, so that `pending` cannot drift."""
-    db.execute(
-        "INSERT OR REPLACE INTO counts SELECT 'pending', count(*) FROM waiting WHERE status != 'unjoinable'"
-    )
-
-
-def _reopen(db: sqlite3.Connection, which: str, values: Sequence[Sequence[object]]) -> int:
-    """Let records that were given up wait again, due at the first of `values`; how many."""
-    reopen = f"UPDATE waiting SET status = 'open', due_us = ? WHERE status = 'unjoinable' AND {which}"
-    reopened = db.executemany(reopen, values).rowcount
-    if reopened:
-        _add_counts(db, {"unjoinable": -reopened})
-        _recount_pending(db)
-    return reopened
 
 
 def _put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-STATE_FORMAT = 2
+from photon.dispatcher.waiting_list import TABLES as WAITING_TABLES
+
+STATE_FORMAT = 3
 LOST = """CREATE TABLE lost (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
     PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
@@ -15,10 +17,12 @@ MIGRATIONS = {
         LOST,
         "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
         "INSERT INTO meta VALUES ('index_lost', '1')",
-    )
+    ),
+    2: WAITING_TABLES,  # `waiting_migration` fills them
 }
+WAITING = ";\n".join(WAITING_TABLES)
 
-# `files` has the fields of LogFile and TrackedFile, `waiting` those of WaitingRow, in their order.
+# `files` has the fields of LogFile and TrackedFile in their order.
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
@@ -31,16 +35,7 @@ CREATE TABLE files (
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
-CREATE TABLE waiting (
-    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
-    key_hash INTEGER NOT NULL, primary_time_us INTEGER NOT NULL, attempts INTEGER NOT NULL,
-    first_seen_us INTEGER NOT NULL, due_us INTEGER NOT NULL, reason TEXT NOT NULL,
-    spool_file TEXT NOT NULL, spool_row INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'open',
-    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID;
-CREATE INDEX waiting_due ON waiting (status, due_us);
-CREATE INDEX waiting_spool ON waiting (spool_file);
-CREATE INDEX waiting_key ON waiting (key_hash);
-CREATE INDEX waiting_id ON waiting (event_id);
+{WAITING};
 {LOST};
 CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;

@@ -12,17 +12,10 @@ import pyarrow as pa
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.state import STATE_FILE, DispatcherState, StateUnavailable
+from photon.dispatcher.waiting_list import WAITING_COLUMNS
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, Side, TrackedFile
-
-WAITING_COLUMNS = pa.schema(
-    [
-        ("file", pa.int32()),
-        ("offset", pa.int64()),
-        ("event_id", pa.string()),
-        ("given_up", pa.bool_()),  # when the inputs were declared complete; else it still waits
-    ]
-)
+from photon.waiting.segments import WaitingDamaged
 
 
 @contextmanager
@@ -36,6 +29,11 @@ def open_view(folder: Path) -> Iterator[DispatcherState | None]:
         yield state if state.epoch is not None else None
     except sqlite3.Error as error:
         raise StateUnavailable(f"cannot read the state {state.path}: {error}") from error
+    except WaitingDamaged as error:
+        raise StateUnavailable(
+            f"{folder}: waiting records {error} can't be read: they are merged just now, or the next start "
+            "of the datacenter mends them"
+        ) from error
     finally:
         state.close()
 
@@ -74,7 +72,7 @@ def view_of(state: DispatcherState | None, now_us: int) -> StateView:
         counts=state.counts(),
         watermark_us=state.watermark_us,
         files=state.files(),
-        due=state.count_due(now_us),
+        due=state.waiting.count_due(now_us),
         requeued=state.count_requeued(),
         has_open_plan=state.open_plan() is not None,
     )
@@ -89,7 +87,7 @@ class ReadOffsets:
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
     requeued: tuple[ByteRange, ...] = ()  # foreign ranges before the offsets, to be taken up again
     waiting: pa.Table = field(default_factory=WAITING_COLUMNS.empty_table)
-    earliest_waiting_us: int | None = None  # `DispatcherState.earliest_waiting_us`
+    earliest_waiting_us: int | None = None  # `WaitingList.earliest_primary_us`
     problem: str = ""
 
     def of(self, side: Side) -> list[TrackedFile]:
@@ -106,20 +104,17 @@ def read_offsets(folder: Path) -> ReadOffsets:
             if state is None:
                 problem = f"{folder}: no state, so nothing of this datacenter's logs is verified"
                 return ReadOffsets(problem=problem)
+            if state.is_older:
+                problem = f"{folder}: of an older Photon, whose waiting records the next start takes over"
+                return ReadOffsets(problem=problem)
             requeued = tuple(r for _, content in state.requeued() for r in content.foreign)
             return ReadOffsets(
                 state.epoch,
                 state.completed,
                 state.files(),
                 requeued,
-                _waiting(state),
-                state.earliest_waiting_us(),
+                state.waiting.events(),
+                state.waiting.earliest_primary_us(),
             )
     except StateUnavailable as error:
         return ReadOffsets(problem=str(error))
-
-
-def _waiting(state: DispatcherState) -> pa.Table:
-    columns = list(zip(*state.waiting_events(), strict=True)) or [(), (), (), ()]
-    arrays = [pa.array(column, f.type) for column, f in zip(columns, WAITING_COLUMNS, strict=True)]
-    return pa.table(arrays, schema=WAITING_COLUMNS)

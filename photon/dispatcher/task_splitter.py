@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import pyarrow.compute as pc
+
 from photon.dispatcher.plan import Plan
 from photon.join.messages import IndexTask, JoinTask, ReindexTask
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.ranges import stretches_of
+from photon.waiting.retries import count, part
 
 REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
 RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
+PIECE_RETRIES = 1024  # that stay together then
 
 
 def index_tasks(
@@ -43,13 +47,17 @@ def reindex_tasks(files: Iterable[TrackedFile], segment_of: Callable[[int], str]
 def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tuple[JoinTask, ...]:
     """The join tasks of a plan."""
     ranges, retries = plan.content.foreign, plan.content.retries
-    weights = [r.end_bytes - r.start_bytes for r in ranges] + [RETRY_BYTES] * len(retries)
+    weights = [r.end_bytes - r.start_bytes for r in ranges]
+    # Retries go in pieces: a task that reads neighbours reads less of their segment.
+    pieces = [(at, min(at + PIECE_RETRIES, count(retries))) for at in range(0, count(retries), PIECE_RETRIES)]
+    weights += [RETRY_BYTES * (end - start) for start, end in pieces]
     tasks = []
     for task, group in enumerate(_groups(weights, workers)):
         own_ranges = [ranges[i] for i in group if i < len(ranges)]
-        own_retries = tuple(retries[i - len(ranges)] for i in group if i >= len(ranges))
-        numbers = sorted({retry.occurrence.file_number for retry in own_retries})
-        retry_files = tuple(files[number].file for number in numbers)
+        own = (pieces[i - len(ranges)] for i in sorted(group) if i >= len(ranges))
+        own_retries = tuple(each for start, end in own for each in part(retries, start, end))
+        numbers = {number for each in own_retries for number in pc.unique(each.files).to_pylist()}
+        retry_files = tuple(files[number].file for number in sorted(numbers))
         tasks.append(JoinTask(_with_files(own_ranges, files), own_retries, retry_files, task))
     return tuple(tasks)
 

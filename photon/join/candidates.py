@@ -19,6 +19,7 @@ from photon.storage.candidate_files import own_candidate_files, read_candidates,
 from photon.storage.columns import fit
 from photon.storage.tables import OutputFile, write_rows
 from photon.tokens import Occurrence, PlanKey
+from photon.waiting import retries as retrying
 
 CLAIM_COLUMNS = ("_occurrence", "_event_id", "_event_time")  # of a row: what it claims, and for which event
 
@@ -69,7 +70,7 @@ class Candidates:
         rows = self.rows.take(pa.array([self.row_of[occurrence] for occurrence in gone], pa.int64()))
         if not gone:
             return RECORD_COLUMNS.empty_table()
-        retries, count = {retry.occurrence for retry in self.task.retries}, len(gone)
+        retries, count = retrying.occurrences(self.task.retries), len(gone)
         columns = {
             "_file": [occurrence.file_number for occurrence in gone],
             "_offset": [occurrence.offset_bytes for occurrence in gone],

@@ -27,16 +27,9 @@ from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim
 from photon.storage.tables import OutputFile
 from photon.tokens import Occurrence, PlanKey
-
-
-@dataclass(frozen=True, slots=True)
-class RetryRef:
-    """A record that waits, and where its raw bytes are."""
-
-    occurrence: Occurrence
-    spool_file: str
-    spool_row: int
-    final: bool = False  # the last lookup, over the whole log: not found means unjoinable
+from photon.waiting import retries as retrying
+from photon.waiting.retries import Retries
+from photon.waiting.segments import SegmentInfo
 
 
 @dataclass(frozen=True)
@@ -87,13 +80,13 @@ class JoinTask:
     """Foreign ranges and waiting records for one task; `files` are those that the retries came from."""
 
     ranges: tuple[tuple[LogFile, ByteRange], ...] = ()
-    retries: tuple[RetryRef, ...] = ()
+    retries: tuple[Retries, ...] = ()
     files: tuple[LogFile, ...] = ()
     number: int = 0  # among the join tasks of the batch
 
     def own_among(self, occurrences: Iterable[Occurrence]) -> set[Occurrence]:
         """Those of the task's own records."""
-        retries = {retry.occurrence for retry in self.retries}
+        retries = retrying.occurrences(self.retries)
         ranges: dict[int, list[ByteRange]] = defaultdict(list)
         for _, part in self.ranges:
             ranges[part.file_number].append(part)
@@ -135,18 +128,6 @@ class RegisteredHere:
 
 
 @dataclass(frozen=True)
-class WaitingRecords:
-    """The records of a task that come again: raw bytes in `spool_file`, the rest in `rows`.
-
-    `rows`: file, offset, event_id, key_hash (int64), primary_time_us, attempts, first_seen_us,
-    reason (primary | home | horizon | contested), spool_row; one row a record.
-    """
-
-    spool_file: str
-    rows: pa.Table
-
-
-@dataclass(frozen=True)
 class IndexResult:
     """Primary ranges are in an index segment."""
 
@@ -162,9 +143,8 @@ class JoinResult:
 
     foreign: int = 0  # records read for the first time: all of the ranges' records
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
-    decided_retries: tuple[Occurrence, ...] = ()  # retries that need not come again
-    lost: tuple[Occurrence, ...] = ()  # those of them whose bytes are gone (A19)
-    waiting: WaitingRecords | None = None
+    lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
+    waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
     registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
@@ -220,10 +200,10 @@ class TimedOut:
 
 
 @dataclass(frozen=True)
-class DamagedSpool:
-    """Spool files are damaged or gone: they are made again, and then the task is run again (protocol A19)."""
+class DamagedWaiting:
+    """Waiting segments are damaged or gone: they are made again before the task is (protocol A19)."""
 
-    files: tuple[str, ...]
+    segments: tuple[str, ...]
 
 
 TaskOutcome = (
@@ -235,7 +215,7 @@ TaskOutcome = (
     | Failed
     | AdapterFailing
     | TimedOut
-    | DamagedSpool
+    | DamagedWaiting
 )
 
 

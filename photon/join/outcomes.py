@@ -24,7 +24,7 @@ OutcomeClass = Literal[
     "unjoinable",
     "too_old",
     "dead_letters",
-    "lost",  # it waited, and its bytes are gone from the spool and from its log
+    "lost",  # it waited, and its bytes are gone from its waiting segment and from its log
     "pending",
     "missing",  # joined once, and its row is gone: a promise that is broken
 ]
@@ -98,8 +98,6 @@ CLASS_OF: Mapping[Verdict, OutcomeClass] = {
     Verdict.LOST: "lost",
 }
 VERDICT_OF_CLASS: Mapping[str, Verdict] = {name: verdict for verdict, name in CLASS_OF.items()}
-# The record needs no other look.
-DECIDED = (*CLASS_OF, Verdict.DEAD_LETTER, Verdict.ALREADY_JOINED_HERE)
 REGISTERED_HERE = (Verdict.HELD_BY_EARLIER_PLAN, Verdict.ALREADY_JOINED_HERE)
 
 

@@ -71,7 +71,7 @@ class Records:
 
     @cached_property
     def is_gone(self) -> Mask:
-        """Whether the bytes of each record are, from the spool and from its log (protocol A19)."""
+        """Whether the bytes of each record are, from its waiting segment and from its log (protocol A19)."""
         is_gone: Mask = pc.is_null(self.table["_raw"]).to_numpy()
         return is_gone
 
@@ -128,12 +128,12 @@ def fresh_records(events: pa.Table, now_us: int, final: bool) -> pa.Table:
     return events.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
 
 
-def waiting_records(spooled: pa.Table, final: bool) -> pa.Table:
-    """Records that waited (`photon.join.spool`), as `RECORD_COLUMNS`."""
+def waiting_records(waited: pa.Table, final: bool) -> pa.Table:
+    """Records that waited (`photon.waiting`), as `RECORD_COLUMNS`."""
     if final:
-        at = spooled.schema.get_field_index("final")
-        spooled = spooled.set_column(at, "final", pa.repeat(pa.scalar(True), spooled.num_rows))
-    retries = spooled.append_column("is_retry", pa.repeat(pa.scalar(True), spooled.num_rows))
+        at = waited.schema.get_field_index("final")
+        waited = waited.set_column(at, "final", pa.repeat(pa.scalar(True), waited.num_rows))
+    retries = waited.append_column("is_retry", pa.repeat(pa.scalar(True), waited.num_rows))
     return retries.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
 
 

@@ -25,13 +25,14 @@ from photon.event_store.segments import SegmentDamaged
 from photon.faults import fault_point
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
+from photon.join.coming_again import store_waiting
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.failing import TooManyFail
 from photon.join.joiner import EpochFenced, Joiner
 from photon.join.messages import (
     AdapterFailing,
     BatchTasks,
-    DamagedSpool,
+    DamagedWaiting,
     Failed,
     Fenced,
     IndexDamaged,
@@ -47,7 +48,7 @@ from photon.join.messages import (
     TimedOut,
     Unavailable,
 )
-from photon.join.outcomes import DECIDED, REGISTERED_HERE, OutcomeClass, Verdict, Verdicts
+from photon.join.outcomes import REGISTERED_HERE, OutcomeClass, Verdict, Verdicts
 from photon.join.records import Records, fresh_records, waiting_records
 from photon.join.rows import (
     dead_letters_from_lines,
@@ -56,7 +57,6 @@ from photon.join.rows import (
     too_old_rows,
     unjoined_rows,
 )
-from photon.join.spool import SpoolDamaged, read_spool, store_waiting
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_range
@@ -68,6 +68,9 @@ from photon.registry.open import open_registry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
+from photon.tokens import Occurrence
+from photon.waiting import segments
+from photon.waiting.segments import WaitingDamaged, read_retries
 
 REINDEX_PIECE_BYTES = 2**22
 
@@ -94,8 +97,8 @@ def run_task(
             return _join(task, context, registry or open_registry(context.registry), clock or SystemClock())
     except TaskTimedOut as error:
         return TimedOut(str(error))
-    except SpoolDamaged as error:
-        return DamagedSpool(error.files)
+    except WaitingDamaged as error:
+        return DamagedWaiting(error.segments)
     except RegistryUnavailable as error:
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
@@ -231,17 +234,15 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         *_write(context, "too_old", too_old_rows(records, verdicts, context)),
     )
     fault_point("task.after_rows_written")
-    waiting = store_waiting(records, verdicts, context)
+    waiting = store_waiting(records, verdicts, task, context, clock.now_us())
+    fault_point("task.after_waiting")
     classes = verdicts.counts()
     classes["dead_letters"] += dead_letters.num_rows
     gone = reader.recorded_of_gone()
     return JoinResult(
         foreign=int(np.count_nonzero(~records.is_retry)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
-        decided_retries=tuple(
-            records.occurrence(row) for row in verdicts.rows_with(*DECIDED).tolist() if records.is_retry[row]
-        ),
-        lost=tuple(map(records.occurrence, verdicts.rows_with(Verdict.LOST).tolist())),
+        lost=_lost(records, verdicts),
         waiting=waiting,
         registered_here=_registered_here(records, verdicts),
         to_release=tuple(verdicts.to_release),
@@ -255,6 +256,13 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     )
 
 
+def _lost(records: Records, verdicts: Verdicts) -> tuple[tuple[Occurrence, str], ...]:
+    rows = verdicts.rows_with(Verdict.LOST)
+    return tuple(
+        zip(map(records.occurrence, rows.tolist()), records.of("_id", rows).to_pylist(), strict=True)
+    )
+
+
 def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHere, ...]:
     rows = verdicts.rows_with(*REGISTERED_HERE)
     keys = zip(rows.tolist(), records.keys(rows), strict=True)
@@ -264,7 +272,7 @@ def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHe
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
-    waiting = read_spool(context.folders.state, task.retries)
+    waiting = read_retries(context.folders.state / segments.FOLDER, task.retries)
     fresh = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *reader.events(task.ranges)])
     parts = [fresh_records(fresh, clock.now_us(), context.final), waiting_records(waiting, context.final)]
     return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)

@@ -20,6 +20,7 @@ from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE
+from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
@@ -237,6 +238,7 @@ def _open_dispatcher(
                 rng,
                 callbacks,
                 PrimaryIndex(state, background),
+                WaitingUpkeep(state, background),
                 for_tests.crash_task_at,
             )
             dispatcher = Dispatcher(execution)

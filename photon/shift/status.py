@@ -51,7 +51,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
     lease = lease_status.lease if lease_status.is_locked else None
     with open_view(place.state) as state:
         view = view_of(state, now_us)
-        waiting = state.waiting_by_reason() if state is not None else {}
+        waiting = state.waiting.by_reason() if state is not None else {}
         lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
@@ -59,7 +59,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         problems = [f"{p.path}: {p.reason}" for side in reader.problems.values() for p in side]
         problems += [
             f"event {event_id} is lost: its record, at byte {at.offset_bytes} of "
-            f"{view.files[at.file_number].file.path}, is neither in its log nor in the spool"
+            f"{view.files[at.file_number].file.path}, is neither in its log nor where it waited"
             for at, event_id in lost
         ]
         problems += _lost_files(reader.files.values())

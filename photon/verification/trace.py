@@ -96,7 +96,7 @@ def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: Dat
             WaitingRecord(
                 str(row.occurrence), row.reason, row.status, row.attempts, row.first_seen_us, row.due_us
             )
-            for row in state.waiting_of(event_id)
+            for row in state.waiting.of_event(event_id)
         ]
         here.lost += [str(occurrence) for occurrence, _ in state.lost_records(MOST_LOST, event_id)]
 

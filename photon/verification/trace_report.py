@@ -133,7 +133,7 @@ def _fate(one: DatacenterTrace) -> str:
                 f"{moment(record.first_seen_us)}, due again {moment(record.due_us)}.{_primaries(one)}"
             )
     if one.lost:
-        return f"it is lost: its record {one.lost[0]} waited, and went from its log and from the spool."
+        return f"it is lost: its record {one.lost[0]} waited, and went from its log and from where it waited."
     if one.dead_letters:
         return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
     if one.too_old:

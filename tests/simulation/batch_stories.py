@@ -14,13 +14,13 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from photon.join.spool import SPOOL_COLUMNS
 
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm
 from photon.join.messages import BatchRunner
-from photon.join.spool import SPOOL_COLUMNS
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free
 from photon.shift.status import status_of

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+
 from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, TimedOut, WorkerDied
-from photon.join.spool import read_spool
 from photon.join.tasks import LocalRunner
+from photon.waiting import segments
+from photon.waiting.segments import read_retries
 from tests.simulation.crash import SimulatedCrash
 from tests.simulation.world import World
 
@@ -42,7 +44,7 @@ class PoisonedRunner(LocalRunner):
             for file, part in task.ranges
             if (self._logs / file.path).exists()
         ]
-        lines += read_spool(self._state, task.retries)["_raw"].to_pylist()
+        lines += read_retries(self._state / segments.FOLDER, task.retries)["_raw"].to_pylist()
         return any(b"poison" in (line or b"") for line in lines)  # null: the record is lost
 
 

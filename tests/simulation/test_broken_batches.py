@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from photon.dispatcher.spool_repair import SpoolRepair
 
 from photon.dispatcher import batch, releasing
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Lineage
 from photon.dispatcher.releasing import Releasing
-from photon.dispatcher.spool_repair import SpoolRepair
 from photon.join import candidates, joiner
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner

@@ -145,8 +145,12 @@ class History(RandomSteps):
         plan = state.open_plan()
         work = [content for number, content in state.requeued() if plan is None or number != plan.requeue_id]
         work += [plan.content] if plan is not None else []
-        retries = Counter(retry.occurrence for content in work for retry in content.retries)
-        waiting = {Occurrence(number, offset) for number, offset, *_ in state.waiting_events()}
+        retries = Counter(
+            place for content in work for each in content.retries for place in each.occurrences()
+        )
+        events = state.waiting.events()
+        waiting = set(map(Occurrence, events["file"].to_pylist(), events["offset"].to_pylist()))
+        assert len(waiting) == len(events)
         assert set(retries.values()) <= {1}
         assert retries.keys() <= waiting
         ranges = sorted(

@@ -26,10 +26,10 @@ def test_a_primary_that_comes_wakes_the_event_that_waits_long_before_its_backoff
     for _ in range(8):
         world.join()
         world.clock.advance(120)
-    (row,) = world.read_state().waiting_of("c1")
+    (row,) = world.read_state().waiting.of_event("c1")
     assert row.due_us - world.clock.now_us() < 0
     world.join()
-    (row,) = world.read_state().waiting_of("c1")
+    (row,) = world.read_state().waiting.of_event("c1")
     assert row.due_us - world.clock.now_us() > 10 * MICROSECONDS
     asked_us = world.clock.now_us()
     world.queries("q1")

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from photon.join.spool import SpoolDamaged
 
 from photon.dispatcher.completion import (
     CannotEnd,
@@ -55,7 +56,6 @@ from photon.join.messages import (
     Unavailable,
 )
 from photon.join.outcomes import Counts
-from photon.join.spool import SpoolDamaged
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Limits, Retry

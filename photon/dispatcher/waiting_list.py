@@ -1,0 +1,420 @@
+"""Which segments of waiting records count, and what became of each record: two tables, and arrays in memory.
+
+A change belongs to a transaction of `DispatcherState`, which forgets what is in memory if it fails. SQLite
+has a row a segment and a few bytes a record, so nothing here takes longer for records that stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from photon.tokens import Occurrence
+from photon.waiting import segments
+from photon.waiting.merging import Merged, Size
+from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, Codes
+from photon.waiting.retries import Retries
+from photon.waiting.segments import SegmentInfo, WaitingIndex
+from photon.waiting.states import (
+    PAGE_ROWS,
+    Rows,
+    State,
+    States,
+    Tally,
+    first_rows,
+    given_up,
+    live,
+    no_tally,
+    pack,
+    pages_of,
+    pending,
+    tally_from_stored,
+    tally_of,
+    tally_to_stored,
+    unpack,
+)
+
+TABLES = (
+    "CREATE TABLE waiting_segments (name TEXT PRIMARY KEY, records INTEGER NOT NULL,"
+    " raw_bytes INTEGER NOT NULL, tally TEXT NOT NULL, next_due_us INTEGER NOT NULL,"
+    " least_primary_us INTEGER NOT NULL, is_given_up INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE waiting_pages (segment TEXT NOT NULL, page INTEGER NOT NULL, states BLOB NOT NULL,"
+    " PRIMARY KEY (segment, page))",
+)
+# What a new primary takes up again: what waits for it, and what was given up.
+_WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)
+WAITING_COLUMNS = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("offset", pa.int64()),
+        ("event_id", pa.string()),
+        ("given_up", pa.bool_()),  # when the inputs were declared complete; else it still waits
+    ]
+)
+
+
+@dataclass
+class Listed:
+    """A segment that counts, and what became of its records."""
+
+    info: SegmentInfo
+    folder: Path
+    tally: Tally
+    next_due_us: int  # of its open records
+    stored_pages: Iterable[tuple[int, bytes]]  # read when they are needed
+    first: int = 0  # no record before this one is open
+    touched: set[int] = field(default_factory=set)  # pages that are to be stored
+    _states: States | None = None
+    _index: WaitingIndex | None = None
+
+    @property
+    def index(self) -> WaitingIndex:
+        """WaitingDamaged, OSError."""
+        if self._index is None:
+            self._index = WaitingIndex(self.folder, self.info.name)
+        return self._index
+
+    @property
+    def states(self) -> States:
+        if self._states is None:
+            states = np.zeros(self.info.records, np.uint8)
+            for page, data in self.stored_pages:
+                part = states[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]
+                part[:] = unpack(data, len(part))
+            self._states = states
+        return self._states
+
+    def mark(self, rows: Rows, state: State) -> None:
+        """Note what became of these records."""
+        if not len(rows):
+            return
+        reasons = self.index.reasons[rows]
+        self.tally -= tally_of(reasons, self.states[rows])
+        self.tally += tally_of(reasons, int(state))
+        self.states[rows] = state
+        self.touched.update(pages_of(rows))
+
+    def rows_in(self, *states: State) -> Rows:
+        rows: Rows = np.flatnonzero(np.isin(self.states, states))
+        return rows
+
+    def end_of_due(self, now_us: int) -> int:
+        """How many records have their time behind them."""
+        return int(np.searchsorted(self.index.due_us, now_us, side="right"))
+
+    def has_due(self, now_us: int) -> bool:
+        return bool(self.tally[:, State.WOKEN].any()) or self.next_due_us <= now_us
+
+    def page(self, number: int) -> bytes:
+        return pack(self.states[number * PAGE_ROWS : (number + 1) * PAGE_ROWS])
+
+    def find_next_due(self) -> None:
+        """Pass over the records that are not open any more."""
+        if not self.tally[:, State.OPEN].any():
+            self.next_due_us = NEVER_US
+            return
+        (self.first,) = first_rows(self.states, State.OPEN, self.first, self.info.records, 1).tolist()
+        self.next_due_us = int(self.index.due_us[self.first])
+
+
+@dataclass(frozen=True)
+class WaitingRecord:
+    """One record, for people."""
+
+    occurrence: Occurrence
+    event_id: str
+    reason: str
+    status: str  # open | requeued | unjoinable
+    attempts: int
+    first_seen_us: int
+    due_us: int  # of a woken record: the past
+
+
+class WaitingList:
+    """The waiting records of one datacenter."""
+
+    def __init__(self, db: sqlite3.Connection, state: Path) -> None:
+        self._db = db
+        self.folder = state / segments.FOLDER
+        self._segments: dict[str, Listed] | None = None
+
+    def forget(self) -> None:
+        """Read again what is stored, when it is asked for next."""
+        self._segments = None
+
+    @property
+    def _listed(self) -> dict[str, Listed]:
+        if self._segments is None:
+            self._segments = {row[0]: self._of_row(*row) for row in self._rows()}
+        return self._segments
+
+    def _rows(self) -> Iterator[tuple[str, int, int, str, int, int, int]]:
+        tables = "SELECT 1 FROM sqlite_master WHERE name = 'waiting_segments'"
+        if self._db.execute(tables).fetchone() is None:  # a state of an older Photon, looked at from outside
+            return iter(())
+        return iter(self._db.execute("SELECT * FROM waiting_segments ORDER BY name").fetchall())
+
+    def _of_row(
+        self, name: str, records: int, raw_bytes: int, tally: str, due_us: int, primary_us: int, given: int
+    ) -> Listed:
+        found = tally_from_stored(json.loads(tally))
+        info = SegmentInfo(name, records, raw_bytes, found, due_us, primary_us, bool(given))
+        return Listed(info, self.folder, found.copy(), due_us, self._pages_of(name))
+
+    def _pages_of(self, name: str) -> Iterator[tuple[int, bytes]]:
+        yield from self._db.execute("SELECT page, states FROM waiting_pages WHERE segment = ?", (name,))
+
+    # -- how many wait
+
+    @property
+    def tally(self) -> Tally:
+        """How many records there are by reason and state."""
+        return sum((listed.tally for listed in self._listed.values()), no_tally())
+
+    def count(self, reasons: Sequence[str] = ()) -> int:
+        """How many records wait (for any of `reasons`, where given)."""
+        codes = [CODE_OF[reason] for reason in reasons] or list(range(len(REASONS)))
+        tally = self.tally
+        return live(tally[codes]) - (given_up(tally) if UNJOINABLE in codes else 0)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many records wait, by reason (`requeued`: in a plan that is taken up again)."""
+        tally = self.tally
+        waiting = tally[:, State.OPEN] + tally[:, State.WOKEN]
+        waiting[UNJOINABLE] -= given_up(tally)
+        counts = {reason.name: int(n) for reason, n in zip(REASONS, waiting, strict=True)}
+        counts["requeued"] = int(tally[:, State.REQUEUED].sum())
+        return {name: n for name, n in counts.items() if n}
+
+    def earliest_primary_us(self) -> int | None:
+        """No waiting event's primary is looked for before this time; None if nothing waits."""
+        waiting = (each for each in self._listed.values() if pending(each.tally))
+        return min((each.info.least_primary_us for each in waiting), default=None)
+
+    # -- what is due
+
+    def count_due(self, now_us: int) -> int:
+        """How many records are due now."""
+        due = 0
+        for listed in self._listed.values():
+            due += int(listed.tally[:, State.WOKEN].sum())
+            if listed.next_due_us <= now_us:
+                states = listed.states[listed.first : listed.end_of_due(now_us)]
+                due += int(np.count_nonzero(states == State.OPEN))
+        return due
+
+    def due(self, now_us: int, most: int) -> list[tuple[WaitingIndex, Rows]]:
+        """The records that are due, by segment: first those that were woken, then the longest due."""
+        found: list[tuple[Listed, Rows, Rows]] = []
+        for listed in self._listed.values():
+            if not most or not listed.has_due(now_us):
+                continue
+            woken = first_rows(listed.states, State.WOKEN, 0, self._end_of_woken(listed), most)
+            end = listed.end_of_due(now_us)
+            rows = first_rows(listed.states, State.OPEN, listed.first, end, most)
+            times_us = np.concatenate((np.full(len(woken), -NEVER_US), listed.index.due_us[rows]))
+            found.append((listed, np.concatenate((woken, rows)), times_us))
+        if not found:
+            return []
+        times_us = np.concatenate([each[2] for each in found])
+        is_chosen = np.ones(len(times_us), bool)
+        if len(times_us) > most:
+            is_chosen[:] = False
+            is_chosen[np.argpartition(times_us, most - 1)[:most]] = True
+        bounds = np.cumsum([len(rows) for _, rows, _ in found])[:-1]
+        chosen = zip(found, np.split(is_chosen, bounds), strict=True)
+        return [(listed.index, np.sort(rows[is_in])) for (listed, rows, _), is_in in chosen if is_in.any()]
+
+    @staticmethod
+    def _end_of_woken(listed: Listed) -> int:
+        return listed.info.records if listed.tally[:, State.WOKEN].any() else 0
+
+    # -- single records
+
+    def of_event(self, event_id: str) -> list[WaitingRecord]:
+        """The records of one event. WaitingDamaged."""
+        found = []
+        for listed in self._listed.values():
+            for row in listed.index.rows_of_event(event_id).tolist():
+                if listed.states[row] != State.GONE:
+                    found.append(_record(listed, row))
+        return found
+
+    def events(self) -> pa.Table:
+        """Every record that waits or was given up, as `WAITING_COLUMNS`. WaitingDamaged."""
+        parts = [WAITING_COLUMNS.empty_table()]
+        for listed in self._listed.values():
+            rows = np.flatnonzero(listed.states != State.GONE)
+            records = listed.index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows))
+            is_given_up = (listed.index.reasons[rows] == UNJOINABLE) & (listed.states[rows] == State.OPEN)
+            records = records.append_column("given_up", pa.array(is_given_up))
+            parts.append(records.rename_columns(WAITING_COLUMNS.names).cast(WAITING_COLUMNS))
+        return pa.concat_tables(parts)
+
+    # -- segments
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._listed)
+
+    def listed(self, name: str) -> Listed:
+        """KeyError if the segment does not count."""
+        return self._listed[name]
+
+    def sizes(self) -> list[Size]:
+        """How much of each segment is of use, of those that may be merged: no plan refers to them."""
+        return [
+            Size(name, each.info.records, live(each.tally), each.info.raw_bytes, each.info.is_given_up)
+            for name, each in self._listed.items()
+            if not each.tally[:, State.REQUEUED].any()
+        ]
+
+    def rows_left(self, name: str) -> Rows:
+        """The rows of a segment that are not gone."""
+        return self._listed[name].rows_in(State.OPEN, State.WOKEN, State.REQUEUED)
+
+    # -- changes, each within a transaction that ends with `store`
+
+    def add(self, infos: Iterable[SegmentInfo]) -> None:
+        """List new segments."""
+        for info in infos:
+            listed = Listed(info, self.folder, info.tally.copy(), info.next_due_us, ())
+            listed.touched = set()
+            self._listed[info.name] = listed
+            self._db.execute(
+                "INSERT INTO waiting_segments VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    info.name,
+                    info.records,
+                    info.raw_bytes,
+                    json.dumps(tally_to_stored(info.tally)),
+                    info.next_due_us,
+                    info.least_primary_us,
+                    info.is_given_up,
+                ),
+            )
+
+    def mark(self, retries: Iterable[Retries], state: State) -> None:
+        """Note what became of the records of a plan."""
+        for each in retries:
+            self._listed[each.segment].mark(each.rows.to_numpy(), state)
+
+    def mark_records(self, names: Iterable[str], places: Collection[Occurrence], state: State) -> None:
+        """Note what became of single records of these segments."""
+        if not places:
+            return
+        for listed in map(self.listed, names):
+            index = listed.index
+            maybe = np.flatnonzero(np.isin(index.offsets_bytes, [each.offset_bytes for each in places]))
+            pairs = zip(index.files[maybe].tolist(), index.offsets_bytes[maybe].tolist(), strict=True)
+            listed.mark(maybe[[Occurrence(*pair) in places for pair in pairs]], state)
+
+    def wake(self, new_hashes: Sequence[np.ndarray]) -> int:
+        """Make records due whose primary may just have come; how many of them had been given up.
+
+        `new_hashes`: uint64 of primary ids just read, each array sorted. Rare collisions only cost a lookup.
+        """
+        before = given_up(self.tally)
+        for listed in self._listed.values():
+            if not listed.tally[_WAKEABLE, State.OPEN].any():
+                continue
+            for hashes in new_hashes:
+                rows = listed.index.rows_of_keys(hashes)
+                self._wake(listed, rows, _WAKEABLE)
+        return before - given_up(self.tally)
+
+    def wake_all(self, reasons: Sequence[str]) -> int:
+        """Make every open record of these reasons due; how many of them had been given up."""
+        before = given_up(self.tally)
+        codes = np.array([CODE_OF[reason] for reason in reasons], np.int8)
+        for listed in self._listed.values():
+            if listed.tally[codes, State.OPEN].any():
+                self._wake(listed, listed.rows_in(State.OPEN), codes)
+        return before - given_up(self.tally)
+
+    def _wake(self, listed: Listed, rows: Rows, reasons: Codes) -> None:
+        is_woken = (listed.states[rows] == State.OPEN) & np.isin(listed.index.reasons[rows], reasons)
+        listed.mark(rows[is_woken], State.WOKEN)
+
+    def replace(self, merged: Merged) -> None:
+        """List a merged segment in place of its sources; what became of records meanwhile goes with them."""
+        states = [self._listed[name].states[rows] for name, rows in merged.sources]
+        self.add([merged.info])
+        new = self._listed[merged.info.name]
+        moved = np.empty(merged.info.records, np.uint8)
+        moved[merged.row_of] = np.concatenate(states)
+        for state in (State.WOKEN, State.REQUEUED, State.GONE):
+            new.mark(np.flatnonzero(moved == state), state)
+        for name, _ in merged.sources:
+            self._drop(name)
+
+    def lose(self, name: str, kept: Rows) -> int:
+        """Note that a segment's files are lost, but for the rows that plans refer to; how many waited."""
+        listed = self._listed[name]
+        waited = pending(listed.tally) - len(kept)
+        listed.tally = no_tally()
+        listed.tally[PRIMARY, State.REQUEUED] = len(kept)
+        listed.tally[PRIMARY, State.GONE] = listed.info.records - len(kept)
+        listed.states[:] = State.GONE
+        listed.states[kept] = State.REQUEUED
+        listed.touched = set(range(-(-listed.info.records // PAGE_ROWS)))
+        return waited
+
+    def recount(self) -> bool:
+        """Count every record anew; whether the counts were wrong. They can't be, but nobody would notice."""
+        wrong = [
+            listed
+            for listed in self._listed.values()
+            if (tally_of(listed.index.reasons, listed.states) != listed.tally).any()
+        ]
+        for listed in wrong:
+            listed.tally = tally_of(listed.index.reasons, listed.states)
+            listed.touched.add(0)
+        return bool(wrong)
+
+    def store(self) -> None:
+        """Store what has changed, and drop the segments of which no record is left."""
+        pages: dict[str, list[tuple[str, int, bytes]]] = defaultdict(list)
+        for name, listed in list(self._listed.items()):
+            if not live(listed.tally):
+                self._drop(name)
+            elif listed.touched:
+                listed.find_next_due()
+                pages[name] = [(name, page, listed.page(page)) for page in sorted(listed.touched)]
+                listed.touched = set()
+                self._db.execute(
+                    "UPDATE waiting_segments SET tally = ?, next_due_us = ? WHERE name = ?",
+                    (json.dumps(tally_to_stored(listed.tally)), listed.next_due_us, name),
+                )
+        for rows in pages.values():
+            self._db.executemany("INSERT OR REPLACE INTO waiting_pages VALUES (?, ?, ?)", rows)
+        self._db.execute("INSERT OR REPLACE INTO counts VALUES ('pending', ?)", (pending(self.tally),))
+
+    def _drop(self, name: str) -> None:
+        self._listed.pop(name)
+        self._db.execute("DELETE FROM waiting_segments WHERE name = ?", (name,))
+        self._db.execute("DELETE FROM waiting_pages WHERE segment = ?", (name,))
+
+
+def _record(listed: Listed, row: int) -> WaitingRecord:
+    (record,) = listed.index.records.slice(row, 1).to_pylist()
+    state, reason = State(listed.states[row]), REASONS[record["reason"]].name
+    status = "requeued" if state is State.REQUEUED else "open"
+    if reason == "unjoinable" and state is State.OPEN:
+        status = "unjoinable"
+    return WaitingRecord(
+        Occurrence(record["_file"], record["_offset"]),
+        record["_id"],
+        reason,
+        status,
+        record["attempts"],
+        record["first_seen_us"],
+        record["first_seen_us"] if state is State.WOKEN else record["due_us"],
+    )

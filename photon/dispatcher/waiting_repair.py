@@ -1,0 +1,167 @@
+"""Make a damaged waiting segment again: from its other file, else from the logs (protocol A19)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from photon.dispatcher.state import DispatcherState
+from photon.faults import fault_point
+from photon.logs.files import TrackedFile
+from photon.logs.one_record import read_records
+from photon.pipeline.file import Pipeline
+from photon.storage.tables import LakeUnavailable, OutputTable
+from photon.tokens import Occurrence
+from photon.waiting.reasons import NEVER_US, PRIMARY
+from photon.waiting.retries import Retries
+from photon.waiting.segments import (
+    RECORD_COLUMNS,
+    WaitingDamaged,
+    WaitingIndex,
+    read_all_records,
+    write_index,
+    write_records,
+)
+
+log = logging.getLogger(__name__)
+
+KEPT = ["_raw", "_key", "_time_us"]  # of a record's columns, beside those that the index has
+
+
+@dataclass(frozen=True)
+class WaitingRepair:
+    """Mends the waiting segments of one datacenter."""
+
+    pipeline: Pipeline
+    datacenter: str
+    state: DispatcherState
+    unjoined: OutputTable
+
+    @property
+    def _folder(self) -> Path:
+        return self.state.waiting.folder
+
+    def mend(self, segment: str, files: Mapping[int, TrackedFile]) -> str:
+        """Write a segment's damaged file anew, each record in its row; what was done.
+
+        LakeUnavailable: logs or lake can't be read, so that nobody knows what is lost. OSError.
+        """
+        if segment not in self.state.waiting.names:
+            return f"waiting records {segment} are damaged, and no longer of use"
+        index, records = self._index(segment), self._records(segment)
+        if index is None and records is None:
+            return self._lose(segment)
+        if index is None:
+            fault_point("waiting.before_mend")
+            write_index(self._folder, segment, records)
+            self.state.waiting.forget()
+            return f"the index of waiting records {segment} was damaged, and is made again"
+        return self._read_again(index, files)
+
+    def _index(self, segment: str) -> WaitingIndex | None:
+        try:
+            index = WaitingIndex(self._folder, segment)
+            index.check()
+        except WaitingDamaged:
+            return None
+        return index if len(index) == self.state.waiting.listed(segment).info.records else None
+
+    def _records(self, segment: str) -> pa.Table | None:
+        try:
+            records = read_all_records(self._folder, segment)
+        except WaitingDamaged:
+            return None
+        return records if len(records) == self.state.waiting.listed(segment).info.records else None
+
+    def _read_again(self, index: WaitingIndex, files: Mapping[int, TrackedFile]) -> str:
+        """Read the records from their logs again.
+
+        A record that is not in its log any more has no bytes from now on: its next look counts it as lost.
+        """
+        logs = self.pipeline.datacenters[self.datacenter].logs
+        if not logs.is_dir():
+            raise LakeUnavailable(
+                f"waiting records {index.name} are damaged, and the logs folder {logs} is not there"
+            )
+        rows = self.state.waiting.rows_left(index.name)
+        found = self._found(index, rows, logs, files)
+        known = index.records.to_pylist()
+        recorded = set(self.unjoined.occurrences_of_epoch(self.state.epoch or ""))
+        lost, mended = [], []
+        is_left = np.isin(np.arange(len(index)), rows)
+        for record, left in zip(known, is_left.tolist(), strict=True):
+            place = Occurrence(record["_file"], record["_offset"])
+            gone = {"_raw": None, "_key": "", "_time_us": record["primary_time_us"], "key_hash": 0}
+            mended.append(record | gone | found.get(place, {}) | {"recorded": place in recorded})
+            if left and place not in found:
+                lost.append((place, record["_id"]))
+        for place, event_id in lost:
+            log.warning(
+                "event %s is lost: its record, at byte %d of %s, is neither in its log nor where it waited",
+                event_id,
+                place.offset_bytes,
+                files[place.file_number].file.path,
+            )
+        table = pa.Table.from_pylist(mended, RECORD_COLUMNS)
+        hashes = index.hashes_by_row
+        table = table.set_column(RECORD_COLUMNS.get_field_index("key_hash"), "key_hash", pa.array(hashes))
+        fault_point("waiting.before_mend")
+        write_records(self._folder, index.name, table)
+        return (
+            f"waiting records {index.name} were damaged: {len(rows) - len(lost)} are read again, "
+            f"{len(lost)} are lost"
+        )
+
+    def _found(
+        self, index: WaitingIndex, rows: np.ndarray, logs: Path, files: Mapping[int, TrackedFile]
+    ) -> dict[Occurrence, dict[str, object]]:
+        """What the logs still have of the records at these rows."""
+        ids: dict[int, dict[int, str]] = defaultdict(dict)
+        for record in index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows)).to_pylist():
+            ids[record["_file"]][record["_offset"]] = record["_id"]
+        foreign, limits = self.pipeline.foreign, self.pipeline.limits
+        found: dict[Occurrence, dict[str, object]] = {}
+        for number, event_ids in ids.items():
+            records = read_records(logs, files[number].file, event_ids, foreign, limits)
+            places = [Occurrence(number, offset) for offset in records["_offset"].to_pylist()]
+            found.update(zip(places, records.select(KEPT).to_pylist(), strict=True))
+        return found
+
+    def _lose(self, segment: str) -> str:
+        """Both files are gone, and with them what they held: count it, and go on with what plans know."""
+        listed = self.state.waiting.listed(segment)
+        count, before = listed.info.records, self.state.counts().of("lost")
+        kept = self.state.lose_waiting(segment)
+        lost = self.state.counts().of("lost") - before
+        fault_point("waiting.after_lost")
+        if kept:
+            stub = _stub(count, kept)
+            write_records(self._folder, segment, stub)
+            write_index(self._folder, segment, stub)
+            self.state.waiting.forget()
+        said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
+        log.warning("%s; nobody knows any more which events they were", said)
+        return said
+
+
+def _stub(records: int, kept: Sequence[Retries]) -> pa.Table:
+    """Records of which nothing is known but the places in the log of those that plans refer to."""
+    files, offsets_bytes = np.zeros(records, np.int32), np.zeros(records, np.int64)
+    for each in kept:
+        files[each.rows.to_numpy()] = each.files.to_numpy()
+        offsets_bytes[each.rows.to_numpy()] = each.offsets_bytes.to_numpy()
+    known = {"_file": files, "_offset": offsets_bytes, "due_us": np.full(records, NEVER_US)}
+    unknown = {"_raw": None, "_id": "", "_key": "", "recorded": False, "reason": PRIMARY}
+    columns = [
+        pa.array(known[field.name])
+        if field.name in known
+        else pa.repeat(pa.scalar(unknown.get(field.name, 0), field.type), records)
+        for field in RECORD_COLUMNS
+    ]
+    return pa.table(columns, schema=RECORD_COLUMNS)

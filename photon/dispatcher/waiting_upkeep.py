@@ -1,0 +1,86 @@
+"""Upkeep of the waiting segments between batches: merge them, and remove the files of those that went."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import partial
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.waiting_migration import SPOOL_FOLDER
+from photon.faults import fault_point
+from photon.tokens import new_id
+from photon.waiting.merging import Merged, merge, next_merge
+from photon.waiting.segments import WaitingDamaged, WaitingIndex
+
+# A file that no segment has any more goes one to two times this later: somebody may look at the state.
+SWEEP_EVERY_SECONDS = 60
+
+
+class WaitingUpkeep:
+    """Keeps the waiting segments of one datacenter few. Used by the dispatcher's thread alone."""
+
+    def __init__(self, state: DispatcherState, background: Executor) -> None:
+        """`background` merges segments."""
+        self._state = state
+        self._background = background
+        self._merge: tuple[Sequence[str], Future[Merged]] | None = None
+        self._swept_us = 0
+        self._unlisted: set[str] = set()  # files that had no segment at the last sweep
+
+    def begin(self) -> None:
+        """Begin with what is stored: remove other files, check the others. WaitingDamaged, OSError."""
+        self._merge = None
+        self._state.waiting.forget()
+        self._unlisted = self._find_unlisted()
+        self._remove_unlisted()
+        shutil.rmtree(self._state.folder / SPOOL_FOLDER, ignore_errors=True)  # of an older Photon
+        damaged = []
+        for name in sorted(self._state.waiting.names):
+            try:
+                WaitingIndex(self._state.waiting.folder, name).check()
+            except WaitingDamaged:
+                damaged.append(name)
+        if damaged:
+            raise WaitingDamaged(damaged)
+        self._state.recount_waiting()
+
+    def tend(self, now_us: int) -> None:
+        """Take over what was merged, begin the next merge. WaitingDamaged, StateUnavailable."""
+        if self._merge is not None and self._merge[1].done():
+            self.finish_merge()
+        if self._merge is not None:
+            return
+        if now_us - self._swept_us >= SWEEP_EVERY_SECONDS * MICROSECONDS:
+            self._remove_unlisted()
+            self._unlisted = self._find_unlisted()
+            self._swept_us = now_us
+        if names := next_merge(self._state.waiting.sizes()):
+            sources = [(name, self._state.waiting.rows_left(name)) for name in names]
+            work = partial(merge, self._state.waiting.folder, sources, new_id())
+            self._merge = names, self._background.submit(work)
+
+    def finish_merge(self) -> None:
+        """Take over the merge that is under way, if any: wait for it. WaitingDamaged, StateUnavailable."""
+        if self._merge is None:
+            return
+        names, future = self._merge
+        self._merge = None
+        with suppress(OSError):  # a full disk: what was written of it goes with the next sweep
+            merged = future.result()
+            if not self._state.plans_refer_to(names) and self._state.waiting.names.issuperset(names):
+                fault_point("waiting.after_merge")
+                self._state.replace_waiting(merged)
+                fault_point("waiting.after_replace")
+
+    def _find_unlisted(self) -> set[str]:
+        folder, names = self._state.waiting.folder, self._state.waiting.names
+        return {path.name for path in folder.glob("*") if path.name.partition(".")[0] not in names}
+
+    def _remove_unlisted(self) -> None:
+        for name in self._unlisted & self._find_unlisted():
+            with suppress(OSError):  # what can't be removed now goes with a later sweep
+                (self._state.waiting.folder / name).unlink()

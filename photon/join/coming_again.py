@@ -1,0 +1,91 @@
+"""The records of a task that come again: store them in waiting segments.
+
+A waiting record keeps its own bytes, because its log may be gone by the time its primary comes. A record that
+still waits after another look moves to a new segment, so an old one soon holds none, and goes.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.event_store.hashing import hash_ids
+from photon.join.messages import JoinTask, TaskContext
+from photon.join.outcomes import Verdict, Verdicts
+from photon.join.records import Records
+from photon.pipeline.event_key import primary_time_us
+from photon.tokens import new_id
+from photon.waiting import segments
+from photon.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes, due_us
+from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
+
+_REASON_OF = {
+    Verdict.WAITS_FOR_PRIMARY: PRIMARY,
+    Verdict.WAITS_FOR_HOME: CODE_OF["home"],
+    Verdict.WAITS_FOR_HORIZON: CODE_OF["horizon"],
+    Verdict.HELD_BY_EARLIER_PLAN: CODE_OF["contested"],
+}
+_NOT_AGAIN = -1
+
+
+def store_waiting(
+    records: Records, verdicts: Verdicts, task: JoinTask, context: TaskContext, now_us: int
+) -> tuple[SegmentInfo, ...]:
+    """Store the records that come again; those that are given up in a segment of their own. OSError."""
+    reasons = _reasons(records, verdicts, context)
+    rows = np.flatnonzero(reasons != _NOT_AGAIN)
+    if not len(rows):
+        return ()
+    waiting = _with_due_times(records.table.take(pa.array(rows)), reasons[rows], task, context, now_us)
+    is_given_up = pa.array(reasons[rows] == UNJOINABLE)
+    parts = [waiting.filter(pc.invert(is_given_up)), waiting.filter(is_given_up)]
+    folder = context.folders.state / segments.FOLDER
+    # Named anew in each run: an earlier one's task may still be writing.
+    name = f"{context.plan.plan_id}-{task.number}"
+    return tuple(write_segment(folder, f"{name}-{new_id()}", part) for part in parts if len(part))
+
+
+def _with_due_times(
+    table: pa.Table, reasons: Codes, task: JoinTask, context: TaskContext, now_us: int
+) -> pa.Table:
+    """The records as `RECORD_COLUMNS`, due from now on."""
+    # Being left to its home is no attempt: the EventStore was not asked.
+    attempts = table["attempts"].to_numpy() + (reasons == PRIMARY)
+    rng = np.random.default_rng(crc32(f"{context.plan.plan_id}-{task.number}".encode()))
+    columns = {
+        "attempts": attempts,
+        "recorded": pc.or_(table["recorded"], pa.array(reasons == UNJOINABLE)),
+        "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
+        "primary_time_us": _expected_us(table, context),
+        "reason": reasons,
+        "due_us": due_us(reasons, attempts, context.pipeline, now_us, rng),
+    }
+    as_read = {name: table[name] for name in RECORD_COLUMNS.names if name not in columns}
+    return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+
+
+def _expected_us(table: pa.Table, context: TaskContext) -> pa.ChunkedArray | list[int]:
+    """When the primary of each record is expected: the record's own time, unless ids carry theirs."""
+    log = context.pipeline.primary
+    if log.id_codec is None:
+        return table["_time_us"]
+    ids, times_us = table["_key"].to_pylist(), table["_time_us"].to_pylist()
+    return [primary_time_us(each or "", at_us, log) for each, at_us in zip(ids, times_us, strict=True)]
+
+
+def _reasons(records: Records, verdicts: Verdicts, context: TaskContext) -> Codes:
+    """Why each record comes again."""
+    reason_of = np.full(len(Verdict), _NOT_AGAIN, np.int8)
+    for verdict, code in _REASON_OF.items():
+        reason_of[verdict] = code
+    if context.final:  # what is unjoinable is kept where a later run may re-open it
+        reason_of[Verdict.UNJOINABLE] = UNJOINABLE
+    reasons: npt.NDArray[np.int8] = reason_of[verdicts.of]
+    for row in records.rows_of(context.already_recorded).values():
+        if verdicts.of[row] == Verdict.UNJOINABLE:
+            reasons[row] = UNJOINABLE
+    return reasons

@@ -1,0 +1,61 @@
+"""Why records wait and for how long. Segments store codes: a new reason goes to the end of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.clock import microseconds
+from photon.pipeline.file import Pipeline, Retry
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int8]
+
+NEVER_US = 2**62  # when records are due that only a new primary, or a complete run, takes up again
+_MOST_DOUBLINGS = 40  # 2**40 first delays are beyond any max_delay; keeps the power finite
+_JITTER = 0.25
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a record waits. Its code is its place in `REASONS`."""
+
+    name: str
+    delay: Callable[[Pipeline], timedelta] | None = None  # None: backoff by its attempts, or for ever
+
+
+REASONS = (
+    Reason("primary"),
+    Reason("home", lambda pipeline: pipeline.home.takeover_delay),
+    Reason("horizon", lambda pipeline: pipeline.retry.max_delay),
+    Reason("contested", lambda pipeline: pipeline.retry.first_delay),
+    Reason("unjoinable"),  # given up, and kept where a later run may take it up again
+)
+CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
+PRIMARY, UNJOINABLE = CODE_OF["primary"], CODE_OF["unjoinable"]
+
+
+def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:
+    """When records are due that wait for these reasons, after as many attempts."""
+    due: Ints = now_us + backoff_us(attempts, pipeline.retry, rng)
+    for code, reason in enumerate(REASONS):
+        if reason.delay is not None:
+            due[codes == code] = now_us + microseconds(reason.delay(pipeline))
+    due[codes == UNJOINABLE] = NEVER_US
+    return due
+
+
+def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
+    """The waits after that many lookups (from 1) that found no primary.
+
+    Each doubles from `first_delay` up to `max_delay`; the jitter of +-25 % keeps records that failed
+    together from coming back together for ever.
+    """
+    doublings = np.clip(attempts.astype(np.float64) - 1, 0, _MOST_DOUBLINGS)
+    delays = np.minimum(microseconds(retry.first_delay) * 2**doublings, microseconds(retry.max_delay))
+    waits: Ints = np.rint(delays * rng.uniform(1 - _JITTER, 1 + _JITTER, len(attempts))).astype(np.int64)
+    return waits
