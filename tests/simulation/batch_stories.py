@@ -14,7 +14,6 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from photon.join.spool import SPOOL_COLUMNS
 
 from photon.adapters import ROW_COLUMNS
 from photon.dispatcher.completion import Superseded
@@ -27,6 +26,8 @@ from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
 from photon.storage.tables import OutputFile, OutputTable, SchemaConflict, app_id
 from photon.tokens import Occurrence
+from photon.waiting import segments
+from photon.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
@@ -238,19 +239,19 @@ def a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> None:
     assert counts_of(counts, "foreign", "dead_letters") == {"foreign": 3, "dead_letters": 1}
 
 
-# -- a bad spool file (A19)
+# -- a bad waiting segment (A19)
 
 Harm = Literal["gone", "cut short", "of other records", "with flipped bits"]
 
 
-def records_of_a_bad_spool_file_are_read_again(world: World, harm: Harm) -> None:
-    """A19: two records wait in a spool file. It is harmed, and then their primaries come."""
+def records_of_a_bad_segment_are_found_again(world: World, harm: Harm, suffix: str) -> None:
+    """A19: two records wait in a segment. One of its files is harmed, and then their primaries come."""
     world.clicks(("c1", "q1"), ("c2", "q2"))
     world.join()
-    harm_spool(world, harm)
+    harm_waiting(world, harm, suffix)
     world.queries("q1", "q2")
     join_unless_it_waits_for_ever(world)
-    assert world.joined_ids() == ["c1", "c2"], "a bad spool file stops the datacenter"
+    assert world.joined_ids() == ["c1", "c2"], "a bad waiting segment stops the datacenter"
     with closing(world.read_state()) as state:
         assert counts_of(state.counts(), "joined", "pending", "lost") == {
             "joined": 2,
@@ -260,15 +261,15 @@ def records_of_a_bad_spool_file_are_read_again(world: World, harm: Harm) -> None
 
 
 def records_that_their_log_has_lost_too_are_named(world: World) -> None:
-    """A19: the spool file is gone, and of its two records one is in a log that is gone too."""
+    """A19: the records file is gone, and of its two records one is in a log that is gone too."""
     world.clicks(("c1", "q1"))
     world.clicks(("c2", "q1"), file="b.jsonl")
     world.join()
-    harm_spool(world, "gone")
+    harm_waiting(world, "gone", RECORDS)
     (world.folder / "logs" / "east" / "clicks" / "b.jsonl").unlink()
     world.queries("q1")
     join_unless_it_waits_for_ever(world)
-    assert world.joined_ids() == ["c1"], "a bad spool file stops the datacenter"
+    assert world.joined_ids() == ["c1"], "a bad waiting segment stops the datacenter"
     with closing(world.read_state()) as state:
         counts = state.counts()
     assert counts.adds_up
@@ -283,15 +284,36 @@ def records_that_their_log_has_lost_too_are_named(world: World) -> None:
     assert "east: it is lost: its record" in world.trace("c2").verdict
 
 
+def a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World) -> None:
+    """A19: nobody knows which events waited there; the datacenter goes on, and the classes add up."""
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    world.join()
+    for suffix in (RECORDS, INDEX):
+        harm_waiting(world, "gone", suffix)
+    world.queries("q1", "q2", "q3")
+    world.clicks(("c3", "q3"))
+    join_unless_it_waits_for_ever(world)
+    assert world.joined_ids() == ["c3"], "a bad waiting segment stops the datacenter"
+    with closing(world.read_state()) as state:
+        counts = state.counts()
+    assert counts.adds_up
+    assert counts_of(counts, "foreign", "joined", "pending", "lost") == {
+        "foreign": 3,
+        "joined": 1,
+        "pending": 0,
+        "lost": 2,
+    }
+
+
 def join_unless_it_waits_for_ever(world: World) -> None:
     """Join; give up after a while of waiting, in simulated time."""
     began_us, an_hour_us = world.clock.now_us(), 3_600_000_000
     world.join(callbacks=Callbacks(should_stop=lambda: world.clock.now_us() > began_us + an_hour_us))
 
 
-def harm_spool(world: World, harm: Harm) -> None:
-    """Do harm to each spool file."""
-    for path in (world.state() / "spool").iterdir():
+def harm_waiting(world: World, harm: Harm, suffix: str) -> None:
+    """Do harm to each file of waiting records with this suffix."""
+    for path in (world.state() / segments.FOLDER).glob(f"*{suffix}"):
         data = path.read_bytes()
         match harm:
             case "gone":
@@ -301,7 +323,12 @@ def harm_spool(world: World, harm: Harm) -> None:
             case "with flipped bits":
                 path.write_bytes(data[:40] + bytes(255 - byte for byte in data[40:60]) + data[60:])
             case "of other records":
-                pq.write_table(pa.Table.from_pylist([{"_file": 7, "_offset": 7}], SPOOL_COLUMNS), path)
+                other = pa.Table.from_pylist([{"_file": 7, "_offset": 7}], RECORD_COLUMNS)
+                if suffix == RECORDS:
+                    pq.write_table(other, path)
+                else:
+                    with pa.ipc.new_file(path, other.schema) as writer:
+                        writer.write_table(other)
 
 
 def _epoch_of(world: World) -> str | None:

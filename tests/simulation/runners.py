@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, TimedOut, WorkerDied
 from photon.join.tasks import LocalRunner
 from photon.waiting import segments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, get_args
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from photon.dispatcher import task_splitter
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.state import DispatcherState, StateUnavailable
-from photon.faults import ABANDON_FAULT_POINTS, SPOOL_FAULT_POINT, arm, disarm
+from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
+from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
@@ -177,12 +179,38 @@ def test_a_dead_letter_of_an_abandoned_plan_is_recorded_once(world: World) -> No
     stories.a_dead_letter_of_an_abandoned_plan_is_recorded_once(world)
 
 
-# -- a bad spool file (A19)
+# -- a bad waiting segment (A19)
 
 
 @pytest.mark.parametrize("harm", get_args(stories.Harm))
-def test_records_of_a_bad_spool_file_are_read_from_their_log_again(world: World, harm: stories.Harm) -> None:
-    stories.records_of_a_bad_spool_file_are_read_again(world, harm)
+def test_records_of_a_bad_file_are_read_from_their_log_again(world: World, harm: stories.Harm) -> None:
+    stories.records_of_a_bad_segment_are_found_again(world, harm, RECORDS)
+
+
+@pytest.mark.parametrize("harm", get_args(stories.Harm))
+def test_a_bad_index_is_made_from_the_records(world: World, harm: stories.Harm) -> None:
+    stories.records_of_a_bad_segment_are_found_again(world, harm, INDEX)
+
+
+def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World) -> None:
+    stories.a_segment_of_which_both_files_are_gone_is_counted_as_lost(world)
+
+
+def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World) -> None:
+    world.clicks(("c1", "q1"), ("c2", "never"))
+    world.join()
+    world.queries("q1")
+    assert world.join_with_a_crash("task.after_read")
+    for suffix in (RECORDS, INDEX):
+        stories.harm_waiting(world, "gone", suffix)
+    stories.join_unless_it_waits_for_ever(world)
+    with closing(world.read_state()) as state:
+        assert state.counts().adds_up
+        assert counts_of(state.counts(), "foreign", "pending", "lost") == {
+            "foreign": 2,
+            "pending": 0,
+            "lost": 2,
+        }
 
 
 def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: World) -> None:
@@ -192,7 +220,7 @@ def test_a_record_that_its_log_has_lost_too_is_counted_as_lost_and_named(world: 
 def test_another_record_in_the_place_of_a_lost_one_is_not_taken_for_it(world: World) -> None:
     world.clicks(("c0", "never"), *((f"c{n}", "q1") for n in range(1, 40)))
     world.join()
-    stories.harm_spool(world, "gone")
+    stories.harm_waiting(world, "gone", RECORDS)
     log = world.folder / "logs" / "east" / "clicks" / "a.jsonl"
     lines = log.read_text().splitlines()
     lines[25] = lines[25].replace(
@@ -205,23 +233,24 @@ def test_another_record_in_the_place_of_a_lost_one_is_not_taken_for_it(world: Wo
     assert counts_of(counts, "joined", "lost", "pending") == {"joined": 38, "lost": 1, "pending": 1}
 
 
-def test_a_crash_while_a_spool_file_is_made_again_changes_nothing(world: World) -> None:
+@pytest.mark.parametrize("suffix", [RECORDS, INDEX])
+def test_a_crash_while_a_bad_file_is_made_again_changes_nothing(world: World, suffix: str) -> None:
     world.clicks(("c1", "q1"))
     world.join()
-    stories.harm_spool(world, "cut short")
+    stories.harm_waiting(world, "cut short", suffix)
     world.queries("q1")
-    assert world.join_with_a_crash(SPOOL_FAULT_POINT)
+    assert world.join_with_a_crash("waiting.before_mend")
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
     assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}
 
 
-def test_what_a_bad_spool_file_had_of_registered_events_is_joined_from_stored_rows(world: World) -> None:
+def test_what_a_bad_file_had_of_registered_events_is_joined_from_stored_rows(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join()
     world.queries("q1")
     assert world.join_with_a_crash("task.after_register")
-    stories.harm_spool(world, "gone")
+    stories.harm_waiting(world, "gone", RECORDS)
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
     counts = world.join().counts
     assert world.joined_ids() == ["c1"]
@@ -231,7 +260,7 @@ def test_what_a_bad_spool_file_had_of_registered_events_is_joined_from_stored_ro
 def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join()
-    stories.harm_spool(world, "gone")
+    stories.harm_waiting(world, "gone", RECORDS)
     world.queries("q1")
     logs, away = world.folder / "logs" / "east", world.folder / "away"
     said: list[str] = []
@@ -255,6 +284,6 @@ def test_nothing_is_lost_while_the_logs_folder_is_away(world: World) -> None:
 def test_a_record_that_was_given_up_and_read_again_is_in_the_unjoined_ones_once(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join(mode="complete")
-    stories.harm_spool(world, "gone")
+    stories.harm_waiting(world, "gone", RECORDS)
     assert world.join(mode="complete").counts.of("unjoinable") == 1
     assert len(world.rows("unjoined")) == 1

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from photon.dispatcher.spool_repair import SpoolRepair
 
 from photon.dispatcher import batch, releasing
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Lineage
 from photon.dispatcher.releasing import Releasing
+from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
+from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import adapter_stories, failing_adapter
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search
@@ -113,12 +114,13 @@ def test_pieces_that_do_not_know_what_their_plan_has_written_write_it_again(
     caught_by_story(story, because="a dead letter is not recorded once")
 
 
-def test_a_bad_spool_file_that_is_not_made_again_stops_the_datacenter(
-    world: World, monkeypatch: Patch
+@pytest.mark.parametrize("suffix", [RECORDS, INDEX])
+def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
+    world: World, monkeypatch: Patch, suffix: str
 ) -> None:  # A19
-    monkeypatch.setattr(SpoolRepair, "mend", lambda self, spool_file, files: "not mended")
-    story = partial(stories.records_of_a_bad_spool_file_are_read_again, world, "cut short")
-    caught_by_story(story, because="a bad spool file stops the datacenter")
+    monkeypatch.setattr(WaitingRepair, "mend", lambda self, segment, files: "not mended")
+    story = partial(stories.records_of_a_bad_segment_are_found_again, world, "cut short", suffix)
+    caught_by_story(story, because="a bad waiting segment stops the datacenter")
 
 
 def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(

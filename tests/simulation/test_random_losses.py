@@ -16,8 +16,10 @@ from photon.faults import FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
 from photon.tokens import Token
+from photon.waiting import segments
+from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation.ahead_stories import SMALL_BATCHES
-from tests.simulation.batch_stories import Harm, harm_spool
+from tests.simulation.batch_stories import Harm, harm_waiting
 from tests.simulation.random_steps import RandomSteps
 from tests.simulation.runners import DiesAfterItRegistered
 from tests.simulation.world import World
@@ -41,7 +43,7 @@ class Losses(RandomSteps):
             (4, self.crash),
             (1, self.lose_a_log),
             (4, self.crash_and_lose_a_log),
-            (1, self.harm_the_spool),
+            (1, self.harm_what_waits),
             (1, self.lose_answers),
             (1, self.lose_the_worker),
             (2, self.wait),
@@ -79,9 +81,10 @@ class Losses(RandomSteps):
             log = self.chance.choice([logs[-1], self.chance.choice(logs)])
             log.unlink() if self.chance.random() < 0.5 else log.write_text("")
 
-    def harm_the_spool(self) -> None:
-        if (self.world.state() / "spool").is_dir():
-            harm_spool(self.world, self.chance.choice(get_args(Harm)))
+    def harm_what_waits(self) -> None:
+        if (self.world.state() / segments.FOLDER).is_dir():
+            suffix = self.chance.choice([RECORDS, INDEX])
+            harm_waiting(self.world, self.chance.choice(get_args(Harm)), suffix)
 
     def lose_the_worker(self) -> None:
         self.world.clicks((f"poison{self.clicks}", "q0"), file=f"{self.files}.jsonl")

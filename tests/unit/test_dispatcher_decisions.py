@@ -6,9 +6,10 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
-from photon.join.spool import SpoolDamaged
 
 from photon.dispatcher.completion import (
     CannotEnd,
@@ -40,17 +41,16 @@ from photon.dispatcher.planning import (
 )
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
-from photon.dispatcher.waiting import WaitingRow, backoff_us, may_be_given_up, unresponsive_datacenters
+from photon.dispatcher.waiting import may_be_given_up, unresponsive_datacenters
 from photon.errors import FormatTooNew
 from photon.join.home import home_of
 from photon.join.messages import (
-    DamagedSpool,
+    DamagedWaiting,
     Failed,
     Fenced,
     IndexDamaged,
     JoinResult,
     RegisteredHere,
-    RetryRef,
     TaskOutcome,
     TimedOut,
     Unavailable,
@@ -62,6 +62,10 @@ from photon.pipeline.file import Limits, Retry
 from photon.registry.interface import Claim
 from photon.storage.tables import LakeUnavailable, LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
+from photon.waiting import retries as retrying
+from photon.waiting.reasons import backoff_us
+from photon.waiting.retries import Retries
+from photon.waiting.segments import WaitingDamaged
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -74,44 +78,44 @@ def a_range(number: int, lines: int = 10) -> ByteRange:
     return ByteRange(number, 0, 1_000, 7, lines)
 
 
-def a_retry(offset: int) -> RetryRef:
-    return RetryRef(Occurrence(1, offset), "spool", offset)
+def some_retries(*offsets: int, segment: str = "segment") -> Retries:
+    return Retries.of(segment, offsets, [1] * len(offsets), offsets, [False] * len(offsets))
 
 
 # -- backoff and giving up
 
 
 def test_backoff_doubles_from_the_first_delay_up_to_the_longest() -> None:
-    rng = random.Random(1)
-    for attempts, seconds in [(1, 0.25), (2, 0.5), (5, 4.0), (20, 60.0), (500, 60.0)]:
-        wait = backoff_us(attempts, RETRY, rng) / SECOND
-        assert 0.75 * seconds <= wait <= 1.25 * seconds
+    attempts, seconds = np.array([1, 2, 5, 20, 500]), np.array([0.25, 0.5, 4.0, 60.0, 60.0])
+    waits = backoff_us(attempts, RETRY, np.random.default_rng(1)) / SECOND
+    assert (waits >= 0.75 * seconds).all()
+    assert (waits <= 1.25 * seconds).all()
 
 
 def test_backoff_has_jitter_so_that_records_do_not_come_back_together() -> None:
-    rng = random.Random(1)
-    assert len({backoff_us(3, RETRY, rng) for _ in range(50)}) > 40
+    waits = backoff_us(np.full(50, 3), RETRY, np.random.default_rng(1))
+    assert len(np.unique(waits)) > 40
 
 
-WAITED_LONG = WaitingRow(
-    file_number=1,
-    offset_bytes=0,
-    event_id="c1",
-    key_hash=7,
-    primary_time_us=10 * HOUR,
-    attempts=8,
-    first_seen_us=0,
-    due_us=0,
-    reason="primary",
-    spool_file="spool",
-    spool_row=0,
-)
+class Waited(NamedTuple):
+    """What decides on giving an event up."""
+
+    attempts: int = 8
+    first_seen_us: int = 0
+    primary_time_us: int = 10 * HOUR
+
+    def may_be_given_up(self, now_us: int, watermark_us: int | None) -> bool:
+        (given_up,) = may_be_given_up(*(np.array([each]) for each in self), now_us, watermark_us, RETRY)
+        return bool(given_up)
+
+
+WAITED_LONG = Waited()
 DAY_LATER = 24 * HOUR
 WATERMARK = 10 * HOUR + 60 * SECOND
 
 
 def test_an_event_is_given_up_when_tried_often_seen_long_ago_and_passed_by_the_watermark() -> None:
-    assert may_be_given_up(WAITED_LONG, DAY_LATER, WATERMARK, RETRY)
+    assert WAITED_LONG.may_be_given_up(DAY_LATER, WATERMARK)
 
 
 @pytest.mark.parametrize(
@@ -125,15 +129,15 @@ def test_an_event_is_given_up_when_tried_often_seen_long_ago_and_passed_by_the_w
     ids=["tried too seldom", "seen too recently", "primary logs are behind", "primary logs are silent"],
 )
 def test_an_event_is_not_given_up_while_one_condition_is_missing(
-    row: WaitingRow, now_us: int, watermark: int | None
+    row: Waited, now_us: int, watermark: int | None
 ) -> None:
-    assert not may_be_given_up(row, now_us, watermark, RETRY)
+    assert not row.may_be_given_up(now_us, watermark)
 
 
 def test_an_event_of_last_year_is_judged_by_when_it_was_first_seen() -> None:
     of_last_year = WAITED_LONG._replace(first_seen_us=365 * 24 * HOUR, primary_time_us=0)
     half_a_minute_later = of_last_year.first_seen_us + 30 * SECOND
-    assert not may_be_given_up(of_last_year, half_a_minute_later, half_a_minute_later, RETRY)
+    assert not of_last_year.may_be_given_up(half_a_minute_later, half_a_minute_later)
 
 
 # -- home
@@ -186,18 +190,23 @@ def test_foreign_logs_pause_when_the_store_of_waiting_records_is_full() -> None:
 
 def test_halves_hold_every_item_once() -> None:
     content = PlanContent(
-        primary=(a_range(1), a_range(2)), foreign=(a_range(3),), retries=tuple(a_retry(n) for n in range(4))
+        primary=(a_range(1), a_range(2)),
+        foreign=(a_range(3),),
+        retries=(some_retries(0, 1, 2), some_retries(7, segment="other")),
     )
     first, second = halves(content)
     assert first.primary + second.primary == content.primary
     assert first.foreign + second.foreign == content.foreign
-    assert first.retries + second.retries == content.retries
-    sizes = [len(p.primary) + len(p.foreign) + len(p.retries) for p in (first, second)]
-    assert sizes == [3, 4]
+    assert first.retries == ()
+    assert second.retries == content.retries
+    again, rest = halves(PlanContent(retries=content.retries))
+    assert again.retries == (some_retries(0, 1),)
+    assert rest.retries == (some_retries(2), some_retries(7, segment="other"))
+    assert retrying.part(content.retries, 2, 4) == rest.retries
 
 
 def test_one_item_can_not_be_halved() -> None:
-    content = PlanContent(retries=(a_retry(1),))
+    content = PlanContent(retries=(some_retries(1),))
     assert halves(content) == [content]
 
 
@@ -218,14 +227,14 @@ def test_work_is_spread_over_tasks_evenly_and_completely(seed: int) -> None:
 
 def test_a_plan_reads_back_as_it_was_stored() -> None:
     lineage = Lineage((Origin(7, "p"),), "died", is_one_record=True)
-    content = PlanContent((a_range(1),), (a_range(2),), (a_retry(3),), final=True, lineage=lineage)
+    content = PlanContent((a_range(1),), (a_range(2),), (some_retries(3, 4),), final=True, lineage=lineage)
     assert content_from_json(content_to_json(content)) == content
     advances = (Advance(1, 1_000, b"\x00\xff", True),)
     assert advances_from_json(advances_to_json(advances)) == advances
 
 
 def test_a_plan_of_a_newer_photon_is_refused() -> None:
-    newer = content_to_json(PlanContent()).replace('"format":2', '"format":3')
+    newer = content_to_json(PlanContent()).replace('"format":3', '"format":4')
     with pytest.raises(FormatTooNew, match="newer Photon"):
         content_from_json(newer)
 
@@ -242,8 +251,16 @@ def test_a_plan_of_photon_0_1_0_has_origins_of_which_it_knows_the_batch_alone(
     assert content_from_json(older) == PlanContent(lineage=lineage)
 
 
+def test_a_plan_of_format_2_names_the_spool_file_and_row_of_each_retry() -> None:
+    stored = json.loads(content_to_json(PlanContent())) | {"format": 2}
+    items = [[1, 40, "b", 0, True], [1, 10, "a", 3, False], [2, 20, "a", 4, True]]
+    first, second = content_from_json(json.dumps(stored | {"retries": items})).retries
+    assert first == Retries.of("a", [3, 4], [1, 2], [10, 20], [False, True])
+    assert second == Retries.of("b", [0], [1], [40], [True])
+
+
 def test_each_piece_of_a_plan_knows_all_plans_that_had_it_and_why_the_last_one_was_abandoned() -> None:
-    first = Plan(PlanKey("east", "e", 1, "p"), PlanContent(retries=(a_retry(1), a_retry(2))), ())
+    first = Plan(PlanKey("east", "e", 1, "p"), PlanContent(retries=(some_retries(1, 2),)), ())
     one, other = split(first, "the worker died", {}, Path())
     assert one.lineage == other.lineage == Lineage((Origin(1, "p"),), "the worker died")
     second = Plan(PlanKey("east", "e", 2, "q"), one, ())
@@ -421,7 +438,12 @@ def test_a_cleared_event_without_a_row_is_missing_in_each_of_its_records() -> No
 
 def test_what_is_unavailable_may_have_caused_the_rest_and_is_told_first() -> None:
     full_disk = Unavailable("state", "no space left")
-    caused = [IndexDamaged("the segment is not there"), DamagedSpool(("spool",)), TimedOut(""), Failed("")]
+    caused = [
+        IndexDamaged("the segment is not there"),
+        DamagedWaiting(("segment",)),
+        TimedOut(""),
+        Failed(""),
+    ]
     with pytest.raises(LakeUnavailable, match="state: no space left"):
         collect_results([*caused, full_disk])
     with pytest.raises(Superseded):
@@ -432,7 +454,7 @@ def test_what_is_unavailable_may_have_caused_the_rest_and_is_told_first() -> Non
     ("outcome", "error"),
     [
         (IndexDamaged("cut short"), IndexLost),
-        (DamagedSpool(("spool",)), SpoolDamaged),
+        (DamagedWaiting(("segment",)), WaitingDamaged),
         (TimedOut("5 s"), DeadlineExceeded),
         (Failed("raised"), CannotEnd),
     ],

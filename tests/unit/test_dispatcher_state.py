@@ -9,22 +9,49 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from photon.dispatcher.lifecycle import Attempts
 from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.state import Completion, DispatcherState
+from photon.dispatcher.state import Completion, DispatcherState, StateUnavailable
 from photon.dispatcher.state_schema import STATE_FORMAT
 from photon.dispatcher.state_view import StateView, open_view, read_offsets, view_state
-from photon.dispatcher.waiting import WaitingRow
+from photon.dispatcher.waiting import due_retries
+from photon.dispatcher.waiting_list import WaitingList
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.tokens import PlanKey
+from photon.pipeline.file import Retry
+from photon.tokens import Occurrence, PlanKey, new_id
+from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
+from photon.waiting.retries import Retries
+from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
+from photon.waiting.states import PAGE_ROWS
 from tests.simulation.old_state import make_it_of_0_1_0
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)
 GONE = replace(NEW, file=replace(NEW.file, number=4), inside_oversized=True, max_time_us=8, state="gone")
-ROW = WaitingRow(3, 4, "c1", 7, 1_000, 2, 10, 500, "primary", "spool-1", 0)
-GIVEN_UP = ROW._replace(offset_bytes=30, event_id="c2", key_hash=8, status="unjoinable")
+
+
+def record(
+    offset: int, event_id: str = "c1", key_hash: int = 7, due_us: int = 0, reason: int = PRIMARY
+) -> dict[str, object]:
+    kept = {"_file": 3, "_offset": offset, "_raw": b"{}", "_id": event_id, "_key": "q1", "_time_us": 1_000}
+    times = {"first_seen_us": 10, "primary_time_us": 1_000, "due_us": due_us}
+    return {**kept, **times, "attempts": 2, "recorded": False, "key_hash": key_hash, "reason": reason}
+
+
+def segment(state: DispatcherState, *records: dict[str, object]) -> SegmentInfo:
+    table = pa.Table.from_pylist(list(records), RECORD_COLUMNS)
+    return write_segment(state.waiting.folder, new_id(), table)
+
+
+def retries(state: DispatcherState, now_us: int, most: int = 10**6) -> tuple[Retries, ...]:
+    return due_retries(state.waiting, now_us, most, None, Retry())
+
+
+def due(state: DispatcherState, now_us: int, most: int = 10**6) -> list[int]:
+    """The offsets of the records that are due."""
+    return [place for each in retries(state, now_us, most) for place in each.offsets_bytes.to_pylist()]
 
 
 @pytest.fixture
@@ -39,19 +66,17 @@ def plan(batch: int, content: PlanContent, *advances: Advance) -> Plan:
     return Plan(PlanKey("east", "e1", batch, "p"), content, advances)
 
 
-def complete(state: DispatcherState, batch: int, completion: Completion, *advances: Advance) -> None:
-    state.store_plan(plan(batch, PlanContent(), *advances))
-    state.complete(plan(batch, PlanContent(), *advances), completion)
+def complete(
+    state: DispatcherState, batch: int, completion: Completion, content: PlanContent | None = None
+) -> None:
+    state.store_plan(plan(batch, content or PlanContent()))
+    state.complete(plan(batch, content or PlanContent()), completion)
 
 
-def test_the_tables_have_the_fields_of_the_records_in_their_order(state: DispatcherState) -> None:
+def test_the_table_of_files_has_the_fields_of_the_records_in_their_order(state: DispatcherState) -> None:
     with closing(sqlite3.connect(state.path)) as db:
-        columns = {
-            table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            for table in ("files", "waiting")
-        }
-    of_file = [f.name for f in fields(LogFile)] + [f.name for f in fields(TrackedFile)][1:]
-    assert columns == {"files": of_file, "waiting": list(WaitingRow._fields)}
+        columns = [row[1] for row in db.execute("PRAGMA table_info(files)")]
+    assert columns == [f.name for f in fields(LogFile)] + [f.name for f in fields(TrackedFile)][1:]
 
 
 def test_a_state_of_photon_0_1_0_gets_what_it_lacks_and_its_open_plan_was_attempted(tmp_path: Path) -> None:
@@ -94,60 +119,127 @@ def test_a_stored_plan_is_open_until_it_is_completed(state: DispatcherState) -> 
     assert state.counts().adds_up
 
 
-@pytest.mark.parametrize("few", [0, 20_000])
-def test_a_waiting_record_is_due_at_its_time_or_when_its_primary_comes(
-    state: DispatcherState, monkeypatch: pytest.MonkeyPatch, few: int
-) -> None:
-    monkeypatch.setattr("photon.dispatcher.state.FEW_HASHES", few)
-    complete(state, 1, Completion(waiting=[ROW]))
-    assert (state.due(499, 9), state.due(500, 9)) == ([], [ROW])
+def test_a_waiting_record_is_due_at_its_time_or_when_its_primary_comes(state: DispatcherState) -> None:
+    complete(state, 1, Completion(waiting=[segment(state, record(4, key_hash=7, due_us=500))]))
+    assert (state.waiting.count_due(499), state.waiting.count_due(500)) == (0, 1)
     for others in ([9], [5, 6], [], [8, 2**64 - 1]):
-        state.wake([np.array(others, np.uint64)], 20)
-    assert state.due(20, 9) == []
-    state.wake([np.array([5, 6], np.uint64), np.array([6, 7, 8], np.uint64)], 20)
-    assert state.due(20, 9) == [ROW._replace(due_us=20)]
+        complete(state, state.completed + 1, Completion(new_hashes=[np.array(others, np.uint64)]))
+    assert due(state, 20) == []
+    new = [np.array([5, 6], np.uint64), np.array([6, 7, 8], np.uint64)]
+    complete(state, state.completed + 1, Completion(new_hashes=new))
+    assert due(state, 20) == [4]
 
 
 def test_a_record_that_was_given_up_waits_again_when_its_primary_comes(state: DispatcherState) -> None:
-    complete(state, 1, Completion({"unjoinable": 1}, waiting=[GIVEN_UP]))
-    assert (state.count_waiting(), state.counts().of("unjoinable")) == (0, 1)
-    state.wake([np.array([8], np.uint64)], 20)
-    assert state.due(20, 9) == [GIVEN_UP._replace(due_us=20, status="open")]
+    given_up = record(30, key_hash=8, reason=UNJOINABLE, due_us=NEVER_US)
+    complete(state, 1, Completion({"unjoinable": 1}, waiting=[segment(state, given_up)]))
+    assert (state.waiting.count(), state.counts().of("unjoinable")) == (0, 1)
+    complete(state, 2, Completion(new_hashes=[np.array([8], np.uint64)]))
+    assert due(state, 20) == [30]
     assert (state.counts().of("pending"), state.counts().of("unjoinable")) == (1, 0)
 
 
+def test_a_primary_wakes_none_of_those_that_wait_for_something_else(state: DispatcherState) -> None:
+    home = record(4, key_hash=7, reason=CODE_OF["home"], due_us=500)
+    complete(state, 1, Completion(waiting=[segment(state, home)]))
+    complete(state, 2, Completion(new_hashes=[np.array([7], np.uint64)]))
+    assert due(state, 20) == []
+
+
 def test_requeued_work_holds_its_retries_until_it_is_taken_up(state: DispatcherState) -> None:
-    complete(state, 1, Completion(waiting=[ROW]))
-    content = PlanContent(retries=(ROW.ref(final=False),))
-    complete(state, 2, Completion(requeue=[content]))
+    complete(state, 1, Completion(waiting=[segment(state, record(4, due_us=500))]))
+    content = PlanContent(retries=retries(state, 500))
+    complete(state, 2, Completion(requeue=[content]), content=content)
     ((requeue_id, requeued),) = state.requeued()
     assert requeued == content
-    assert (state.due(500, 9), state.waiting_by_reason()) == ([], {"requeued": 1})
-    with closing(sqlite3.connect(state.path)) as db, db:
-        db.execute("UPDATE waiting SET status = 'held'")  # as Photon 0.1.0 stored it
-    assert (state.due(500, 9), state.waiting_by_reason()) == ([], {"requeued": 1})
+    assert (due(state, 500), state.waiting.by_reason()) == ([], {"requeued": 1})
     again = replace(plan(3, content), requeue_id=requeue_id)
     state.store_plan(again)
-    state.complete(again, Completion(gone=[ROW.occurrence]))
-    assert (state.requeued(), state.count_waiting()) == ([], 0)
+    state.complete(again, Completion())
+    assert (state.requeued(), state.waiting.count(), state.waiting.names) == ([], 0, set())
+
+
+def test_contested_records_that_are_decided_are_gone_and_those_that_are_free_are_due(
+    state: DispatcherState,
+) -> None:
+    contested = [record(offset, reason=CODE_OF["contested"], due_us=500) for offset in (4, 8, 12)]
+    completion = Completion(
+        waiting=[segment(state, *contested)], ended={Occurrence(3, 4)}, released={Occurrence(3, 8)}
+    )
+    complete(state, 1, completion)
+    assert (due(state, 20), state.counts().of("pending")) == ([8], 2)
+
+
+def test_a_transaction_that_fails_leaves_the_waiting_records_as_they_are_stored(
+    state: DispatcherState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete(state, 1, Completion(waiting=[segment(state, record(4, due_us=500))]))
+    content = PlanContent(retries=retries(state, 500))
+    state.store_plan(plan(2, content))
+    monkeypatch.setattr(WaitingList, "store", fail)
+    with pytest.raises(StateUnavailable):
+        state.complete(plan(2, content), Completion())
+    monkeypatch.undo()
+    assert due(state, 500) == [4]
+    state.complete(plan(2, content), Completion())
+    assert state.waiting.count() == 0
+
+
+def fail(waiting: WaitingList) -> None:
+    raise sqlite3.OperationalError("disk full")
+
+
+def test_what_became_of_records_reads_back_over_many_pages(state: DispatcherState) -> None:
+    count = 3 * PAGE_ROWS + 5
+    complete(state, 1, Completion(waiting=[segment(state, *many(count))]))
+    content = PlanContent(retries=retries(state, 2 * PAGE_ROWS + 2))
+    complete(state, 2, Completion(), content=content)
+    complete(state, 3, Completion(new_hashes=[np.array([count - 1], np.uint64)]))
+    before = state.waiting.tally
+    state.waiting.forget()
+    assert (state.waiting.tally == before).all()
+    assert due(state, 2 * PAGE_ROWS + 4) == [2 * PAGE_ROWS + 3, 2 * PAGE_ROWS + 4, count - 1]
+    assert state.waiting.count() == state.counts().of("pending") == PAGE_ROWS + 2
+    assert not state.waiting.recount()
+
+
+def many(count: int) -> list[dict[str, object]]:
+    return [record(n, key_hash=n, due_us=n) for n in range(count)]
+
+
+def test_woken_records_come_first_then_the_longest_due_of_all_segments(state: DispatcherState) -> None:
+    first, second = many(6)[::2], many(6)[1::2]
+    complete(state, 1, Completion(waiting=[segment(state, *first), segment(state, *second)]))
+    complete(state, 2, Completion(new_hashes=[np.array([5], np.uint64)]))
+    assert sorted(due(state, 4, most=3)) == [0, 1, 5]
+    assert due(state, 4, most=0) == []
+
+
+def test_a_complete_run_makes_all_due_that_wait_for_primaries_or_the_horizon(state: DispatcherState) -> None:
+    reasons = [CODE_OF[name] for name in ("primary", "home", "horizon")]
+    records = [record(offset, reason=reason, due_us=500) for offset, reason in enumerate(reasons)]
+    complete(state, 1, Completion(waiting=[segment(state, *records)]))
+    state.make_all_due(("primary", "horizon"))
+    assert sorted(due(state, 20)) == [0, 2]
 
 
 def test_a_view_is_of_one_moment(state: DispatcherState) -> None:
-    complete(state, 1, Completion({"foreign": 1}, waiting=[ROW]))
+    complete(state, 1, Completion({"foreign": 1}, waiting=[segment(state, record(4, due_us=500))]))
     with open_view(state.folder) as earlier:
         assert earlier is not None
-        complete(state, 2, Completion(gone=[ROW.occurrence]))
-        assert (earlier.completed, earlier.count_waiting()) == (1, 1)
+        complete(state, 2, Completion(), content=PlanContent(retries=retries(state, 500)))
+        assert (earlier.completed, earlier.waiting.count(), earlier.waiting.count_due(500)) == (1, 1, 1)
     assert view_state(state.folder, 0).completed == 2
 
 
 def test_offsets_come_with_what_waits_and_what_was_given_up(state: DispatcherState) -> None:
     state.put_files([NEW])
-    complete(state, 1, Completion(waiting=[ROW, GIVEN_UP]))
+    given_up = record(30, "c2", reason=UNJOINABLE, due_us=NEVER_US)
+    complete(state, 1, Completion(waiting=[segment(state, record(4)), segment(state, given_up)]))
     offsets = read_offsets(state.folder)
     assert (offsets.epoch, offsets.completed) == ("e1", 1)
     assert [(read.file.number, read.offset_bytes) for read in offsets.of("foreign")] == [(3, 4)]
-    assert offsets.waiting.to_pylist() == [
+    assert offsets.waiting.sort_by("offset").to_pylist() == [
         {"file": 3, "offset": 4, "event_id": "c1", "given_up": False},
         {"file": 3, "offset": 30, "event_id": "c2", "given_up": True},
     ]
