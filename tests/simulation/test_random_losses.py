@@ -1,4 +1,4 @@
-"""Random histories of a datacenter that loses logs and spool files, and crashes (protocol A14, A17, A19).
+"""Random histories of a datacenter that loses logs and waiting records, and crashes (protocol A14, A17, A19).
 
 What is not read yet is gone with its log. What was registered must have its row, whatever went since.
 """
@@ -136,6 +136,6 @@ def problem_of(folder: Path, seed: int) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_logs_and_spool_files_go_what_is_registered_has_its_row(tmp_path: Path, seed: int) -> None:
+def test_whatever_logs_and_waiting_records_go_what_is_registered_has_its_row(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     assert problem_of(tmp_path, seed) is None
