@@ -26,7 +26,7 @@ from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import Members
-from photon.registry.quorum.registry import QuorumRegistry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.run import ForTests, ShiftLimits, run_shift
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import new_id
@@ -80,7 +80,7 @@ class Live:
     def write(self) -> None:
         number, now_us = len(self.seconds), SystemClock().now_us()
         ids = [f"q{number}-{n}" for n in range(PRIMARIES - self.wake)]
-        some = np.random.default_rng(number).choice(self.waiting, self.wake, False) if self.wake else []
+        some = np.random.default_rng(number).choice(max(self.waiting, 1), self.wake, False)
         self._append("queries", ({"query": i, "at": now_us} for i in [*ids, *(f"w{n}" for n in some)]))
         clicks = ((f"c{number}-{n}", ids[n] if n % 2 else "never") for n in range(CLICKS))
         self._append("clicks", ({"click": c, "query": q, "at": now_us} for c, q in clicks))
