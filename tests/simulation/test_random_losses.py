@@ -136,6 +136,8 @@ def problem_of(folder: Path, seed: int) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_logs_and_waiting_records_go_what_is_registered_has_its_row(tmp_path: Path, seed: int) -> None:
+def test_whatever_logs_and_waiting_records_go_what_is_registered_has_its_row(
+    tmp_path: Path, seed: int
+) -> None:
     print(f"seed {seed}")
     assert problem_of(tmp_path, seed) is None
