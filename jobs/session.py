@@ -80,6 +80,7 @@ def build_session(
         # A second attempt beside a running one would only register what the first has registered (A10).
         .config("spark.speculation", "false")
         .config("spark.python.worker.reuse", "true")
+        .config("spark.python.daemon.module", "jobs.worker_daemon")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.databricks.delta.snapshotPartitions", "1")
