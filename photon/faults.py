@@ -47,6 +47,12 @@ WAITING_FAULT_POINTS: tuple[str, ...] = (
     "waiting.after_replace",
 )
 ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_release")
+# In the dispatcher's process, where what a silent datacenter holds is released.
+RECOVERY_FAULT_POINTS: tuple[str, ...] = (
+    "recover.after_fence",
+    "recover.after_revoke",
+    "recover.after_release",
+)
 # Each of these in the process that runs the operation.
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
@@ -71,6 +77,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
     *WAITING_FAULT_POINTS,
+    *RECOVERY_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

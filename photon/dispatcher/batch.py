@@ -15,6 +15,7 @@ from functools import partial
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion, lifecycle
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
+from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.completion import (
     AdapterFails,
     CannotEnd,
@@ -23,6 +24,7 @@ from photon.dispatcher.completion import (
     Superseded,
     collect_results,
 )
+from photon.dispatcher.holders import Holders
 from photon.dispatcher.lifecycle import FINAL, Event, Life, State
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.plan import Plan
@@ -86,6 +88,8 @@ class BatchExecution:
     callbacks: Callbacks
     index: PrimaryIndex
     waiting: WaitingUpkeep
+    announcer: Announcer
+    holders: Holders
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
@@ -110,6 +114,7 @@ class BatchExecution:
 
         AdapterFails, Superseded, TooManyDeaths, IndexLost and StateUnavailable leave it open too.
         """
+        self.announcer.begun()
         is_piece = bool(plan.content.lineage.abandoned)
         life = lifecycle.new_life(is_piece)
         if found_open:
@@ -177,6 +182,7 @@ class BatchExecution:
 
     def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
+        self.holders.look()
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
@@ -216,6 +222,7 @@ class BatchExecution:
             or not self._nobody_had_fresh,
             row_schema=self._joined.schema(),
             unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
+            published=self.holders.published,
             already_recorded=self._already_recorded(plan, ran_before),
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
@@ -289,7 +296,10 @@ class BatchExecution:
         fault_point("release.before")
         self._releasing.release(results.to_release)
         released = self._releasing.release_for_others(results.registered_here, resolved.release)
+        settled = self.holders.settle(results.held)
         fault_point("release.after")
+        ended, released = resolved.ended | settled.ended, released | settled.released
+        resolved.counts["joined_elsewhere"] += len(settled.ended)
         now_us = self.clock.now_us()
         max_time_us: dict[int, int] = {}
         for result in results.index:
@@ -303,13 +313,13 @@ class BatchExecution:
         adapter_calls = results.adapter_calls.in_a_row(self._adapter_calls, self.pipeline.limits)
         primaries = reader.of("primary").values()
         fault_point("complete.before_transaction")
-        self.state.complete(
+        self._close(
             plan,
             Completion(
                 counts=counts,
                 lost=[lost for result in results.join for lost in result.lost],
                 waiting=results.waiting,
-                ended=resolved.ended,
+                ended=ended,
                 released=released,
                 new_hashes=[each.new_hashes for each in indexed],
                 max_time_us=max_time_us,
@@ -329,6 +339,11 @@ class BatchExecution:
         self.index.added(segments)
         fault_point("complete.after_transaction")
         return counts
+
+    def _close(self, plan: Plan, completion: Completion) -> None:
+        """Complete a plan whose tokens all have rows or are released: the others may know (A16)."""
+        self.state.complete(plan, completion)
+        self.announcer.completed(plan.key.batch)
 
     def _resolve(self, plan: Plan, results: Results) -> completion.Resolved:
         records = results.registered_here
@@ -375,7 +390,7 @@ class BatchExecution:
         stored = self._releasing.release_candidates(plan.key)
         reader.advance(plan.advances, {})
         lineage = plan.content.lineage.after(plan.as_origin)
-        self.state.complete(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
+        self._close(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
         self._releasing.drop([name for name, is_in_table in stored.items() if not is_in_table])
 
     def _abandon(self, plan: Plan, reader: LogReader, reason: str) -> None:
@@ -391,5 +406,5 @@ class BatchExecution:
         stored = self._releasing.release_candidates(plan.key)
         fault_point("abandon.after_release")
         reader.advance(plan.advances, {})
-        self.state.complete(plan, Completion(requeue=parts))
+        self._close(plan, Completion(requeue=parts))
         self._releasing.drop([name for name, is_in_table in stored.items() if not is_in_table])

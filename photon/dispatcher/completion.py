@@ -13,6 +13,7 @@ from photon.join.messages import (
     DamagedWaiting,
     Failed,
     Fenced,
+    HeldElsewhere,
     IndexDamaged,
     IndexResult,
     JoinResult,
@@ -87,6 +88,10 @@ class Results:
     @property
     def waiting(self) -> list[SegmentInfo]:
         return [info for result in self.join for info in result.waiting]
+
+    @property
+    def held(self) -> list[HeldElsewhere]:
+        return [record for result in self.join for record in result.held]
 
     @property
     def to_release(self) -> list[Claim]:

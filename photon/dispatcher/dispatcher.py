@@ -19,6 +19,7 @@ from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
+from photon.registry.interface import RegistryUnavailable
 from photon.tokens import PlanKey, new_id
 from photon.waiting.segments import WaitingDamaged
 
@@ -41,6 +42,7 @@ class Dispatcher:
         self.index, self.ahead = execution.index, execution.ahead
         self.reader = self._new_reader()
         self._all_due = False
+        self._out_of_reach = self.state.out_of_reach
         self._idle_since_us: int | None = None
 
     def _new_reader(self) -> LogReader:
@@ -108,6 +110,7 @@ class Dispatcher:
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
+        self._tend_held()
         now_us, began_us = self.clock.now_us(), self.clock.elapsed_us()
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
@@ -132,6 +135,16 @@ class Dispatcher:
         self.clock.sleep(max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds))
         return False
 
+    def _tend_held(self) -> None:
+        """See to what silent datacenters hold (protocol E6); later, while the registry does not answer."""
+        holders = self.execution.holders
+        with suppress(RegistryUnavailable):
+            if holders.tend(self.state.waiting.count(("held",))):
+                self.state.make_all_due(("held",))
+        if holders.out_of_reach != self._out_of_reach:
+            self.state.note_out_of_reach(holders.out_of_reach)
+            self._out_of_reach = holders.out_of_reach
+
     def _mend_index(self) -> None:
         """Index the primary logs again, as far as they were read, if the index is lost or of Photon 0.1.0.
 
@@ -151,9 +164,13 @@ class Dispatcher:
         """Whether the run is over, when there is nothing to do at this moment."""
         if mode == "stop" or self.reader.checks_pending:
             return False
+        # What is held for good must not keep a run from ending: it stays pending.
+        left_to_others = self.execution.holders.wait_for_others
         if mode == "complete":
-            return not self.state.waiting.count()
-        return not (self.state.waiting.count(("home", "contested")) or self.state.waiting.count_due(now_us))
+            held = self.state.waiting.count(("held",)) if left_to_others else 0
+            return self.state.waiting.count() == held
+        soon = ("home", "contested") if left_to_others else ("home", "contested", "held")
+        return not (self.state.waiting.count(soon) or self.state.waiting.count_due(now_us))
 
     # -- planning
 

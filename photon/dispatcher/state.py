@@ -221,6 +221,16 @@ class DispatcherState:
         with self._transaction() as db:
             db.execute("UPDATE plan SET attempts = ?", (attempts_to_json(attempts),))
 
+    def note_out_of_reach(self, out_of_reach: Mapping[str, str]) -> None:
+        """Store which silent datacenters hold events that nobody can release here, and why (protocol E6)."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('out_of_reach', ?)", (json.dumps(out_of_reach),))
+
+    @property
+    def out_of_reach(self) -> dict[str, str]:
+        """By silent datacenter: why what it holds can't be released here."""
+        return dict(json.loads(self.meta("out_of_reach") or "{}"))
+
     def open_plan(self) -> Plan | None:
         """The plan that is stored and not completed, if there is one."""
         row = self._db.execute("SELECT batch, plan_id, content, advances, requeue_id FROM plan").fetchone()

@@ -20,7 +20,7 @@ from photon.join.records import Records
 from photon.pipeline.event_key import primary_time_us
 from photon.tokens import new_id
 from photon.waiting import segments
-from photon.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes, due_us
+from photon.waiting.reasons import CODE_OF, HELD, PRIMARY, UNJOINABLE, Codes, due_us, held_us
 from photon.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 
 _REASON_OF = {
@@ -28,6 +28,7 @@ _REASON_OF = {
     Verdict.WAITS_FOR_HOME: CODE_OF["home"],
     Verdict.WAITS_FOR_HORIZON: CODE_OF["horizon"],
     Verdict.HELD_BY_EARLIER_PLAN: CODE_OF["contested"],
+    Verdict.HELD_ELSEWHERE: HELD,
 }
 _NOT_AGAIN = -1
 
@@ -56,13 +57,17 @@ def _with_due_times(
     # Being left to its home is no attempt: the EventStore was not asked.
     attempts = table["attempts"].to_numpy() + (reasons == PRIMARY)
     rng = np.random.default_rng(crc32(f"{context.plan.plan_id}-{task.number}".encode()))
+    due = due_us(reasons, attempts, context.pipeline, now_us, rng)
+    is_held = reasons == HELD
+    ages_us = now_us - table["first_seen_us"].to_numpy()[is_held]
+    due[is_held] = now_us + held_us(ages_us, context.pipeline.recovery)
     columns = {
         "attempts": attempts,
         "recorded": pc.or_(table["recorded"], pa.array(reasons == UNJOINABLE)),
         "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
         "primary_time_us": _expected_us(table, context),
         "reason": reasons,
-        "due_us": due_us(reasons, attempts, context.pipeline, now_us, rng),
+        "due_us": due,
     }
     as_read = {name: table[name] for name in RECORD_COLUMNS.names if name not in columns}
     return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)

@@ -25,6 +25,7 @@ from photon.event_store.interface import EventStore, Primaries
 from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, skip_records
 from photon.join.failing import AdapterCalls, Tally, TooManyFail
+from photon.join.holding import is_of_plan, is_published
 from photon.join.home import at_home
 from photon.join.messages import TaskContext
 from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
@@ -51,7 +52,7 @@ from photon.registry.interface import (
     Unknown,
     Won,
 )
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.tokens import Occurrence
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
@@ -365,12 +366,20 @@ class Joiner:
     def _decide_on_holder(self, event: int, holder: Holder) -> None:
         """Another datacenter holds the event, or an earlier plan of this one."""
         if holder.datacenter != self.context.plan.datacenter:
-            self.verdicts.registered_elsewhere.add(holder.datacenter)
-            self._decide(event, Verdict.JOINED_ELSEWHERE)
+            self._decide_on_other_datacenter(event, holder)
         elif holder.token is None:  # cleared, which is done only for ids whose row is in the output
             self._decide(event, Verdict.ALREADY_JOINED_HERE)
         else:
             self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
+
+    def _decide_on_other_datacenter(self, event: int, holder: Holder) -> None:
+        is_joined = is_published(holder, self.context.published)
+        if is_joined or self.events.is_fresh[event]:  # of what is held for long, it says nothing
+            self.verdicts.registered_elsewhere.add(holder.datacenter)
+        if is_joined:
+            self._decide(event, Verdict.JOINED_ELSEWHERE)
+        else:
+            self._decide(event, Verdict.HELD_ELSEWHERE, holder.token)
 
     def _decide_too_old(self, events: Ints) -> None:
         """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""
@@ -388,8 +397,3 @@ class Joiner:
         else:
             why = f"the event's time {self.records.times_us[row]} us lies beyond the registry's horizon"
             self._decide(event, Verdict.DEAD_LETTER, why)
-
-
-def is_of_plan(holder: Holder, plan: PlanKey) -> bool:
-    """Whether a run of this plan holds the event."""
-    return holder.token is not None and Token.parse(holder.token).plan == plan

@@ -47,6 +47,8 @@ class TaskContext:
     # Of joined_events: new rows must fit.
     row_schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
+    # By epoch of another datacenter: the last batch that it had published when this one began (protocol A16).
+    published: Mapping[str, int] = field(default_factory=dict)
     # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     careful: bool = False  # an earlier run took too long, or died: each call of the adapter has a deadline
@@ -128,6 +130,15 @@ class RegisteredHere:
 
 
 @dataclass(frozen=True)
+class HeldElsewhere:
+    """A record of an event that another datacenter holds, and may never join (protocol A16)."""
+
+    key: EventKey
+    occurrence: Occurrence
+    token: str
+
+
+@dataclass(frozen=True)
 class IndexResult:
     """Primary ranges are in an index segment."""
 
@@ -146,6 +157,7 @@ class JoinResult:
     lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
     waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
     registered_here: tuple[RegisteredHere, ...] = ()  # in none of `classes` yet: the tables decide
+    held: tuple[HeldElsewhere, ...] = ()
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any

@@ -83,6 +83,8 @@ class Verdict(IntEnum):
     # This very datacenter has joined the event, and only the row may say by which record: its id was
     # cleared, or an earlier epoch joined it and gc has passed it since.
     ALREADY_JOINED_HERE = 16
+    # Another datacenter registered the event, with the token in its note, and may never join it.
+    HELD_ELSEWHERE = 17
 
 
 CLASS_OF: Mapping[Verdict, OutcomeClass] = {

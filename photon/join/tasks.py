@@ -35,6 +35,7 @@ from photon.join.messages import (
     DamagedWaiting,
     Failed,
     Fenced,
+    HeldElsewhere,
     IndexDamaged,
     IndexResult,
     IndexTask,
@@ -245,6 +246,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         lost=_lost(records, verdicts),
         waiting=waiting,
         registered_here=_registered_here(records, verdicts),
+        held=_held_elsewhere(records, verdicts),
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
         fresh_were_free=verdicts.fresh_were_free,
@@ -267,6 +269,12 @@ def _registered_here(records: Records, verdicts: Verdicts) -> tuple[RegisteredHe
     rows = verdicts.rows_with(*REGISTERED_HERE)
     keys = zip(rows.tolist(), records.keys(rows), strict=True)
     return tuple(RegisteredHere(key, records.occurrence(row), verdicts.notes.get(row)) for row, key in keys)
+
+
+def _held_elsewhere(records: Records, verdicts: Verdicts) -> tuple[HeldElsewhere, ...]:
+    rows = verdicts.rows_with(Verdict.HELD_ELSEWHERE)
+    keys = zip(rows.tolist(), records.keys(rows), strict=True)
+    return tuple(HeldElsewhere(key, records.occurrence(row), verdicts.notes[row]) for row, key in keys)
 
 
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:

@@ -207,6 +207,13 @@ class Home(Strict):
     quiet_after: Duration = timedelta(seconds=30)  # nothing registered for this long: no delay
 
 
+class Recovery(Strict):
+    """When others take over what a datacenter has registered and not joined."""
+
+    # An open batch of it gives no sign of life for this long, while events of it are held.
+    silent_after: PositiveDuration = timedelta(seconds=30)
+
+
 class Limits(Strict):
     """A bound on everything that could grow."""
 
@@ -270,6 +277,7 @@ class Pipeline(Strict):
     registry: Registry = Registry()
     retry: Retry = Retry()
     home: Home = Home()
+    recovery: Recovery = Recovery()
     limits: Limits = Limits()
     tailing: Tailing = Tailing()
     verification: Verification = Verification()

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.dispatcher import Dispatcher, Mode
+from photon.dispatcher.holders import Holders
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
@@ -62,6 +64,7 @@ class ForTests:
     clock: Clock = field(default_factory=SystemClock)
     registry: tuple[RegistryAddress, QuorumRegistry] | None = None  # instead of the pipeline file's
     crash_task_at: str | None = None  # a fault point at which a task's process dies
+    announces_at_once: bool = False  # marks are published by the thread that runs batches
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,8 @@ def _open_dispatcher(
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,
         ):
+            after = pipeline.recovery.silent_after
+            announcer = Announcer(registry.marks, state.epoch or "", after, clock)
             execution = BatchExecution(
                 pipeline,
                 datacenter,
@@ -239,12 +244,21 @@ def _open_dispatcher(
                 callbacks,
                 PrimaryIndex(state, background),
                 WaitingUpkeep(state, background),
+                announcer,
+                Holders(pipeline, datacenter, registry, clock),
                 for_tests.crash_task_at,
             )
             dispatcher = Dispatcher(execution)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 dispatcher.skip_foreign_backlog()
-            yield dispatcher
+            if not for_tests.announces_at_once:
+                announcer.start()
+            announcer.completed(state.completed)
+            try:
+                yield dispatcher
+                announcer.finish()
+            finally:
+                announcer.close()
     finally:
         state.close()
 

@@ -53,6 +53,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         view = view_of(state, now_us)
         waiting = state.waiting.by_reason() if state is not None else {}
         lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
+        out_of_reach = state.out_of_reach if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
         reader.look(now_us, final=False)
@@ -63,6 +64,12 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
             for at, event_id in lost
         ]
         problems += _lost_files(reader.files.values())
+        problems += [
+            f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
+            f"silent, and what it did not join can't be released from here: {why}; start datacenter {name} "
+            "again, or make its lake readable here"
+            for name, why in out_of_reach.items()
+        ]
     else:
         makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
         problems = [f"{place.state}: no state yet; {makes_it}"]

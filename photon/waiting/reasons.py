@@ -9,8 +9,8 @@ from datetime import timedelta
 import numpy as np
 import numpy.typing as npt
 
-from photon.clock import microseconds
-from photon.pipeline.file import Pipeline, Retry
+from photon.clock import MICROSECONDS, microseconds
+from photon.pipeline.file import Pipeline, Recovery, Retry
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -34,9 +34,11 @@ REASONS = (
     Reason("horizon", lambda pipeline: pipeline.retry.max_delay),
     Reason("contested", lambda pipeline: pipeline.retry.first_delay),
     Reason("unjoinable"),  # given up, and kept where a later run may take it up again
+    Reason("held"),
 )
 CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
-PRIMARY, UNJOINABLE = CODE_OF["primary"], CODE_OF["unjoinable"]
+PRIMARY, UNJOINABLE, HELD = CODE_OF["primary"], CODE_OF["unjoinable"], CODE_OF["held"]
+HELD_DELAY_US = MICROSECONDS  # by then a holder at work has published its batch
 
 
 def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:
@@ -47,6 +49,13 @@ def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: n
             due[codes == code] = now_us + microseconds(reason.delay(pipeline))
     due[codes == UNJOINABLE] = NEVER_US
     return due
+
+
+def held_us(ages_us: Ints, recovery: Recovery) -> Ints:
+    """The waits of records whose events another datacenter holds: by their ages, so that they double."""
+    longest_us = max(HELD_DELAY_US, microseconds(recovery.silent_after))
+    waits: Ints = np.clip(ages_us, HELD_DELAY_US, longest_us)
+    return waits
 
 
 def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:

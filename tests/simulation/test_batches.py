@@ -378,8 +378,7 @@ def test_an_id_held_by_an_earlier_plan_without_a_row_is_released_and_joined(worl
 
 
 def test_an_id_that_another_datacenter_holds_is_joined_elsewhere(world: World) -> None:
-    theirs = Token(PlanKey("west", "e", 1, "p"), Occurrence(1, 0))
-    world.registry.commit([Claim(EventKey("c1"), str(theirs))])
+    world.registered_elsewhere("c1")
     world.queries("q1")
     world.clicks(("c1", "q1"))
     counts = world.join().counts

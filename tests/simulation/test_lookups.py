@@ -77,7 +77,7 @@ def test_fresh_events_are_looked_up_again_once_one_of_them_was_somebody_elses(
     world.queries("q1")
 
     def west_takes_the_second() -> None:
-        world.registry.commit([Claim(EventKey(second), "west:e:1#p:1:0")])
+        world.registered_elsewhere(second)
         world.clicks((second, "q1"))
 
     world.clicks((first, "q1"))
@@ -138,7 +138,7 @@ def test_the_last_chance_of_an_event_is_looked_up(tmp_path: Path, monkeypatch: p
     padded = ({"click": i, "query": "q1", "at": NOON_US, "padding": "x" * 500} for i in free)
     world.log("east", "clicks", *padded)
     world.clicks((held, "only in the west"))
-    world.registry.commit([Claim(EventKey(held), "west:e:1#p:1:0")])
+    world.registered_elsewhere(held)
     counts = world.join(mode="complete", runner=look_ups.runner).counts
     assert len(look_ups.of_batch) > 2
     assert counts_of(counts, "joined_elsewhere", "unjoinable") == {"joined_elsewhere": 1, "unjoinable": 0}

@@ -24,9 +24,12 @@ from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
+from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
+from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members
+from photon.registry.interface import Claim
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
@@ -127,7 +130,7 @@ class World:
             runner or LocalRunner(self.registry, self.clock),
             limits or ShiftLimits(),
             callbacks,
-            ForTests(self.clock, (self.address, self.registry)),
+            ForTests(self.clock, (self.address, self.registry), announces_at_once=True),
         )
 
     def join_with_a_crash(self, spec: str, datacenter: str = "east", mode: Mode = "until_idle") -> bool:
@@ -146,6 +149,13 @@ class World:
         """Lose what a process has in memory: it dies with the process."""
         opened._segments.clear()
         opened._log_files = None
+
+    def registered_elsewhere(self, event_id: str, published: bool = True) -> None:
+        """West has registered the event in its first batch, and published that it is done with it."""
+        self.registry.register.add_epoch("e", "west", "table", self.clock.now_us())
+        self.registry.commit([Claim(EventKey(event_id), "west:e:1#p:1:0")])
+        if published:
+            self.registry.marks.publish("e", Mark(1))
 
     # -- what came of it
 

@@ -38,6 +38,7 @@ class ItemKey(NamedTuple):
 
 
 REGISTER_KEY = ItemKey("register", "register")
+MARKS_SHARD = "marks"  # one item an epoch (photon.registry.consensus.marks)
 
 ABOVE_CLEARED = "D"  # sorts after every cleared value and before all others
 
@@ -133,7 +134,7 @@ def is_too_old(key: EventKey, register: Register) -> bool:
 
 def is_below_boundary(item: ItemKey, time: str, register: Register) -> bool:
     """Whether gc has passed the event of an item with this stored time."""
-    if register.boundary_us is None or item == REGISTER_KEY:
+    if register.boundary_us is None or item.p in (REGISTER_KEY.p, MARKS_SHARD):
         return False
     known = time if is_fixed(item.p) else item.s
     return known != "" and known < sortable_time(register.boundary_us)
@@ -228,10 +229,15 @@ def fenced_epoch(token: str, register: Register) -> str | None:
     """
     datacenter, _, rest = token.partition(":")
     epoch = rest.partition(":")[0]
+    return epoch if is_over(datacenter, epoch, register) else None
+
+
+def is_over(datacenter: str, epoch: str, register: Register) -> bool:
+    """Whether an epoch of this datacenter registers no more."""
     record = register.epochs.get(epoch)
     if record is not None:
-        return None if record.state == "live" else epoch
-    return epoch if any(other.datacenter == datacenter for other in register.epochs.values()) else None
+        return record.state != "live"
+    return any(other.datacenter == datacenter for other in register.epochs.values())
 
 
 def holder_of(value: Held | Cleared) -> Holder:

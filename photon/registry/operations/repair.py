@@ -21,7 +21,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress, table_name
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.decisions import majority
-from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, shards_by_config
+from photon.registry.consensus.layout import MARKS_SHARD, REGISTER_KEY, ItemKey, shards_by_config
 from photon.registry.consensus.quorums import all_of_them
 from photon.registry.consensus.register import (
     Members,
@@ -302,7 +302,11 @@ def _count_and_compare(registry: QuorumRegistry, slot: int, progress: _Progress,
 def _ranges(registry: QuorumRegistry, work: str, progress: _Progress, limits: _Limits) -> Ranges:
     """All shards, in an order in which those of a later resharding come last."""
     *timed, fixed = shards_by_config(registry.register.read())
-    shards = [*(fixed if limits.timeless_shards else ()), *(shard for config in timed for shard in config)]
+    shards = [
+        MARKS_SHARD,
+        *(fixed if limits.timeless_shards else ()),
+        *(shard for config in timed for shard in config),
+    ]
     now_us, between = registry.clock.now_us, limits.items_between_notes
     return Ranges(shards, work, progress.item, now_us, progress.found, between)
 

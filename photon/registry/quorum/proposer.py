@@ -51,6 +51,7 @@ from photon.registry.interface import (
 )
 from photon.registry.quorum.clearing import Clearing
 from photon.registry.quorum.contender import Contender, one_of_each, undecided
+from photon.registry.quorum.mark_store import MarkStore
 from photon.registry.quorum.outcomes import (
     Settling,
     outcome_of_commit,
@@ -88,6 +89,7 @@ class QuorumRegistry:
         self.settings = settings
         self.clock = clock
         self.register = RegisterStore(self.endpoints, settings)
+        self.marks = MarkStore(self.endpoints, settings)
         self._rounds = Rounds(self.endpoints, self.register)
         self._clearing = Clearing(self._rounds)
         self._moves_horizon = threading.Lock()  # held while it is moved in the background

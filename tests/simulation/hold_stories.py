@@ -1,0 +1,110 @@
+"""Histories in which a datacenter registers events and dies (protocol A16, E1, E6).
+
+Tests tell them of the product, and `test_broken_holds` of a product without the rule.
+"""
+
+from __future__ import annotations
+
+from photon.dispatcher.completion import Superseded
+from photon.dispatcher.retrying import BatchReport, Callbacks
+from photon.faults import arm, disarm
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Free
+from tests.simulation.world import World, counts_of
+
+A_MINUTE_US = 60_000_000
+HOME = "home: {takeover_delay: 0s, quiet_after: 0s}"
+
+
+def both_have(world: World, *clicks: str) -> None:
+    """Each datacenter has the primary, and these clicks."""
+    for name in world.pipeline.datacenters:
+        world.queries("q1", datacenter=name)
+        world.clicks(*((click, "q1") for click in clicks), datacenter=name)
+
+
+def what_a_dead_datacenter_registered_is_joined_within_a_minute(world: World, point: str = "") -> None:
+    """A16: west registers events and dies. East joins them, whatever happens to it meanwhile."""
+    both_have(world, "c1", "c2")
+    assert world.join_with_a_crash("task.after_register", "west")
+    died_us = world.clock.now_us()
+    if point:
+        assert world.join_with_a_crash(point, "east")
+    counts = world.join("east").counts
+    assert world.joined_ids() == ["c1", "c2"], "an event has no row"
+    assert world.clock.now_us() - died_us < A_MINUTE_US
+    assert counts.adds_up
+    world.join("west")
+    assert world.joined_ids() == ["c1", "c2"], "an event has two rows"
+
+
+def a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
+    """E1: west stands still right before its commit, for as long as east needs to take over."""
+    both_have(world, "c1")
+    arm("commit.before_main", lambda: joins(world, "east"))
+    ended = ""
+    try:
+        world.join("west")
+    except Superseded as error:
+        ended = str(error)
+    finally:
+        disarm()
+    assert world.joined_ids() == ["c1"], "an event has two rows"
+    assert "this epoch was fenced" in ended
+    assert world.join("west").counts.adds_up
+    assert world.joined_ids() == ["c1"], "an event has two rows"
+
+
+def joins(world: World, datacenter: str) -> None:
+    """One shift of it."""
+    world.join(datacenter)
+
+
+def what_is_released_later_was_not_called_joined(world: World) -> None:
+    """A16: west commits a batch without the row of what it registered, and east looks before its release."""
+    both_have(world, "c1")
+    assert world.join_with_a_crash("task.after_register", "west")
+    log, lake = (
+        world.folder / "logs" / "west" / "queries" / "a.jsonl",
+        world.pipeline.datacenters["west"].lake,
+    )
+    log.unlink()
+    for stored in (lake / "joined_events").glob("*.parquet"):
+        stored.unlink()
+    held: list[int] = []
+
+    def look() -> None:
+        east = world.join("east", callbacks=stop_after_one_batch()).counts
+        held.append(east.of("joined_elsewhere"))
+
+    arm("release.before", look)
+    try:
+        world.join("west", callbacks=stop_after_one_batch())
+    finally:
+        disarm()
+    assert held == [0], "an event is called joined, and its id is released"
+    assert world.registry.lookup([EventKey("c1")]) == [Free()]
+    world.join("east")
+    assert world.joined_ids() == ["c1"]
+
+
+def stop_after_one_batch() -> Callbacks:
+    """Have a shift end after its first batch."""
+    done: list[BatchReport] = []
+    return Callbacks(should_stop=lambda: bool(done), on_batch=done.append)
+
+
+def what_can_not_be_recovered_here_stays_pending(world: World) -> None:
+    """E6: the dead datacenter's lake can't be read. Its events wait, and are joined once it is back."""
+    both_have(world, "c1", "c2")
+    assert world.join_with_a_crash("task.after_register", "west")
+    lake, aside = world.pipeline.datacenters["west"].lake, world.folder / "aside"
+    lake.rename(aside)
+    for mode in ("until_idle", "complete"):
+        counts = world.join("east", mode=mode).counts  # type: ignore[arg-type]
+        assert counts_of(counts, "foreign", "pending") == {"foreign": 2, "pending": 2}
+        assert counts.adds_up
+    assert world.joined_ids() == []
+    aside.rename(lake)
+    assert world.join("east").counts.of("pending") == 0
+    assert world.joined_ids() == ["c1", "c2"], "an event has no row"

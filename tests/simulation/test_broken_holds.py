@@ -1,0 +1,68 @@
+"""Holds without one of their rules (protocol A16, E1, E6): a story finds each."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher import holders
+from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.completion import Results
+from photon.dispatcher.plan import Plan
+from photon.join import joiner
+from photon.storage.tables import OutputTable
+from tests.simulation import hold_stories as stories
+from tests.simulation.catching import caught_by_story
+from tests.simulation.world import World
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ["east", "west"], stories.HOME)
+
+
+def test_what_is_registered_and_counts_as_joined_is_lost_with_its_datacenter(
+    world: World, monkeypatch: Patch
+) -> None:  # A16
+    monkeypatch.setattr(joiner, "is_published", lambda holder, published: True)
+    story = stories.what_a_dead_datacenter_registered_is_joined_within_a_minute
+    caught_by_story(partial(story, world), because="an event has no row")
+
+
+def test_a_mark_before_the_release_calls_joined_what_is_released(
+    world: World, monkeypatch: Patch
+) -> None:  # A16
+    commit = BatchExecution._commit
+
+    def commit_and_publish(self: BatchExecution, plan: Plan, results: Results) -> None:
+        commit(self, plan, results)
+        self.announcer.completed(plan.key.batch)
+        self.announcer.finish()  # at once
+
+    monkeypatch.setattr(BatchExecution, "_commit", commit_and_publish)
+    story = partial(stories.what_is_released_later_was_not_called_joined, world)
+    caught_by_story(story, because="an event is called joined, and its id is released")
+
+
+def test_a_release_without_a_fence_lets_a_late_commit_through(world: World, monkeypatch: Patch) -> None:  # E1
+    row_status_of = OutputTable.row_status_of
+
+    def without_undecided(self, tokens):  # type: ignore[no-untyped-def]
+        status = row_status_of(self, tokens)
+        return {token: "no row" if one == "undecided" else one for token, one in status.items()}
+
+    monkeypatch.setattr(OutputTable, "fence", lambda self, app: None)
+    monkeypatch.setattr(OutputTable, "row_status_of", without_undecided)
+    story = partial(stories.a_datacenter_that_was_taken_for_dead_commits_no_more, world)
+    caught_by_story(story, because="an event has two rows")
+
+
+def test_what_nobody_recovers_has_no_row(world: World, monkeypatch: Patch) -> None:  # E6
+    monkeypatch.setattr(holders.Holders, "tend", lambda self, count_held: False)
+    monkeypatch.setattr(holders.Holders, "wait_for_others", property(lambda self: True))
+    story = stories.what_a_dead_datacenter_registered_is_joined_within_a_minute
+    caught_by_story(partial(story, world), because="an event has no row")

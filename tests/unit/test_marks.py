@@ -1,0 +1,205 @@
+"""Marks of epochs: what is published, when, and what it costs (protocol A16)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bench.manual_clock import ManualClock
+from photon.dispatcher.announcing import Announcer, wait_us
+from photon.dispatcher.holders import SilenceWatch, standing_of
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.acceptor import NoReply, Stored
+from photon.registry.consensus.marks import (
+    NO_MARK,
+    Mark,
+    decode_mark,
+    encode_mark,
+    greatest_mark,
+    mark_key,
+)
+from photon.registry.consensus.register import EpochRecord, Members, Register
+from photon.registry.interface import RegistryUnavailable
+from photon.testing.memory_registry import memory_registry
+from tests.simulation.faulty_acceptor import FaultyAcceptor
+
+SECOND_US = 1_000_000
+
+
+class Client:
+    """A registry over three endpoints, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stores = [FaultyAcceptor(self.clock) for _ in range(3)]
+        self.registry = memory_registry(*self.stores, clock=self.clock)
+        self.asked: list[str] = []
+        for store in self.stores:
+            store.on_request = lambda kind, batch: self.asked.append(kind)
+
+    def announcer(self, epoch: str = "e") -> Announcer:
+        return Announcer(self.registry.marks, epoch, timedelta(seconds=30), self.clock)
+
+    def mark(self, epoch: str = "e") -> Mark:
+        return self.registry.marks.read([epoch])[epoch]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    assert decode_mark(encode_mark(Mark(12, 345))) == Mark(12, 345)
+    with pytest.raises(ValueError, match="is no mark"):
+        decode_mark("T:1:2")
+
+
+def test_the_greatest_mark_that_any_endpoint_has_counts() -> None:
+    replies = [Stored("M:3:1", "a1"), NoReply("down"), Stored("M:7:0", "a2"), Stored()]
+    assert greatest_mark(replies) == Mark(7, 0)
+    assert greatest_mark([Stored()]) == NO_MARK
+
+
+def test_what_is_published_is_read_by_all_with_one_endpoint_down(client: Client) -> None:
+    client.stores[0].fail("down")
+    client.registry.marks.publish("e", Mark(4, 1))
+    client.stores[0].mend()
+    client.stores[1].fail("down")
+    assert client.mark() == Mark(4, 1)
+    assert client.mark("another") == NO_MARK
+
+
+def test_without_a_majority_nothing_is_published_and_nothing_is_read(client: Client) -> None:
+    for store in client.stores[:2]:
+        store.fail("down")
+    with pytest.raises(RegistryUnavailable):
+        client.registry.marks.publish("e", Mark(1))
+    with pytest.raises(RegistryUnavailable):
+        client.mark()
+
+
+def test_a_mark_that_a_repair_has_chosen_again_is_raised_all_the_same(client: Client) -> None:
+    client.registry.marks.publish("e", Mark(1))
+    for store in client.stores:
+        store.items[mark_key("e")] = Stored("M:1:0", accepted="a9-f", promised="a9-f")
+    client.registry.marks.publish("e", Mark(2))
+    assert client.mark() == Mark(2)
+
+
+@pytest.mark.parametrize(
+    ("published", "batch", "is_open", "since_us", "wait"),
+    [
+        (Mark(3), 3, False, 0, None),  # nothing to do: nothing is written, for ever
+        (Mark(3), 4, False, None, 0),  # the first one
+        (Mark(3), 4, False, -SECOND_US // 4, 3 * SECOND_US // 4),  # at most once a second
+        (Mark(3), 3, True, -SECOND_US, 4 * SECOND_US),  # a sign of life of an open batch
+        (Mark(3), 3, True, -6 * SECOND_US, -SECOND_US),
+    ],
+)
+def test_when_a_mark_is_written(
+    published: Mark, batch: int, is_open: bool, since_us: int | None, wait: int | None
+) -> None:
+    assert wait_us(published, batch, is_open, since_us, 0, 5 * SECOND_US) == wait
+
+
+def test_batches_of_one_second_cost_one_write_at_each_endpoint(client: Client) -> None:
+    announcer = client.announcer()
+    announcer.completed(1)
+    client.asked.clear()
+    for batch in range(2, 12):
+        announcer.completed(batch)
+        client.clock.advance(0.1)
+    announcer.completed(12)
+    assert client.asked == ["accept"] * 3
+    assert client.mark().batch == 12
+
+
+def test_an_idle_epoch_asks_nobody(client: Client) -> None:
+    announcer = client.announcer()
+    announcer.completed(1)
+    client.asked.clear()
+    client.clock.advance(3_600)
+    announcer.completed(1)
+    assert client.asked == []
+
+
+def test_a_next_process_goes_on_from_the_mark_of_the_one_before(client: Client) -> None:
+    client.announcer().completed(5)
+    client.announcer().completed(5)
+    assert client.mark() == Mark(5, 1)
+    client.announcer().begun()
+    assert client.mark() == Mark(5, 2)
+
+
+def test_what_could_not_be_published_is_published_later(client: Client) -> None:
+    announcer = client.announcer()
+    for store in client.stores:
+        store.fail("down")
+    announcer.completed(3)
+    for store in client.stores:
+        store.mend()
+    announcer.finish()
+    assert client.mark().batch == 3
+
+
+def test_a_thread_publishes_while_nobody_waits_and_the_rest_at_the_end() -> None:
+    registry = memory_registry()
+    announcer = Announcer(registry.marks, "e", timedelta(seconds=30), registry.clock)
+    announcer.start()
+    for batch in range(1, 100):
+        announcer.completed(batch)
+    announcer.finish()
+    assert registry.marks.read(["e"])["e"].batch == 99
+
+
+# -- silence
+
+
+def test_an_epoch_is_silent_once_its_mark_has_stood_still_for_long_enough() -> None:
+    watch = SilenceWatch(30 * SECOND_US)
+    for second in range(0, 30, 2):
+        watch.look({"e": Mark(3, 1)}, second * SECOND_US)
+        assert not watch.is_silent("e")
+    watch.look({"e": Mark(3, 1)}, 30 * SECOND_US)
+    assert watch.is_silent("e")
+    watch.look({"e": Mark(3, 2)}, 32 * SECOND_US)
+    assert not watch.is_silent("e")
+
+
+def test_a_process_that_stood_still_itself_takes_nobody_for_dead_at_once() -> None:
+    watch = SilenceWatch(30 * SECOND_US)
+    watch.look({"e": Mark(3, 1)}, 0)
+    watch.look({"e": Mark(3, 1)}, 600 * SECOND_US)
+    assert not watch.is_silent("e")
+    watch.look({"e": Mark(3, 1)}, 615 * SECOND_US)
+    assert watch.is_silent("e")
+
+
+def register_with(state: str) -> Register:
+    record = EpochRecord("west", state, "table", 0)  # type: ignore[arg-type]
+    return Register("p", "h", "s", Members(1, ("m",)), (), epochs={"e": record})
+
+
+@pytest.mark.parametrize(
+    ("epoch", "state", "is_silent", "standing"),
+    [
+        (("west", "e"), "live", False, "at work"),
+        (("west", "e"), "live", True, "silent"),
+        (("west", "e"), "revoked", False, "over"),
+        (("west", "e"), "retired", False, "given up"),
+        (("west", "pruned"), "live", True, "over"),
+        (("west", "pruned"), "retired", True, "given up"),
+        (("south", "unknown"), "live", True, "silent"),
+    ],
+)
+def test_how_it_stands_with_a_holder(
+    epoch: tuple[str, str], state: str, is_silent: bool, standing: str
+) -> None:
+    assert standing_of(epoch, register_with(state), is_silent) == standing
+
+
+def test_a_mark_is_no_id_that_anybody_may_win(client: Client) -> None:
+    client.registry.marks.publish("e", Mark(1))
+    assert [type(one).__name__ for one in client.registry.lookup([EventKey("e")])] == ["Free"]
