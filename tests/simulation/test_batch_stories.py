@@ -74,7 +74,7 @@ def test_rows_of_events_that_others_won_meanwhile_are_not_committed(world: World
     world.queries("q1")
     world.clicks(("c1", "q1"), ("c2", "q1"))
     assert world.join_with_a_crash("task.after_candidates")
-    world.registry.commit([stories.Claim(stories.EventKey("c1"), "west:e:1#p:1:0")])
+    world.registered_elsewhere("c1")
     counts = world.join().counts
     assert world.joined_ids() == ["c2"]
     assert counts_of(counts, "joined", "joined_elsewhere") == {"joined": 1, "joined_elsewhere": 1}

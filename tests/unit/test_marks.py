@@ -30,9 +30,9 @@ SECOND_US = 1_000_000
 class Client:
     """A registry over three endpoints, and what they were asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoints: int = 3) -> None:
         self.clock = ManualClock()
-        self.stores = [FaultyAcceptor(self.clock) for _ in range(3)]
+        self.stores = [FaultyAcceptor(self.clock) for _ in range(endpoints)]
         self.registry = memory_registry(*self.stores, clock=self.clock)
         self.asked: list[str] = []
         for store in self.stores:
@@ -104,7 +104,8 @@ def test_when_a_mark_is_written(
     assert wait_us(published, batch, is_open, since_us, 0, 5 * SECOND_US) == wait
 
 
-def test_batches_of_one_second_cost_one_write_at_each_endpoint(client: Client) -> None:
+def test_batches_of_one_second_cost_one_write_at_each_endpoint() -> None:
+    client = Client(endpoints=1)
     announcer = client.announcer()
     announcer.completed(1)
     client.asked.clear()
@@ -112,11 +113,12 @@ def test_batches_of_one_second_cost_one_write_at_each_endpoint(client: Client) -
         announcer.completed(batch)
         client.clock.advance(0.1)
     announcer.completed(12)
-    assert client.asked == ["accept"] * 3
+    assert client.asked == ["accept"]
     assert client.mark().batch == 12
 
 
-def test_an_idle_epoch_asks_nobody(client: Client) -> None:
+def test_an_idle_epoch_asks_nobody() -> None:
+    client = Client(endpoints=1)
     announcer = client.announcer()
     announcer.completed(1)
     client.asked.clear()
