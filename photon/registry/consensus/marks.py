@@ -1,4 +1,4 @@
-"""What an epoch publishes of itself: a mark, in an item of its own; pure (protocol A16, docs/adr/0039).
+"""What an epoch publishes of itself: a mark, in an item of its own; pure (protocol A16, docs/adr/0041).
 
 A mark is a fact that stays true: up to this batch all is in the table or released. So any copy of it may be
 believed, no round has to choose between two of them, and the greatest that anybody has seen counts.
