@@ -121,12 +121,18 @@ class PerEventAdapter(Adapter):
 
     def combine(self, foreign: pa.Table, primary: pa.Table) -> Adapted:
         pairs = zip(_events(foreign), _events(primary), strict=True)
-        results = [self.function(*pair) for pair in pairs]
+        results = [_checked(self.function(*pair)) for pair in pairs]
         rows = [row for row in results if row is not None]
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: _of_one_type(name, [row.get(name) for row in rows]) for name in names}
         table = pa.table(columns) if columns else rows_without_columns(len(rows))
         return Adapted(table, pa.array([row is not None for row in results], pa.bool_()))
+
+
+def _checked(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    if row is not None and not isinstance(row, Mapping):
+        raise TypeError(f"the function returned {type(row).__name__}; expected a dict, or None")
+    return row
 
 
 def _of_one_type(name: str, values: list[Any]) -> list[Any]:

@@ -274,7 +274,7 @@ def isolate(
         first, count = todo.pop()
         try:
             results.append((first, call(first, count)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # or Spark's worker would end with the adapter
             if count == 1:
                 failures[first] = f"adapter: {type(error).__name__}: {error}"[:REASON_CHARACTERS]
             else:

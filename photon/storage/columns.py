@@ -42,27 +42,61 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
 }
 _NEAREST_TYPES = (
     (pa.types.is_large_string, pa.string()),
+    (pa.types.is_string_view, pa.string()),
     (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_binary_view, pa.binary()),
     (pa.types.is_timestamp, _TIME),
     (pa.types.is_unsigned_integer, pa.int64()),
     (pa.types.is_date64, pa.date32()),
+    (pa.types.is_float16, pa.float32()),
 )
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+# Of all decimals, for those that come later may have more digits.
+_DECIMAL_DIGITS = 38
+_SIMPLE_TYPES = {
+    pa.bool_(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+    _TIME,
+}
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same rows with column names and types that a Delta table of this schema can hold.
 
     A column that the table has, but for case, gets its name and type; another one the nearest that there is.
-    Columns that are one for the table become one (`photon.adapters`). A column of nothing but nulls
-    without a type is left out: it reads as null anyway.
-    ArrowInvalid if a value does not fit, ValueError if a row has two values for a column.
+    Columns that are one for the table become one (`photon.adapters`). A column whose values do not tell
+    its type, as nulls and empty lists, is left out: it reads as null.
+    ArrowInvalid if a value does not fit, ValueError if a row has two values for a column, or one that no
+    column can hold.
     """
     fields = {same_column(field.name): field for field in schema}
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_null(column.type):
+        field = fields.get(same_column(name))
+        kind = _stored_type(column.type, name)
+        if field is None:
+            if kind is None:
+                continue
+            field = fields[same_column(name)] = pa.field(stored_name(name), kind)
+        elif pa.types.is_null(column.type):
             continue
-        field = fields.setdefault(same_column(name), pa.field(stored_name(name), _delta_type(column.type)))
+        elif kind is not None:
+            _check_parts(kind, field.type, name)
         values = column.cast(field.type)
         there = columns.get(field.name)
         columns[field.name] = values if there is None else _united(field.name, there, values)
@@ -75,7 +109,47 @@ def _united(name: str, some: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.Chu
     return pc.coalesce(some, others)
 
 
-def _delta_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _delta_type(kind.value_type)
-    return next((nearest for is_kind, nearest in _NEAREST_TYPES if is_kind(kind)), kind)
+def _stored_type(kind: pa.DataType, name: str) -> pa.DataType | None:
+    """The nearest type that Delta has; None where values do not tell it. ValueError if there is none.
+
+    A column of a type that was only guessed from nulls could never hold a value.
+    """
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _stored_type(kind.value_type, name)
+    if pa.types.is_struct(kind):
+        return _stored_struct(kind, name)
+    if any(is_list(kind) for is_list in _LISTS):
+        item = _stored_type(kind.value_type, name)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_map(kind):
+        key, item = _stored_type(kind.key_type, name), _stored_type(kind.item_type, name)
+        return None if key is None or item is None else pa.map_(key, item)
+    if pa.types.is_decimal(kind) and kind.scale <= _DECIMAL_DIGITS:
+        return pa.decimal128(_DECIMAL_DIGITS, kind.scale)
+    nearest = next((nearest for is_kind, nearest in _NEAREST_TYPES if is_kind(kind)), kind)
+    if nearest not in _SIMPLE_TYPES:
+        raise ValueError(f"column {name!r}: a table holds no {kind}; return a number or text instead")
+    return nearest
+
+
+def _stored_struct(kind: pa.StructType, name: str) -> pa.DataType | None:
+    parts = {part.name: _stored_type(part.type, f"{name}.{part.name}") for part in kind}
+    if len({part.lower() for part in parts}) < kind.num_fields:
+        raise ValueError(f"column {name!r}: two of its parts have one name; expected more than another case")
+    known = [(part, part_type) for part, part_type in parts.items() if part_type is not None]
+    return pa.struct(known) if known else None
+
+
+def _check_parts(kind: pa.DataType, there: pa.DataType, name: str) -> None:
+    """Raise ValueError for parts that the table's column lacks: a cast would drop them."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(there):
+        for part in kind:
+            if there.get_field_index(part.name) < 0:
+                raise ValueError(f"column {name!r} has no part {part.name!r} in its table, and gets no other")
+            _check_parts(part.type, there.field(part.name).type, f"{name}.{part.name}")
+    elif pa.types.is_list(kind) and pa.types.is_list(there):
+        _check_parts(kind.value_type, there.value_type, name)
+    elif pa.types.is_map(kind) and pa.types.is_map(there):
+        _check_parts(kind.item_type, there.item_type, name)

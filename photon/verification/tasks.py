@@ -228,7 +228,8 @@ def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[
 def differences(fresh: pa.Table, stored: pa.Table) -> list[str]:
     """For each row the columns that differ, with both values; empty where all are equal.
 
-    A column that one of them does not have is null in it.
+    A column that one of them does not have is null in it. So is a list without items in rows that are older
+    than what told its type.
     """
     found: list[list[str]] = [[] for _ in range(stored.num_rows)]
     for name in dict.fromkeys([*stored.column_names, *fresh.column_names]):
@@ -240,9 +241,16 @@ def differences(fresh: pa.Table, stored: pa.Table) -> list[str]:
         )
         for row, (old, new) in enumerate(zip(says, should, strict=True)):
             both_are_nan = old != old and new != new
-            if old != new and not both_are_nan:
+            if old != new and not both_are_nan and not (_is_nothing(old) and _is_nothing(new)):
                 found[row].append(f"{name} is {old!r}, a join now gives {new!r}")
     return ["; ".join(columns) for columns in found]
+
+
+def _is_nothing(value: object) -> bool:
+    """Whether a value alone does not tell its column's type."""
+    if isinstance(value, dict):
+        return all(map(_is_nothing, value.values()))
+    return value is None or (isinstance(value, list) and all(map(_is_nothing, value)))
 
 
 def _pairs_by_datacenter(table: pa.Table) -> Iterator[tuple[str, list[int], pa.Table]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from photon.adapters import Adapter, per_event
 NAME = "tests.simulation.failing_adapter"
 fails_on: Collection[str] = ()
 text_on: Collection[str] = ()  # a text in place of a number
+value_of: Mapping[str, Any] = {}  # by click: what its row has for `value`
 
 
 @per_event
@@ -19,6 +20,8 @@ def join(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
     click = foreign["click"]
     if click in fails_on:
         raise KeyError("position")
+    if click in value_of:
+        return {"click": click, "value": value_of[click]}
     return {"click": click, "position": "first" if click in text_on else 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,26 @@ def test_an_adapter_that_cannot_say_what_it_passes_over_stops_the_shift_too(
     monkeypatch.setattr(failing_adapter, "fails_on", clicks(100))
     assert "its skip failed on 100 of 100 events" in is_refused(world)
     is_joined_once_mended(world, monkeypatch, clicks(100))
+
+
+def test_a_value_that_no_table_holds_is_a_dead_letter_and_the_rest_is_joined(
+    world: World, monkeypatch: Patch
+) -> None:
+    log_clicks(world, clicks(3))
+    monkeypatch.setattr(failing_adapter, "value_of", {"a1": time(12)})
+    world.join()
+    assert world.joined_ids() == ["a0", "a2"]
+    (letter,) = world.rows("dead_letters")
+    assert "column 'value': a table holds no time64[us]; return a number or text" in letter["reason"]
+
+
+def test_a_column_whose_first_lists_are_empty_takes_the_items_that_come_later(
+    world: World, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(failing_adapter, "value_of", {"a0": [], "a1": [7], "a2": []})
+    for name in clicks(3):
+        log_clicks(world, [name])
+        world.join()
+    rows = {row["_event_id"]: row for row in world.rows()}
+    assert rows.pop("a0")["value"] is None
+    assert {name: row["value"] for name, row in rows.items()} == {"a1": [7], "a2": []}

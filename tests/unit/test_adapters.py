@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -229,6 +231,63 @@ def test_an_adapter_that_returns_what_it_must_not_fails_with_a_reason(function, 
     )
     assert sorted(combined.failures) == [0, 1]
     assert reason in combined.failures[0]
+
+
+@pytest.mark.parametrize("value", [time(1, 2), timedelta(1), Decimal(10**40), {"a": 1, "A": 2}])
+def test_a_value_that_no_table_holds_fails_alone(value) -> None:
+    some = per_event(lambda f, p: {"v": value} if f["n"] == 3 else {"n": f["n"]})
+    combined = combine_isolating_failures(some, FOREIGN, PRIMARY, NO_COLUMNS)
+    assert combined.kept.tolist() == [0, 1, 2, 4]
+    assert list(combined.failures) == [3]
+    Schema.from_arrow(combined.table.schema)  # raises where Delta does not know a type
+
+
+@pytest.mark.parametrize("value", [[], {}, {"a": None}, [{"a": None}], {"a": []}])
+def test_a_value_that_does_not_tell_its_columns_type_makes_no_column(value) -> None:
+    empty = per_event(lambda f, p: {"n": f["n"], "v": value})
+    assert combine_isolating_failures(empty, FOREIGN, PRIMARY, NO_COLUMNS).table.column_names == ["n"]
+
+
+def test_a_part_that_is_always_null_is_left_out_of_its_column() -> None:
+    parts = per_event(lambda f, p: {"v": {"a": f["n"], "b": None}})
+    table = combine_isolating_failures(parts, FOREIGN, PRIMARY, NO_COLUMNS).table
+    assert table.schema == pa.schema([("v", pa.struct([("a", pa.int64())]))])
+
+
+def test_an_empty_list_is_one_where_its_column_is_known() -> None:
+    lists = per_event(lambda f, p: {"v": [f["n"]] if f["n"] == 2 else []})
+    known = combine_isolating_failures(lists, FOREIGN, PRIMARY, NO_COLUMNS).table
+    assert known["v"].to_pylist() == [[], [], [2], [], []]
+    alone = combine_isolating_failures(lists, FOREIGN.slice(0, 1), PRIMARY.slice(0, 1), known.schema).table
+    assert alone["v"].to_pylist() == [[]]
+
+
+def test_a_part_that_the_tables_column_lacks_is_not_dropped_in_silence() -> None:
+    has = pa.schema([("v", pa.list_(pa.struct([("a", pa.int64())])))])
+    grows = per_event(lambda f, p: {"v": [{"a": 1, "b": 2}] if f["n"] == 1 else [{"a": 1, "b": None}]})
+    combined = combine_isolating_failures(grows, FOREIGN, PRIMARY, has)
+    assert combined.kept.tolist() == [0, 2, 3, 4]
+    assert "column 'v' has no part 'b' in its table" in combined.failures[1]
+
+
+def test_a_decimal_column_has_room_for_longer_numbers_than_its_first() -> None:
+    money = per_event(lambda f, p: {"v": Decimal(10 ** (6 * f["n"])) + Decimal("0.25")})
+    first = combine_isolating_failures(money, FOREIGN.slice(0, 1), PRIMARY.slice(0, 1), NO_COLUMNS).table
+    assert not combine_isolating_failures(money, FOREIGN, PRIMARY, first.schema).failures
+
+
+@pytest.mark.parametrize("row", [[], (), 3, "text", True])
+def test_a_per_event_adapter_that_returns_no_dict_fails_with_a_reason(row) -> None:
+    no_dict = per_event(lambda f, p: row)
+    combined = combine_isolating_failures(no_dict, FOREIGN.slice(0, 1), PRIMARY.slice(0, 1), NO_COLUMNS)
+    assert f"the function returned {type(row).__name__}; expected a dict, or None" in combined.failures[0]
+
+
+def test_an_adapter_that_would_end_its_process_fails_on_its_pair_alone() -> None:
+    leaves = per_event(lambda f, p: sys.exit("done") if f["n"] == 2 else {"n": f["n"]})
+    combined = combine_isolating_failures(leaves, FOREIGN, PRIMARY, NO_COLUMNS)
+    assert combined.kept.tolist() == [0, 1, 3, 4]
+    assert combined.failures == {2: "adapter: SystemExit: done"}
 
 
 def test_columns_that_are_one_for_the_table_may_not_both_have_a_value() -> None:

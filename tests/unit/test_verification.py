@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
@@ -17,6 +18,7 @@ from photon.verification.classes import (
     undecided_evidence,
 )
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
+from photon.verification.tasks import differences
 
 BAD_LINE, SKIPPED, DEAD_LETTER = Evidence.BAD_LINE, Evidence.SKIPPED, Evidence.DEAD_LETTER
 JOINED, ROW_HERE, ROW_ELSEWHERE = Evidence.JOINED, Evidence.ROW_HERE, Evidence.ROW_ELSEWHERE
@@ -199,3 +201,13 @@ def test_one_violation_in_one_datacenter_breaks_the_promise_and_a_mere_finding_d
     west = report.as_dict()["west"]
     assert [one["count"] for one in west["findings"]] == ([3] if is_ok else [])
     assert [one["count"] for one in west["violations"]] == ([] if is_ok else [3])
+
+
+# -- values of rows
+
+
+def test_a_list_without_items_may_be_null_in_a_row_that_is_older_than_its_columns_type() -> None:
+    stored = pa.table({"v": pa.array([None, None, [1]], pa.list_(pa.int64()))})
+    fresh = pa.table({"v": pa.array([[], [2], []], pa.list_(pa.int64()))})
+    found = differences(fresh, stored)
+    assert found == ["", "v is None, a join now gives [2]", "v is [1], a join now gives []"]
