@@ -188,6 +188,15 @@ def _read_to(file: TrackedFile, step: Advance) -> TrackedFile:
     )
 
 
+def note_files(pipeline: Pipeline, datacenter: str, state: DispatcherState, now_us: int) -> None:
+    """Take note of the files that are there, before anything that takes long: they may be rotated meanwhile.
+
+    Not beside an open plan, whose end stores how far its files are read.
+    """
+    if state.open_plan() is None:
+        LogReader(pipeline, datacenter, state.files(), state).look(now_us, final=False)
+
+
 def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
     for lost in vanished:
         if lost.unread_bytes:

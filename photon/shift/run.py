@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +18,11 @@ from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.holders import Holders
+from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
-from photon.dispatcher.state import STATE_FILE
+from photon.dispatcher.state import STATE_FILE, StateUnavailable
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
@@ -225,6 +226,8 @@ def _open_dispatcher(
             table.create(pipeline.name, datacenter)
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
+        with suppress(StateUnavailable):  # the loop meets it too, and waits
+            note_files(pipeline, datacenter, state, clock.now_us())
         with (
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,

@@ -8,10 +8,14 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from photon.dispatcher.retrying import Callbacks
+from photon.join.messages import BatchRunner
 from photon.shift.status import status_of
 from tests.simulation.world import World, counts_of
 
@@ -102,6 +106,25 @@ def what_went_while_nobody_looked_is_counted(world: World) -> None:
     result = world.join()
     assert (result.counts.lost_bytes, result.lost_bytes) == (0, 0)
     assert result.counts.foreign == EVENTS + 1
+
+
+def what_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the very first start nobody has seen the logs before, and Spark takes some ten seconds."""
+    with_exact_globs(world)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+
+    @contextmanager
+    def starts_slowly(engine: BatchRunner, *_: object) -> Iterator[BatchRunner]:
+        for folder in log_folders(world):
+            rename(folder)
+        world.queries("q2")
+        world.clicks(("c2", "q2"))
+        yield engine
+
+    monkeypatch.setattr("photon.shift.run.open_runner", starts_slowly)
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"], "what was there at the start is lost"
 
 
 # -- ways of rotation
