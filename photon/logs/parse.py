@@ -110,7 +110,8 @@ def _read_together(pieces: Sequence[Piece], log: PrimaryLog | ForeignLog, limits
     not_text = _not_utf8(lines.raws, rows)
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
-    events, bad = _parse_rows(_take(lines.raws, rows), file, log)
+    data = lines.data if len(rows) == len(lines.raws) else None
+    events, bad = _parse_rows(_take(lines.raws, rows), file, log, data)
     failures.update({int(rows[row]): reason for row, reason in bad.items() if reason != BLANK})
     good = rows if not bad else np.delete(rows, list(bad))
     return ParsedRange(_events(joined, good, events), _dead_letters(joined, failures))
@@ -185,11 +186,13 @@ def _not_utf8(raws: pa.Array, rows: np.ndarray) -> np.ndarray:
         )
 
 
-def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[list[pa.Array], dict[int, str]]:
+def _parse_rows(
+    raws: pa.Array, file: LogFile, log: Log, data: bytes | None
+) -> tuple[list[pa.Array], dict[int, str]]:
     """The last columns of the events; and of the lines that have no id or time, by row, why."""
     keys = log.key if isinstance(log, ForeignLog) else ()
     names = (*log.id, *keys, log.time)
-    texts = _texts(raws, file, log, names)
+    texts = _texts(raws, file, log, names, data)
     id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -1]
     ids = combine(id_texts)
     times_us = parse_times(texts.columns[-1], log.time_unit)
@@ -203,11 +206,13 @@ def _parse_rows(raws: pa.Array, file: LogFile, log: Log) -> tuple[list[pa.Array]
     return [column.take(good) for column in columns], bad
 
 
-def _texts(raws: pa.Array, file: LogFile, log: Log, names: Sequence[str]) -> LineTexts:
-    """The columns `names` of each line."""
+def _texts(
+    raws: pa.Array, file: LogFile, log: Log, names: Sequence[str], data: bytes | None = None
+) -> LineTexts:
+    """The columns `names` of each line; `data`: the lines joined, if they are at hand."""
     if log.format == "jsonl":
         only_value = names[-1] == log.time and log.time_unit != "iso8601" and log.time not in names[:-1]
-        return read_json_lines(raws, names, (log.time,) if only_value else ())
+        return read_json_lines(raws, names, (log.time,) if only_value else (), data)
     try:
         header = header_names(file.header, log.format == "tsv")
     except ValueError:
