@@ -153,6 +153,7 @@ def _decisions(state: DispatcherState, pipeline: Pipeline) -> list[str]:
 
 
 if __name__ == "__main__":
+    measure(0, 0)  # warm up
     print("     waiting  woken  batch, ms     look, ms  due, ms  wake, ms")
     for records in [int(argument) for argument in sys.argv[1:]] or [0, 1_000_000, 10_000_000]:
         for woken in (0, WOKEN) if records else (0,):

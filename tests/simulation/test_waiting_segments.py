@@ -1,0 +1,91 @@
+"""Waiting segments in the life of a datacenter: retried, woken, merged and removed, with crashes between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from photon.waiting import segments
+from tests.simulation import waiting_stories as stories
+from tests.simulation.world import World, counts_of
+
+Story = Callable[[World], None]
+STORIES: list[Story] = [
+    stories.what_is_decided_during_a_merge_does_not_come_back,
+    stories.a_record_is_in_one_segment_at_a_time,
+    stories.a_primary_wakes_in_the_transaction_that_completes_its_batch,
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_so_it_is(world: World, story: Story) -> None:
+    story(world)
+
+
+@pytest.mark.parametrize("point", ["waiting.after_merge", "waiting.after_replace", "task.after_waiting"])
+def test_a_crash_during_a_merge_changes_nothing(world: World, point: str) -> None:
+    stories.leave_segments(world)
+    with stories.merging_two_by_two():
+        world.clicks(*((f"none{n}", "never") for n in range(3)))
+        assert world.join_with_a_crash(point)
+        world.queries(*(f"q{number}" for number in range(5)))
+        counts = world.join().counts
+    assert world.joined_ids() == [f"a{number}" for number in range(5)]
+    assert counts.adds_up
+    assert counts_of(counts, "joined", "pending") == {"joined": 5, "pending": 8}
+
+
+def test_a_merge_leaves_alone_what_a_requeued_plan_refers_to(world: World) -> None:
+    stories.leave_segments(world)
+    world.queries("q0")
+    assert world.join_with_a_crash("commit.after_main")
+    with stories.merging_two_by_two():
+        counts = world.join().counts
+    assert counts.adds_up
+    assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 9}
+
+
+def test_files_without_a_segment_go_at_the_next_start_or_a_minute_later(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    folder = world.state() / segments.FOLDER
+    (folder / "of-a-run-that-ended.records").touch()
+    world.queries("q1")
+    world.join()
+    assert world.joined_ids() == ["c1"]
+    world.join()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_segment_that_a_view_has_listed_can_be_read_after_it_went(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    with closing(world.read_state()) as view:
+        assert view.waiting.count() == 1
+        world.queries("q1")
+        world.join()
+        assert [record.event_id for record in view.waiting.of_event("c1")] == ["c1"]
+
+
+def test_many_records_over_many_segments_are_counted_alike_by_a_new_process(world: World) -> None:
+    with stories.merging_two_by_two():
+        stories.leave_segments(world, 9)
+        world.queries("q3", "later4")
+        world.join(mode="complete")
+    with closing(world.read_state()) as state:
+        assert not state.waiting.recount()
+        assert state.counts().adds_up
+        assert counts_of(state.counts(), "joined", "unjoinable", "pending") == {
+            "joined": 2,
+            "unjoinable": 16,
+            "pending": 0,
+        }
+    world.queries(*(f"q{n}" for n in range(9)), *(f"later{n}" for n in range(9)))
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "unjoinable", "pending") == {
+        "joined": 18,
+        "unjoinable": 0,
+        "pending": 0,
+    }
