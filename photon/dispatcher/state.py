@@ -10,10 +10,8 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +24,14 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
+from photon.dispatcher.state_rows import (
+    add_counts,
+    file_values,
+    put,
+    put_sizes,
+    segment_values,
+    tracked_file,
+)
 from photon.dispatcher.state_schema import MIGRATIONS, SCHEMA, STATE_FORMAT
 from photon.dispatcher.waiting_list import WaitingList
 from photon.dispatcher.waiting_migration import move_waiting_rows
@@ -33,7 +39,7 @@ from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.join.failing import AdapterCalls, calls_to_json
 from photon.join.outcomes import Counts
-from photon.logs.files import LogFile, TrackedFile
+from photon.logs.files import TrackedFile
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.merging import Merged
 from photon.waiting.retries import Retries
@@ -120,7 +126,7 @@ class DispatcherState:
                 if older == 2:
                     move_waiting_rows(db, self.folder)
                     self.waiting.forget()
-                _put(db, "meta", [("format", str(older + 1))])
+                put(db, "meta", [("format", str(older + 1))])
 
     # -- identity
 
@@ -138,7 +144,7 @@ class DispatcherState:
         with self._transaction() as db:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
-            _put(db, "meta", [(key, str(value)) for key, value in values.items()])
+            put(db, "meta", [(key, str(value)) for key, value in values.items()])
 
     def meta(self, key: str) -> str | None:
         """A value of the meta table; None if it is not there, or the database is empty. StateUnavailable."""
@@ -177,18 +183,18 @@ class DispatcherState:
     # -- files
 
     def files(self) -> dict[int, TrackedFile]:
-        return {row[0]: _tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
+        return {row[0]: tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
 
     def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
         """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone."""
         with self._transaction() as db:
-            _put(db, "files", map(_file_values, files))
-            _add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
+            put(db, "files", map(file_values, files))
+            add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
     def put_sizes(self, grown: Iterable[TrackedFile]) -> None:
         """Store how big files are now, so that what of them is lost can be counted (protocol D5)."""
         with self._transaction() as db:
-            _put_sizes(db, grown)
+            put_sizes(db, grown)
 
     # -- plans
 
@@ -210,7 +216,7 @@ class DispatcherState:
                     attempts_to_json(Attempts()),
                 ),
             )
-            _put_sizes(db, grown)
+            put_sizes(db, grown)
 
     def attempts(self) -> Attempts:
         """The attempts at the open plan."""
@@ -250,22 +256,22 @@ class DispatcherState:
                 "UPDATE files SET max_time_us = max(coalesce(max_time_us, ?), ?) WHERE number = ?",
                 [(time_us, time_us, number) for number, time_us in completion.max_time_us.items()],
             )
-            _put(db, "lost", [(o.file_number, o.offset_bytes, event) for o, event in completion.lost])
+            put(db, "lost", [(o.file_number, o.offset_bytes, event) for o, event in completion.lost])
             self._move_waiting(plan, completion)
             for content in completion.requeue:
                 db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
             if plan.requeue_id is not None:
                 db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
             db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
-            _put(db, "segments", map(_segment_values, completion.segments))
-            _add_counts(db, completion.counts)
+            put(db, "segments", map(segment_values, completion.segments))
+            add_counts(db, completion.counts)
             meta = {
                 "completed": plan.key.batch,
                 "completed_plan": plan.key.plan_id,
                 "watermark_us": completion.watermark_us,
                 "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
             }
-            _put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
+            put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 
     def _move_waiting(self, plan: Plan, completion: Completion) -> None:
@@ -277,7 +283,7 @@ class DispatcherState:
         else:
             waiting.mark(plan.content.retries, WaitingState.GONE)
         reopened = waiting.wake(completion.new_hashes)
-        _add_counts(self._db, {"unjoinable": -reopened} if reopened else {})
+        add_counts(self._db, {"unjoinable": -reopened} if reopened else {})
         waiting.add(completion.waiting)
         names = [info.name for info in completion.waiting]
         waiting.mark_records(names, completion.ended, WaitingState.GONE)
@@ -295,7 +301,7 @@ class DispatcherState:
         """List `new` segments in place of `old` ones."""
         with self._transaction() as db:
             db.executemany("DELETE FROM segments WHERE name = ?", [(name,) for name in old])
-            _put(db, "segments", map(_segment_values, new))
+            put(db, "segments", map(segment_values, new))
             db.execute("DELETE FROM meta WHERE key = 'index_lost'")
 
     @property
@@ -306,7 +312,7 @@ class DispatcherState:
     def lose_index(self) -> None:
         """Note that segments are missing or damaged, until they are replaced."""
         with self._transaction() as db:
-            _put(db, "meta", [("index_lost", "1")])
+            put(db, "meta", [("index_lost", "1")])
 
     # -- waiting records and requeued plans
 
@@ -329,7 +335,7 @@ class DispatcherState:
         """Let records that were declared unjoinable wait again (protocol D4); how many."""
         with self._transaction() as db:
             reopened = self.waiting.wake_all(("unjoinable",))
-            _add_counts(db, {"unjoinable": -reopened} if reopened else {})
+            add_counts(db, {"unjoinable": -reopened} if reopened else {})
             self.waiting.store()
         return reopened
 
@@ -344,7 +350,7 @@ class DispatcherState:
         kept = [each for each in self._retries_of_plans() if each.segment == segment]
         rows = np.unique(np.concatenate([np.empty(0, np.int64), *(each.rows.to_numpy() for each in kept)]))
         with self._transaction() as db:
-            _add_counts(db, {"lost": self.waiting.lose(segment, rows)})
+            add_counts(db, {"lost": self.waiting.lose(segment, rows)})
             self.waiting.store()
         return kept
 
@@ -388,41 +394,3 @@ class DispatcherState:
         classes = dict(self._db.execute("SELECT name, n FROM counts"))
         others = ("foreign", "primary", "primary_dead_letters", "lost_bytes")
         return Counts(**{name: classes.pop(name, 0) for name in others}, classes=classes)
-
-
-def _put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:
-    sizes = [(tracked.size_bytes, tracked.grown_us, tracked.file.number) for tracked in grown]
-    db.executemany("UPDATE files SET size_bytes = ?, grown_us = ? WHERE number = ?", sizes)
-
-
-def _add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
-    db.executemany(
-        "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n",
-        increments.items(),
-    )
-
-
-def _put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:
-    """Insert rows of all columns, or replace those with the same key."""
-    rows = list(rows)
-    if rows:
-        db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({_marks(rows[0])})", rows)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
-
-
-def _segment_values(segment: SegmentInfo) -> tuple[str, str]:
-    return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
-
-
-_FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
-_file_values = attrgetter(*_FILE_FIELDS)  # of a TrackedFile
-
-
-def _tracked_file(row: Sequence[Any]) -> TrackedFile:
-    number, side, path, inode, compressed, *head = row[: len(fields(LogFile))]
-    offset, tail_hash, inside_oversized, *rest = row[len(fields(LogFile)) :]
-    file = LogFile(number, side, path, inode, bool(compressed), *head)
-    return TrackedFile(file, offset, tail_hash, bool(inside_oversized), *rest)

@@ -20,7 +20,7 @@ STORIES: list[Story] = [
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_so_it_is(world: World, story: Story) -> None:
+def test_a_waiting_record_is_in_one_place_and_wakes_in_time(world: World, story: Story) -> None:
     story(world)
 
 
@@ -47,7 +47,7 @@ def test_a_merge_leaves_alone_what_a_requeued_plan_refers_to(world: World) -> No
     assert counts_of(counts, "joined", "pending") == {"joined": 1, "pending": 9}
 
 
-def test_files_without_a_segment_go_at_the_next_start_or_a_minute_later(world: World) -> None:
+def test_files_without_a_segment_go_at_the_next_start(world: World) -> None:
     world.clicks(("c1", "q1"))
     world.join()
     folder = world.state() / segments.FOLDER

@@ -1,0 +1,55 @@
+"""Rows of the state database: what becomes one, and what is made of it again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from photon.event_store.segments import SegmentInfo
+from photon.logs.files import LogFile, TrackedFile
+
+_FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
+file_values = attrgetter(*_FILE_FIELDS)  # of a TrackedFile
+
+
+def put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:
+    """Store how big files are."""
+    sizes = [(tracked.size_bytes, tracked.grown_us, tracked.file.number) for tracked in grown]
+    db.executemany("UPDATE files SET size_bytes = ?, grown_us = ? WHERE number = ?", sizes)
+
+
+def add_counts(db: sqlite3.Connection, increments: Mapping[str, int]) -> None:
+    """Add to the counts by name."""
+    db.executemany(
+        "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n",
+        increments.items(),
+    )
+
+
+def put(db: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:
+    """Insert rows of all columns, or replace those with the same key."""
+    rows = list(rows)
+    if rows:
+        db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks(rows[0])})", rows)
+
+
+def marks(values: Sequence[object]) -> str:
+    """As many question marks."""
+    return ",".join("?" * len(values))
+
+
+def segment_values(segment: SegmentInfo) -> tuple[str, str]:
+    """The row of a segment of the primary index."""
+    return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
+
+
+def tracked_file(row: Sequence[Any]) -> TrackedFile:
+    """The inverse of `file_values`."""
+    number, side, path, inode, compressed, *head = row[: len(fields(LogFile))]
+    offset, tail_hash, inside_oversized, *rest = row[len(fields(LogFile)) :]
+    file = LogFile(number, side, path, inode, bool(compressed), *head)
+    return TrackedFile(file, offset, tail_hash, bool(inside_oversized), *rest)
