@@ -13,6 +13,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.consensus.register import retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.storage.columns import text
 from photon.storage.tables import OutputTable
 
 
@@ -37,4 +38,4 @@ def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = No
         return ds.dataset(ROW_COLUMNS.empty_table())
     schema = pa.unify_schemas([pa.schema(handle.schema().to_arrow()) for handle in handles])
     everything = ds.dataset([handle.to_pyarrow_dataset(schema=schema) for handle in handles])
-    return everything.filter(~ds.field("_epoch").isin(list(retired))) if retired else everything
+    return everything.filter(~text("_epoch").isin(list(retired))) if retired else everything

@@ -6,6 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
@@ -73,6 +74,14 @@ _SIMPLE_TYPES = {
     pa.date32(),
     _TIME,
 }
+
+
+def text(name: str) -> ds.Expression:
+    """A column of text, for a filter that holds in all files of a Delta table.
+
+    A delete or optimize by delta-rs writes it as string_view, with which pyarrow does not compare text.
+    """
+    return ds.field(name).cast(pa.string())
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 from photon.adapters import ROW_COLUMNS
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
+from photon.storage.columns import text
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
@@ -41,12 +42,12 @@ class CommittedRows:
     def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time."""
         batch = ds.field("_batch")
-        wanted = (ds.field("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
+        wanted = (text("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
         return self._pages(wanted, page_rows)
 
     def of_events(self, ids: Collection[str]) -> Iterator[pa.RecordBatch]:
         """All rows with one of these event ids, with the columns `REGISTERED_AS`."""
-        return self._pages(ds.field("_event_id").isin(list(ids)), ROWS_AT_ONCE)
+        return self._pages(text("_event_id").isin(list(ids)), ROWS_AT_ONCE)
 
     def _pages(self, wanted: ds.Expression, page_rows: int) -> Iterator[pa.RecordBatch]:
         with self._table.reading():
@@ -95,7 +96,7 @@ def epochs_of_rows(
 
 def joined_beyond(table: OutputTable, last_batches: Mapping[str, int], ids: Collection[str]) -> set[str]:
     """Which of these event ids have a row, now, of a batch beyond the given one of its epoch."""
-    later = [(ds.field("_epoch") == epoch) & (ds.field("_batch") > b) for epoch, b in last_batches.items()]
+    later = [(text("_epoch") == epoch) & (ds.field("_batch") > b) for epoch, b in last_batches.items()]
     if not later or not ids:
         return set()
     with table.reading():

@@ -26,7 +26,7 @@ from deltalake.transaction import AddAction
 
 from photon.adapters import same_column
 from photon.errors import UserError
-from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.columns import TABLE_COLUMNS, TableName, text
 from photon.storage.sync import sync, write_synced
 from photon.tokens import Occurrence, PlanKey, Token
 
@@ -323,7 +323,7 @@ class OutputTable:
 
     def occurrences_of_epoch(self, epoch: str) -> list[Occurrence]:
         """The occurrences of all rows of an epoch."""
-        wanted = ds.field("_epoch") == epoch
+        wanted = text("_epoch") == epoch
         with self.reading():
             rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
@@ -336,7 +336,7 @@ class OutputTable:
         return [Occurrence.parse(text) for name, text in names if None in (name, plan_id) or name == plan_id]
 
     def _rows_of_batches(self, handle: DeltaTable, epoch: str, batches: Collection[int]) -> pa.Table:
-        wanted = (ds.field("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
+        wanted = (text("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
         with self.reading():
             columns = ["_batch", "_plan", "_occurrence"]
             return handle.to_pyarrow_dataset().to_table(columns=columns, filter=wanted)

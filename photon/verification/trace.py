@@ -26,7 +26,7 @@ from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
 from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
-from photon.storage.columns import TableName
+from photon.storage.columns import TableName, text
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
 
@@ -106,9 +106,11 @@ def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, event_id: s
     table = OutputTable(lake, name)
     if not table.exists():
         raise LakeUnavailable(f"datacenter {datacenter}: no table {name} in {lake}")
-    of_event = ds.field("_event_id" if name == "joined_events" else "event_id") == event_id
+    of_event = text("_event_id" if name == "joined_events" else "event_id") == event_id
     if name == "dead_letters":  # a line that is no event may hold the id all the same
-        of_event |= ds.field("event_id").is_null() & pc.match_substring(ds.field("raw"), event_id)
+        of_event |= ds.field("event_id").is_null() & pc.match_substring(
+            ds.field("raw").cast(pa.binary()), event_id
+        )
     rows = table.load().to_pyarrow_dataset().to_table(columns=SHOWN[name], filter=of_event)
     return list(rows.to_pylist())
 

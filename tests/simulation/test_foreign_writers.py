@@ -1,0 +1,63 @@
+"""Tables that another program has changed, by delta-rs's own delete: it writes text as string_view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from photon import read
+from photon.pipeline.event_key import EventKey
+from photon.storage.joined_rows import CommittedRows, epochs_of_rows
+from photon.storage.tables import OutputTable
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def changed(world: World) -> World:
+    """A world with clicks c0 to c8 joined in two epochs, of which c3 is deleted."""
+    world.queries("q")
+    for first, last in ((0, 5), (5, 9)):
+        world.clicks(*((f"c{n}", "q") for n in range(first, last)))
+        world.join()
+        (world.state() / "dispatcher.sqlite").unlink()  # a new epoch
+        world.forget()
+    table = DeltaTable(str(lake_of(world) / "joined_events"))
+    table.optimize.compact()
+    assert table.delete("_event_id = 'c3'")["num_copied_rows"] == 8
+    return world
+
+
+def lake_of(world: World) -> Path:
+    return world.pipeline.datacenters["east"].lake
+
+
+def test_an_event_is_traced(changed: World):
+    (here,) = changed.trace("c4").datacenters.values()
+    assert len(here.rows) == 1
+
+
+def test_rows_are_found_by_their_events_and_by_their_epochs(changed: World):
+    table = OutputTable(lake_of(changed), "joined_events")
+    rows = epochs_of_rows(table, ["c1", "c3", "c8"], changed.pipeline.foreign)
+    assert rows.keys() == {EventKey("c1"), EventKey("c8")}
+    ((first,), (last,)) = rows.values()
+    assert first != last
+    assert len(table.occurrences_of_epoch(first)) == 4
+    pages = CommittedRows(table).pages(last, range(10), 100)
+    assert sum(page.num_rows for page in pages) == 4
+
+
+def test_the_union_leaves_out_retired_epochs(changed: World):
+    epochs = set(read.joined(changed.pipeline, retired=()).to_table()["_epoch"].to_pylist())
+    gone = min(epochs)
+    rows = read.joined(changed.pipeline, retired=[gone]).to_table()
+    assert set(rows["_epoch"].to_pylist()) == epochs - {gone}
+
+
+def test_joining_goes_on(changed: World):
+    changed.clicks(("c9", "q"), ("c3", "q"))
+    counts = changed.join().counts
+    assert counts.adds_up
+    assert "c9" in changed.joined_ids()
