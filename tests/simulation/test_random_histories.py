@@ -25,6 +25,7 @@ from photon.registry.interface import Joined
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, Token
 from tests.simulation.ahead_stories import SMALL_BATCHES
+from tests.simulation.log_lines import FORMATS
 from tests.simulation.random_steps import RandomSteps
 from tests.simulation.world import World
 
@@ -40,7 +41,7 @@ class History(RandomSteps):
         more = "home: {takeover_delay: 1s, quiet_after: 20s}"
         if seed % 2:  # so that batches are indexed ahead
             more += f"\n{SMALL_BATCHES}"
-        self.world = World(folder, DATACENTERS, more)
+        self.world = World(folder, DATACENTERS, more, FORMATS[seed % len(FORMATS)])
         self.queries = 0
         self.clicks = 0
         self.written: Counter[str] = Counter()  # foreign records by datacenter
@@ -172,7 +173,8 @@ class History(RandomSteps):
             self.offsets[known] = tracked.offset_bytes
             if tracked.file.side == "foreign":
                 path = self.world.pipeline.datacenters[name].logs / tracked.file.path
-                lines += path.read_bytes()[: tracked.offset_bytes].count(b"\n")
+                read = slice(tracked.file.header_bytes, tracked.offset_bytes)
+                lines += path.read_bytes()[read].count(b"\n")
         requeued = sum(part.lines for _, content in state.requeued() for part in content.foreign)
         counts = state.counts()
         assert counts.adds_up
@@ -192,13 +194,7 @@ class History(RandomSteps):
 
     def joinable_clicks(self) -> set[str]:
         known = {f"q{n}" for n in range(self.queries)}
-        lines = [
-            line
-            for path in (self.world.folder / "logs" / "east" / "clicks").iterdir()
-            for line in path.read_text().splitlines()
-        ]
-
-        clicks = [json.loads(line) for line in lines]
+        clicks = self.world.records("east", "clicks")
         return {click["click"] for click in clicks if click["query"] in known}
 
 

@@ -20,6 +20,7 @@ from photon.waiting import segments
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation.ahead_stories import SMALL_BATCHES
 from tests.simulation.batch_stories import Harm, harm_waiting
+from tests.simulation.log_lines import FORMATS
 from tests.simulation.random_steps import RandomSteps
 from tests.simulation.runners import DiesAfterItRegistered
 from tests.simulation.world import World
@@ -33,7 +34,8 @@ class Losses(RandomSteps):
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.world = World(folder, more=SMALL_BATCHES if seed % 2 else "")
+        more = SMALL_BATCHES if seed % 2 else ""
+        self.world = World(folder, more=more, format_=FORMATS[seed % len(FORMATS)])
         self.clicks = 0
         self.queries = 0
         self.files = 0

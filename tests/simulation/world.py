@@ -6,7 +6,6 @@ a crash is an exception that nobody catches.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.values import Format
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members
@@ -36,6 +36,7 @@ from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import memory_registry
 from photon.verification.trace import trace
 from photon.verification.trace_report import Trace
+from tests.simulation import log_lines
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.faulty_acceptor import FaultyAcceptor
 
@@ -45,8 +46,8 @@ PIPELINE = """
 name: searches
 datacenters:
 {datacenters}
-primary: {{files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}}
-foreign: {{files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}}
+primary: {{files: "queries/*.{format}", format: {format}, id: query, time: at, time_unit: us}}
+foreign: {{files: "clicks/*.{format}", format: {format}, id: click, key: query, time: at, time_unit: us}}
 {more}
 """
 
@@ -59,11 +60,17 @@ def counts_of(counts: Counts, *names: str) -> dict[str, int]:
 class World:
     """One pipeline, its datacenters and their registry."""
 
-    def __init__(self, folder: Path, datacenters: Sequence[str] = ("east",), more: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        datacenters: Sequence[str] = ("east",),
+        more: str = "",
+        format_: Format = "jsonl",
+    ) -> None:
         self.folder = folder
         lines = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in datacenters)
         path = folder / "pipeline.yaml"
-        path.write_text(PIPELINE.format(datacenters=lines, more=more))
+        path.write_text(PIPELINE.format(datacenters=lines, more=more, format=format_))
         for name in datacenters:
             for kind in ("queries", "clicks"):
                 (folder / "logs" / name / kind).mkdir(parents=True)
@@ -87,10 +94,18 @@ class World:
     # -- logs
 
     def log(self, datacenter: str, kind: str, *records: dict[str, Any] | str, file: str = "a.jsonl") -> None:
-        """Append records (or lines as they are) to a log file."""
-        with (self.folder / "logs" / datacenter / kind / file).open("a") as log:
-            for record in records:
-                log.write(record if isinstance(record, str) else json.dumps(record) + "\n")
+        """Append records (or lines as they are) to a log file. Its name ends as its format does."""
+        format_ = self.format_of(kind)
+        name = file.removesuffix(".jsonl") + f".{format_}" if file.endswith(".jsonl") else file
+        log_lines.append(self.folder / "logs" / datacenter / kind / name, format_, records)
+
+    def format_of(self, kind: str) -> Format:
+        return self.pipeline.primary.format if kind == "queries" else self.pipeline.foreign.format
+
+    def records(self, datacenter: str, kind: str) -> list[dict[str, Any]]:
+        """The records of all files of a log, as they are now."""
+        files = sorted((self.folder / "logs" / datacenter / kind).iterdir())
+        return [record for file in files for record in log_lines.records_in(file, self.format_of(kind))]
 
     def queries(
         self, *ids: str, datacenter: str = "east", at_us: int = NOON_US, file: str = "a.jsonl"
