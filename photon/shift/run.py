@@ -23,6 +23,7 @@ from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
 from photon.dispatcher.state import STATE_FILE, StateUnavailable
+from photon.dispatcher.state_damage import damage_is_named
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
@@ -163,7 +164,7 @@ def run_shift(
     """Join one datacenter's logs until the end that `mode` and `limits` name, or until a stop is requested.
 
     Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
-    RetiredDatacenter, FormatTooNew, and what is unavailable before the first batch.
+    RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable before the first batch.
     """
     callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
     clock = for_tests.clock
@@ -177,7 +178,10 @@ def run_shift(
     try:
         end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
         callbacks = replace(callbacks, should_stop=end.has_come)
-        with _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher:
+        with (
+            damage_is_named(pipeline.datacenters[datacenter].state),
+            _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher,
+        ):
             before = dispatcher.state.counts()
             dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
             if end.why is None and mode == "until_idle":

@@ -28,8 +28,8 @@ def with_exact_globs(world: World) -> World:
     pipeline = world.pipeline
     small = {"batch_primary_bytes": 2_000, "batch_foreign_bytes": 1_000}
     changed = {
-        "primary": pipeline.primary.model_copy(update={"files": "queries/a.jsonl"}),
-        "foreign": pipeline.foreign.model_copy(update={"files": "clicks/a.jsonl"}),
+        "primary": pipeline.primary.model_copy(update={"files": f"queries/a.{pipeline.primary.format}"}),
+        "foreign": pipeline.foreign.model_copy(update={"files": f"clicks/a.{pipeline.foreign.format}"}),
         "limits": pipeline.limits.model_copy(update=small),
     }
     world.use(pipeline.model_copy(update=changed))
@@ -130,18 +130,29 @@ def what_is_rotated_while_spark_starts_is_joined(world: World, monkeypatch: pyte
 # -- ways of rotation
 
 
+def log_in(folder: Path) -> Path:
+    """The log of a folder, in whatever format it is."""
+    return folder / ("a.csv" if any(folder.glob("a.csv*")) else "a.jsonl")
+
+
+def rotated_in(folder: Path) -> Path:
+    """Where a rotation puts it."""
+    log = log_in(folder)
+    return log.with_name(f"{log.name}.1")
+
+
 def rename(folder: Path) -> None:
     shift(folder)
-    (folder / "a.jsonl").rename(folder / "a.jsonl.1")
+    log_in(folder).rename(rotated_in(folder))
 
 
 def compress_at_once(folder: Path) -> None:
     rename(folder)
-    compress(folder / "a.jsonl.1")
+    compress(rotated_in(folder))
 
 
 def compress_later(folder: Path) -> None:
-    older = folder / "a.jsonl.1"
+    older = rotated_in(folder)
     if older.exists():
         compress(older)
     rename(folder)
@@ -149,13 +160,13 @@ def compress_later(folder: Path) -> None:
 
 def copy_truncate(folder: Path) -> None:
     shift(folder)
-    (folder / "a.jsonl.1").write_bytes((folder / "a.jsonl").read_bytes())
-    (folder / "a.jsonl").write_bytes(b"")
+    rotated_in(folder).write_bytes(log_in(folder).read_bytes())
+    log_in(folder).write_bytes(b"")
 
 
 def copy_truncate_and_compress(folder: Path) -> None:
     copy_truncate(folder)
-    compress(folder / "a.jsonl.1")
+    compress(rotated_in(folder))
 
 
 WAYS = (rename, compress_at_once, compress_later, copy_truncate, copy_truncate_and_compress)
@@ -163,11 +174,12 @@ WAYS = (rename, compress_at_once, compress_later, copy_truncate, copy_truncate_a
 
 def shift(folder: Path) -> None:
     """Move each rotated log one number on."""
+    name = log_in(folder).name
     for number in range(9, 0, -1):
         for end in ("", ".gz"):
-            path = folder / f"a.jsonl.{number}{end}"
+            path = folder / f"{name}.{number}{end}"
             if path.exists():
-                path.rename(folder / f"a.jsonl.{number + 1}{end}")
+                path.rename(folder / f"{name}.{number + 1}{end}")
 
 
 def compress(path: Path) -> None:

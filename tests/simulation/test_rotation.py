@@ -11,6 +11,7 @@ import pytest
 from photon.dispatcher import state
 from photon.logs import look, tail
 from photon.logs.rotation import Beginnings
+from photon.pipeline.values import Format
 from photon.shift.status import status_of
 from tests.simulation import rotation_stories as stories
 from tests.simulation.catching import caught_by_story
@@ -24,8 +25,9 @@ def test_a_log_that_is_rotated_before_each_join_is_joined_once(world: World, way
     stories.no_event_is_lost_or_joined_twice(world, [way] * 3)
 
 
-def test_a_log_that_is_rotated_in_all_ways_in_turn_is_joined_once(world: World) -> None:
-    stories.no_event_is_lost_or_joined_twice(world, stories.WAYS)
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_a_log_that_is_rotated_in_all_ways_in_turn_is_joined_once(tmp_path: Path, format_: Format) -> None:
+    stories.no_event_is_lost_or_joined_twice(World(tmp_path, format_=format_), stories.WAYS)
 
 
 @pytest.mark.parametrize("way", stories.WAYS)

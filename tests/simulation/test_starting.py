@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from photon.dispatcher.startup import LakeMismatch
+from photon.dispatcher.state import STATE_FILE
+from photon.dispatcher.state_damage import StateDamaged
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease
 from tests.simulation.world import World, counts_of
@@ -36,6 +40,29 @@ def test_a_lost_or_restored_state_begins_a_new_epoch_and_joins_nothing_twice(wor
         "duplicates": 1,
         "unjoinable": 1,
     }
+
+
+@pytest.mark.parametrize("damage", ["no database", "a bad page", "cut short"])
+def test_a_damaged_state_is_named_and_once_it_is_moved_away_nothing_is_joined_twice(
+    world: World, damage: str
+) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    path = world.state() / STATE_FILE
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files'").fetchone()
+        (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    data, at = path.read_bytes(), (page - 1) * page_bytes
+    bad_page = data[:at] + b"x" * page_bytes + data[at + page_bytes :]
+    path.write_bytes({"no database": b"x" * 9999, "a bad page": bad_page, "cut short": data[:at]}[damage])
+    world.clicks(("c2", "q2"))
+    with pytest.raises(StateDamaged, match=r"is damaged .* move it away; then"):
+        world.join()
+    world.state().rename(world.folder / "moved away")
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
 
 
 def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:
