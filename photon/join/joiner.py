@@ -107,7 +107,7 @@ class Joiner:
         self.decided = np.zeros(len(self.events), np.int8)
         stored, events = self._with_candidates()
         self._count(AdapterCalls(combine=Tally(len(stored))))  # or a re-run would see failures alone
-        asked = events = self._look_up_ids(self._leave_to_home(events))
+        asked = events = self._to_join_here(events)
         fault_point("task.after_lookup")
         events, found, of_event = self._find_primaries(self._quarantine(events))
         events, of_event, adapted = self._adapt(events, found, of_event)
@@ -169,6 +169,12 @@ class Joiner:
         """The records whose rows an earlier run of this plan has stored."""
         return list(self.records.rows_of(self.candidates.row_of).values())
 
+    def _to_join_here(self, events: Ints) -> Ints:
+        """The events that nobody has, as far as that is asked, and that are not left to their home."""
+        if self.context.looks_up_all:  # others may be ahead: what a home has joined need not wait for it
+            return self._leave_to_home(self._look_up_ids(events))
+        return self._look_up_ids(self._leave_to_home(events))
+
     def _leave_to_home(self, events: Ints) -> Ints:
         """Leave fresh events to their home datacenter for a while, unless that one does not respond."""
         names = list(self.context.pipeline.datacenters)
@@ -176,6 +182,7 @@ class Joiner:
         if joined_here.issuperset(names):
             return events
         goes_on = ~self.events.is_fresh[events] | at_home(self._ids(events), names, joined_here)
+        goes_on |= np.isin(events, list(self.held_by_plan))
         self.decided[events[~goes_on]] = Verdict.WAITS_FOR_HOME
         return events[goes_on]
 

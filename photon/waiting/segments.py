@@ -31,7 +31,7 @@ from photon.waiting.states import Rows, Tally, tally_of
 FOLDER = "waiting"  # in a datacenter's state folder
 RECORDS, INDEX, UNFINISHED = ".records", ".index", ".unfinished"
 FORMAT_VERSION = 1
-GROUP_ROWS = 4096  # of a records file: what is read at least, for one record of it
+GROUP_ROWS = 2048  # of a records file: what is read at least, for one record of it, in 1 ms
 _NAME, _FORMAT, _CHECKSUMS = b"photon.segment", b"photon.format", b"photon.checksums"
 
 RECORD_COLUMNS = pa.schema(
@@ -51,6 +51,7 @@ RECORD_COLUMNS = pa.schema(
         ("due_us", pa.int64()),
     ]
 )
+TASK_COLUMNS = RECORD_COLUMNS.names[:9]  # what a task reads again; the others are of the index, for repairs
 # Of the index: these columns of the records, then their hashes in order and the row of each.
 _COPIED = ("due_us", "reason", "attempts", "first_seen_us", "primary_time_us", "_file", "_offset", "_id")
 _INDEX_COLUMNS = (*_COPIED, "hashes", "rows_by_hash")
@@ -276,16 +277,17 @@ def read_all_records(folder: Path, name: str) -> pa.Table:
 
 
 def read_retries(folder: Path, retries: Sequence[Retries]) -> pa.Table:
-    """The records that are referred to, with the column `final` beside their own.
+    """The records that are referred to: their `TASK_COLUMNS`, and `final`.
 
     WaitingDamaged; OSError where nobody knows whether a file is.
     """
-    parts = [RECORD_COLUMNS.empty_table().append_column("final", pa.array([], pa.bool_()))]
+    nothing = RECORD_COLUMNS.empty_table().select(TASK_COLUMNS)
+    parts = [nothing.append_column("final", pa.array([], pa.bool_()))]
     damaged: list[str] = []
     for wanted in retries:
         try:
             with _Opened(folder, wanted.segment) as records:
-                part = records.read(wanted.rows.to_numpy())
+                part = records.read(wanted.rows.to_numpy(), TASK_COLUMNS)
         except WaitingDamaged:
             damaged.append(wanted.segment)
             continue
@@ -327,14 +329,14 @@ class _Opened:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def read(self, rows: Rows) -> pa.Table:
+    def read(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
         """The records at these rows, in their order. Reads the groups that they are in, and no others."""
         if len(rows) and rows.max() >= self.rows:
             raise WaitingDamaged([self._name])
         groups, group_of = np.unique(rows // GROUP_ROWS, return_inverse=True)
         places = group_of * GROUP_ROWS + rows % GROUP_ROWS
         try:
-            found = self._file.read_row_groups(groups.tolist())
+            found = self._file.read_row_groups(groups.tolist(), columns)
         except OSError as error:
             raise _damage(self._name, error, self._path) from error
         except pa.ArrowException:

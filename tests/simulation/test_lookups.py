@@ -158,3 +158,24 @@ def test_a_new_epoch_finds_what_it_joined_before_the_boundary(tmp_path: Path) ->
     world.clicks(("c2", "q2"), file="b.jsonl")
     counts = world.join(callbacks=after_each_batch(lambda: hidden.rename(first))).counts
     assert counts_of(counts, "joined", "too_old") == {"joined": 2, "too_old": 0}
+
+
+def test_a_datacenter_that_is_behind_does_not_wait_for_what_a_home_has_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 1h}")
+    look_ups = LookUps(world, monkeypatch)
+    world.queries("q1")
+    *joined, free = HOMES["west"]
+    for event_id in joined:
+        world.registered_elsewhere(event_id)
+    world.clicks(*((event_id, "q1") for event_id in HOMES["west"]))
+    counts = world.join(callbacks=stop_after_one_batch(), runner=look_ups.runner).counts
+    assert look_ups.of_batch[0] == set(HOMES["west"])
+    assert counts_of(counts, "joined_elsewhere", "pending") == {"joined_elsewhere": len(joined), "pending": 1}
+    assert world.read_state().waiting.of_event(free)[0].reason == "home"
+
+
+def stop_after_one_batch() -> Callbacks:
+    batches: list[BatchReport] = []
+    return Callbacks(should_stop=lambda: bool(batches), on_batch=batches.append)
