@@ -52,6 +52,7 @@ from photon.storage.candidate_files import candidate_files
 from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
+    FENCE_VERSION,
     CommitConflict,
     LakeUnavailable,
     LastCommit,
@@ -105,6 +106,11 @@ class BatchExecution:
         # Of the last batches in a row in which the adapter failed on more than its share (A21).
         self._adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
         self._last_plan_id = ""  # of the last plan that this very process has run
+
+    def was_taken_for_dead(self) -> bool:
+        """Whether others ended this epoch while it was silent, so that a new one may begin (E6)."""
+        is_fenced = self._joined.version_of(self._app) == FENCE_VERSION
+        return is_fenced and self.holders.is_alone(self.epoch)
 
     def _new_retry(self) -> BackoffRetry:
         return BackoffRetry(self.callbacks, self.clock, self.rng)

@@ -161,6 +161,12 @@ class Holders:
         """Whether all that is held can be settled by others alone."""
         return bool(self._held) and self._held.keys() == self.stuck.keys()
 
+    def is_alone(self, epoch: str) -> bool:
+        """Whether this datacenter has no other live epoch, and was not given up. RegistryUnavailable."""
+        epochs = self._registry.register.read().epochs
+        others = [e for name, e in epochs.items() if e.datacenter == self._datacenter and name != epoch]
+        return all(other.state == "revoked" for other in others)
+
     # -- one epoch
 
     def _stands(self, epoch: Epoch, register: Register) -> Standing:

@@ -16,6 +16,7 @@ from typing import Literal
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.batch import BatchExecution
+from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.holders import Holders
 from photon.dispatcher.log_reader import note_files
@@ -178,19 +179,26 @@ def run_shift(
     try:
         end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
         callbacks = replace(callbacks, should_stop=end.has_come)
-        with (
-            damage_is_named(pipeline.datacenters[datacenter].state),
-            _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher,
-        ):
-            before = dispatcher.state.counts()
-            dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
-            if end.why is None and mode == "until_idle":
-                idle_seen = dispatcher.reader.signature
-            ended = end.why or ("idle" if limits.idle is not None else "done")
-            seconds = (clock.now_us() - began_us) / MICROSECONDS
-            counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
-            lost_bytes = max(0, counts.lost_bytes - before.lost_bytes)
-            return ShiftResult(counts, seconds, events_before, ended, lost_bytes)
+        while True:
+            with (
+                damage_is_named(pipeline.datacenters[datacenter].state),
+                _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher,
+            ):
+                before = dispatcher.state.counts()
+                try:
+                    dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
+                except Superseded as error:
+                    if not dispatcher.execution.was_taken_for_dead():
+                        raise
+                    log.warning("%s; this process goes on in a new epoch", error)
+                    continue
+                if end.why is None and mode == "until_idle":
+                    idle_seen = dispatcher.reader.signature
+                ended = end.why or ("idle" if limits.idle is not None else "done")
+                seconds = (clock.now_us() - began_us) / MICROSECONDS
+                counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
+                lost_bytes = max(0, counts.lost_bytes - before.lost_bytes)
+                return ShiftResult(counts, seconds, events_before, ended, lost_bytes)
     finally:
         heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)
