@@ -54,6 +54,7 @@ RECOVERY_FAULT_POINTS: tuple[str, ...] = (
     "recover.after_release",
 )
 # Each of these in the process that runs the operation.
+RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_page")
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
     "repair.after_down",
     "repair.after_table",
@@ -78,6 +79,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *ABANDON_FAULT_POINTS,
     *WAITING_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,
+    *RETIRE_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

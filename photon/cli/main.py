@@ -24,6 +24,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),
     "registry": ("photon.cli.registry:registry", "Make the registry of a pipeline."),
     "clear": ("photon.cli.registry:clear", "Shrink what the registry stores of ids that are in the output."),
+    "hold": ("photon.cli.datacenters:hold", "Keep a datacenter from running, for planned work."),
+    "resume": ("photon.cli.datacenters:resume", "Let a datacenter run again that is on hold."),
+    "retire": ("photon.cli.datacenters:retire", "Give a datacenter up for good."),
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }

@@ -103,6 +103,8 @@ def _state_lines(found: RegistryState) -> list[str]:
             f" {one.behind:,} ids ({one.missing:,} missing, {one.older:,} older, {one.uncleared:,} uncleared)"
         )
     epochs = sorted(found.register.epochs.items(), key=lambda item: item[1].since_us)
+    decided = (("on hold", found.register.on_hold), ("retired", found.register.given_up))
+    lines += [f"  datacenter {name}: {what}" for what, names in decided for name in names]
     return [*lines, *(f"  epoch {name} of {e.datacenter}: {e.state}" for name, e in epochs)]
 
 

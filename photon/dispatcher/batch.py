@@ -189,6 +189,8 @@ class BatchExecution:
     def _attempt(self, plan: Plan, reader: LogReader, life: Life, began_us: int) -> None:
         fault_point("batch.before_run")
         self.holders.look()
+        if self.holders.is_stopped:
+            raise RegistryUnavailable(f"datacenter {self.datacenter} is on hold, or was retired")
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
@@ -227,7 +229,8 @@ class BatchExecution:
             or self.state.follows_an_epoch
             or not self._nobody_had_fresh,
             row_schema=self._joined.schema(),
-            unresponsive_datacenters=unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
+            unresponsive_datacenters=self.holders.absent
+            | unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
             published=self.holders.published,
             already_recorded=self._already_recorded(plan, ran_before),
             careful=life.is_suspect,

@@ -92,6 +92,7 @@ class Holders:
         self._held: dict[Epoch, Standing | None] = {}  # what was held lately, as it stood at the last look
         self._fenced: set[Epoch] = set()
         self.published: Mapping[str, int] = {}  # by epoch: the last batch, whose tokens have rows or are free
+        self.absent: frozenset[str] = frozenset()  # datacenters that are on hold, or were given up
         self.stuck: dict[Epoch, str] = {}  # why nothing can be done for what they hold
 
     def look(self) -> Register | None:
@@ -107,6 +108,7 @@ class Holders:
         self._watch.look(marks, self._clock.elapsed_us())
         self.published = {name: mark.batch for name, mark in marks.items()}
         self._register = register
+        self.absent = frozenset({*register.on_hold, *register.given_up})
         return register
 
     def settle(self, held: Iterable[HeldElsewhere]) -> Settled:
@@ -161,9 +163,17 @@ class Holders:
         """Whether all that is held can be settled by others alone."""
         return bool(self._held) and self._held.keys() == self.stuck.keys()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person has put this very datacenter on hold."""
+        return self._datacenter in self.absent
+
     def is_alone(self, epoch: str) -> bool:
         """Whether this datacenter has no other live epoch, and was not given up. RegistryUnavailable."""
-        epochs = self._registry.register.read().epochs
+        register = self._registry.register.read()
+        if self._datacenter in register.given_up:
+            return False
+        epochs = register.epochs
         others = [e for name, e in epochs.items() if e.datacenter == self._datacenter and name != epoch]
         return all(other.state == "revoked" for other in others)
 

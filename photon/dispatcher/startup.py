@@ -11,14 +11,15 @@ from photon.clock import Clock
 from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.register import EpochRecord
+from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
+from photon.registry.interface import RegistryMismatch
 from photon.registry.quorum.register_store import RegisterStore
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 
 
-class RetiredDatacenter(UserError):
-    """The registry has retired this datacenter's epoch (protocol E2)."""
+class OnHold(UserError):
+    """A person has stopped this datacenter until it is resumed."""
 
 
 class LakeMismatch(UserError):
@@ -65,7 +66,9 @@ def start(
 
     Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
     """
-    own_epochs = {name: e for name, e in register.read().epochs.items() if e.datacenter == datacenter}
+    known = register.read()
+    check_datacenters(pipeline, datacenter, known)
+    own_epochs = {name: e for name, e in known.epochs.items() if e.datacenter == datacenter}
     _check_lake(datacenter, own_epochs, table)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
@@ -97,6 +100,30 @@ def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | Non
     plan = state.open_plan()
     open_plan = LastCommit(plan.key.batch, plan.key.plan_id) if plan else None
     return LastCommit(state.completed, state.meta("completed_plan")), open_plan
+
+
+def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -> None:
+    """Refuse to run a datacenter that people have stopped, or one beside others that the file lacks.
+
+    RetiredDatacenter, OnHold, RegistryMismatch.
+    """
+    if datacenter in register.given_up:
+        raise RetiredDatacenter(
+            f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
+            "take it out of the pipeline file, or give it a new name"
+        )
+    if datacenter in register.on_hold:
+        raise OnHold(
+            f"datacenter {datacenter} is on hold; to let it run again: "
+            f"photon resume {pipeline.file} {datacenter}"
+        )
+    known = {record.datacenter for record in register.epochs.values()}
+    if lacking := sorted(known - {*pipeline.datacenters, *register.given_up}):
+        raise RegistryMismatch(
+            f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
+            "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "
+            f"its old name; if it is lost for good: photon retire {pipeline.file} {lacking[0]}"
+        )
 
 
 def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:

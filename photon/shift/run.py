@@ -246,6 +246,8 @@ def _open_dispatcher(
         ):
             after = pipeline.recovery.silent_after
             announcer = Announcer(registry.marks, state.epoch or "", after, clock)
+            holders, stop = Holders(pipeline, datacenter, registry, clock), callbacks.should_stop
+            callbacks = replace(callbacks, should_stop=lambda: stop() or holders.is_stopped)
             execution = BatchExecution(
                 pipeline,
                 datacenter,
@@ -260,7 +262,7 @@ def _open_dispatcher(
                 PrimaryIndex(state, background),
                 WaitingUpkeep(state, background),
                 announcer,
-                Holders(pipeline, datacenter, registry, clock),
+                holders,
                 for_tests.crash_task_at,
             )
             dispatcher = Dispatcher(execution)

@@ -5,10 +5,13 @@ Tests tell them of the product, and `test_broken_holds` of a product without the
 
 from __future__ import annotations
 
+from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
+from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import Free
+from photon.upkeep.retire import retire
 from tests.simulation.world import World, counts_of
 
 A_MINUTE_US = 60_000_000
@@ -104,3 +107,21 @@ def what_can_not_be_recovered_here_stays_pending(world: World) -> None:
     aside.rename(lake)
     assert world.join("east").counts.of("pending") == 0
     assert world.joined_ids() == ["c1", "c2"], "an event has no row"
+
+
+def a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world: World) -> None:
+    """E1, E2: west is retired right before its commit, and east joins what it had registered."""
+    both_have(world, "c1")
+
+    def retire_and_join() -> None:
+        retire(world.pipeline, "west", world.registry)
+        world.join("east")
+
+    arm("commit.before_main", retire_and_join)
+    try:
+        world.join("west")
+    except (Superseded, RetiredDatacenter):
+        world.forget()
+    finally:
+        disarm()
+    assert world.joined_ids() == ["c1"], "an event has two rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +49,16 @@ def test_a_mark_before_the_release_calls_joined_what_is_released(
     caught_by_story(story, because="an event is called joined, and its id is released")
 
 
-def test_a_release_without_a_fence_lets_a_late_commit_through(world: World, monkeypatch: Patch) -> None:  # E1
+@pytest.mark.parametrize(
+    "story",
+    [
+        stories.a_datacenter_that_was_taken_for_dead_commits_no_more,
+        stories.a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more,
+    ],
+)
+def test_a_release_without_a_fence_lets_a_late_commit_through(
+    world: World, monkeypatch: Patch, story: Callable[[World], None]
+) -> None:  # E1
     row_status_of = OutputTable.row_status_of
 
     def without_undecided(self, tokens):  # type: ignore[no-untyped-def]
@@ -57,8 +67,7 @@ def test_a_release_without_a_fence_lets_a_late_commit_through(world: World, monk
 
     monkeypatch.setattr(OutputTable, "fence", lambda self, app: None)
     monkeypatch.setattr(OutputTable, "row_status_of", without_undecided)
-    story = partial(stories.a_datacenter_that_was_taken_for_dead_commits_no_more, world)
-    caught_by_story(story, because="an event has two rows")
+    caught_by_story(partial(story, world), because="an event has two rows")
 
 
 def test_what_nobody_recovers_has_no_row(world: World, monkeypatch: Patch) -> None:  # E6

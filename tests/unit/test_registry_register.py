@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -19,13 +20,16 @@ from photon.registry.consensus.register import (
     EpochState,
     Members,
     Register,
+    RetiredDatacenter,
     ShardConfig,
     decode_register,
     encode_register,
     retired_datacenters,
     with_boundary,
+    with_datacenter_given_up,
     with_epoch,
     with_epoch_state,
+    with_hold,
     with_horizon,
 )
 from photon.registry.interface import RegistryUnavailable
@@ -213,3 +217,26 @@ def test_clients_keep_the_horizon_ahead_of_their_clock() -> None:
     assert store.advance_horizon(clock.now_us()).horizon_us == DAY_US
     clock.advance(1)
     assert store.advance_horizon(clock.now_us()).horizon_us == clock.now_us() + 2 * DAY_US
+
+
+# -- what people decide on datacenters
+
+
+def test_a_register_without_decisions_is_read_by_an_older_photon_and_one_with_them_is_not() -> None:
+    assert json.loads(encode_register(REGISTER))["format"] == 2
+    assert "on_hold" not in encode_register(REGISTER)
+    on_hold = with_hold(REGISTER, "east", True)
+    assert json.loads(encode_register(on_hold))["format"] == 3
+    assert decode_register(encode_register(on_hold)) == on_hold
+    assert with_hold(on_hold, "east", False) == REGISTER
+
+
+def test_a_datacenter_that_was_given_up_has_no_live_epoch_and_begins_none() -> None:
+    record = EpochRecord("east", "live", "table", 0)
+    for is_lake_gone, state in ((False, "revoked"), (True, "retired")):
+        given_up = with_datacenter_given_up(REGISTER, "east", is_lake_gone, 7)
+        assert given_up.epochs["e1"].state == state
+        assert decode_register(encode_register(given_up)) == given_up
+        with pytest.raises(RetiredDatacenter):
+            with_epoch(given_up, "e2", record)
+        assert "e3" in with_epoch(given_up, "e3", EpochRecord("west", "live", "table", 0)).epochs

@@ -96,6 +96,13 @@ def time_of_key(item: ItemKey) -> int:
     return int(item.s[:TIME_DIGITS]) - _TIME_OFFSET_US
 
 
+def key_of_item(item: ItemKey, time: str) -> EventKey:
+    """A key with which an item that a scan has found keeps its time; its id may be a hash."""
+    if not is_fixed(item.p):
+        return EventKey(item.s, time_of_key(item))
+    return EventKey(item.s, None, int(time) - _TIME_OFFSET_US if time else None)
+
+
 def stored_time(claim: Claim) -> str:
     """The time that an item keeps: empty where its key has it already, or nobody knows it."""
     if claim.key.time_us is not None or claim.key.at_us is None:

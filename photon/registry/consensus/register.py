@@ -14,9 +14,16 @@ from photon.errors import FormatTooNew, UserError
 
 EpochState = Literal["live", "revoked", "retired"]
 
-REGISTER_FORMAT = 2  # 1 had no boundary; a client that does not know one would pass over it
+# 1 had no boundary; a client that does not know one would pass over it. 3 says what people have decided on
+# datacenters, and is written only once they have: an older Photon would start one that was given up.
+REGISTER_FORMAT = 3
+FORMAT_WITHOUT_DECISIONS = 2
 MOST_CONFIGS = 500  # the register is read at every check; each config makes it some 60 bytes longer
 EPOCHS_KEPT = 16  # revoked ones, of each datacenter; each makes the register some 150 bytes longer
+
+
+class RetiredDatacenter(UserError):
+    """A person has given this datacenter up as lost: it never runs again (protocol E2)."""
 
 
 class ReshardingRefused(UserError):
@@ -72,6 +79,8 @@ class Register:
     horizon_us: int | None = None  # None: ids carry no time, so that nothing depends on it
     boundary_us: int | None = None  # gc may delete ids of earlier events; None: of none
     epochs: Mapping[str, EpochRecord] = field(default_factory=dict)
+    on_hold: tuple[str, ...] = ()  # datacenters that are not to run until they are resumed
+    given_up: tuple[str, ...] = ()  # datacenters that never run again
 
     def has_boundary_of(self, other: Register) -> bool:
         """Whether the boundary is at least that of `other`."""
@@ -80,9 +89,17 @@ class Register:
         return self.boundary_us >= other.boundary_us
 
 
+_DECISIONS = ("on_hold", "given_up")
+
+
 def encode_register(register: Register) -> str:
     """The register as the text that is stored."""
-    return json.dumps({"format": REGISTER_FORMAT, **asdict(register)}, sort_keys=True, separators=(",", ":"))
+    stored = asdict(register)
+    decisions = {name: stored.pop(name) for name in _DECISIONS}
+    written: dict[str, object] = {"format": FORMAT_WITHOUT_DECISIONS}
+    if any(decisions.values()):
+        written = {"format": REGISTER_FORMAT, **decisions}
+    return json.dumps({**written, **stored}, sort_keys=True, separators=(",", ":"))
 
 
 def decode_register(text: str) -> Register:
@@ -99,6 +116,7 @@ def decode_register(text: str) -> Register:
             **stored,
             "members": Members(**members),
             "configs": tuple(ShardConfig(**config) for config in stored["configs"]),
+            **{name: tuple(stored.get(name, ())) for name in _DECISIONS},
             "epochs": {epoch: EpochRecord(**record) for epoch, record in stored["epochs"].items()},
         }
     )
@@ -117,6 +135,8 @@ def with_epoch(register: Register, epoch: str, record: EpochRecord) -> Register:
         )
     if known is not None:
         return register
+    if record.datacenter in register.given_up:
+        raise RetiredDatacenter(f"datacenter {record.datacenter} is retired: it begins no epoch any more")
     epochs = {**register.epochs, epoch: record}
     pruned = pruned_epochs(epochs, record.datacenter)
     return replace(register, epochs={name: one for name, one in epochs.items() if name not in pruned})
@@ -146,6 +166,23 @@ def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: 
         return register
     changed = replace(known, state=state, since_us=now_us)
     return replace(register, epochs={**register.epochs, epoch: changed})
+
+
+def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
+    """The register with a datacenter on hold, or resumed."""
+    others = [name for name in register.on_hold if name != datacenter]
+    return replace(register, on_hold=tuple(sorted([*others, datacenter] if is_held else others)))
+
+
+def with_datacenter_given_up(
+    register: Register, datacenter: str, is_lake_gone: bool, now_us: int
+) -> Register:
+    """The register with a datacenter that never runs again; if its lake is gone, its rows don't count."""
+    state: EpochState = "retired" if is_lake_gone else "revoked"
+    for name, record in register.epochs.items():
+        if record.datacenter == datacenter:
+            register = with_epoch_state(register, name, state, now_us)
+    return replace(register, given_up=tuple(sorted({*register.given_up, datacenter})))
 
 
 def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:

@@ -206,11 +206,19 @@ class QuorumRegistry:
             settling.settle(index, outcome)
 
     def release(self, claims: Sequence[Claim]) -> list[ReleaseOutcome]:
+        try:
+            items = self._items([claim.key for claim in claims])
+        except RegistryUnavailable as error:
+            return [Unknown(str(error))] * len(claims)
+        return self.release_items(items, claims)
+
+    def release_items(self, items: Sequence[ItemKey], claims: Sequence[Claim]) -> list[ReleaseOutcome]:
+        """Release tokens of items that a scan has found: not every item's key tells its event's id."""
         with self._call() as deadline:
-            try:
-                contenders = self._contenders(claims, needs_ballot=True)
-            except RegistryUnavailable as error:
-                return [Unknown(str(error))] * len(claims)
+            both = zip(items, claims, strict=True)
+            contenders = {
+                i: Contender(claim, item, needs_ballot=True) for i, (item, claim) in enumerate(both)
+            }
             attempt, follow = self._try_release, same_token_only
             outcomes = self._in_waves(contenders, attempt, outcome_of_release, follow, deadline)
             return [outcomes[index] for index in range(len(claims))]
@@ -373,10 +381,10 @@ class QuorumRegistry:
         columns = KeyColumns.of(keys)
         return list(item_column(columns, self._register_for(columns).configs))
 
-    def _contenders(self, claims: Sequence[Claim], needs_ballot: bool = False) -> dict[int, Contender]:
+    def _contenders(self, claims: Sequence[Claim]) -> dict[int, Contender]:
         items = self._items([claim.key for claim in claims])
         return {
-            index: Contender(claim, item, needs_ballot)
+            index: Contender(claim, item)
             for index, (claim, item) in enumerate(zip(claims, items, strict=True))
         }
 

@@ -1,0 +1,73 @@
+"""Commands on a whole datacenter: `photon hold`, `photon resume`, `photon retire`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from photon.cli.output import json_option, opened, pipeline_argument, print_result
+
+
+@click.command()
+@pipeline_argument
+@click.argument("datacenter")
+@json_option
+def hold(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
+    """Keep DATACENTER of PIPELINE from running, for planned work. The others take over its share at once.
+
+    A process that runs it ends before its next batch; none starts until photon resume.
+    """
+    says = f"datacenter {datacenter} is on hold: a process that runs it ends before its next batch"
+    _hold(pipeline_file, datacenter, True, says, as_json)
+
+
+@click.command()
+@pipeline_argument
+@click.argument("datacenter")
+@json_option
+def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
+    """Let DATACENTER of PIPELINE run again, after photon hold."""
+    _hold(pipeline_file, datacenter, False, f"datacenter {datacenter} may run again: start it", as_json)
+
+
+def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
+    with opened(pipeline_file) as pipeline:
+        from photon.cli.output import chosen
+        from photon.registry.consensus.register import with_hold
+        from photon.registry.open import open_registry
+        from photon.registry.operations.init import find_registry
+
+        chosen(pipeline, datacenter)
+        register = open_registry(find_registry(pipeline)).register
+        on_hold = register.change(lambda now: with_hold(now, datacenter, is_held)).on_hold
+    print_result({"on_hold": list(on_hold)}, says, as_json)
+
+
+@click.command()
+@pipeline_argument
+@click.argument("datacenter")
+@click.option("--lake-is-gone", is_flag=True, help="Its rows are lost too: they count no more.")
+@json_option
+def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, as_json: bool) -> None:
+    """Give DATACENTER of PIPELINE up for good: it never runs again under this name.
+
+    Its rows stay, and events that it registered without a row are free for the others. With --lake-is-gone
+    its rows don't count any more, and all of its events are free. May be killed and run again.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.registry.open import open_registry
+        from photon.registry.operations.init import find_registry
+        from photon.upkeep.retire import retire as retire_datacenter
+
+        done = retire_datacenter(pipeline, datacenter, open_registry(find_registry(pipeline)), lake_is_gone)
+    lines = [
+        f"datacenter {datacenter} is retired: {done.released:,} ids are free, {done.kept:,} have their rows"
+    ]
+    if done.cleared:
+        lines.append(
+            f"PROBLEM {done.cleared:,} ids were cleared, and can't be joined again: their rows are lost"
+        )
+    lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
+    print_result(asdict(done), "\n".join(lines), as_json)

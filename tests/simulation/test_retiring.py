@@ -1,0 +1,186 @@
+"""Datacenters that people stop: on hold for a while, or retired for good (protocol E2, E6, B18)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.startup import OnHold
+from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
+from photon.pipeline.event_key import EventKey
+from photon.pipeline.file import load_pipeline
+from photon.read import joined
+from photon.registry.consensus.register import RetiredDatacenter, with_hold
+from photon.registry.interface import Claim, Fenced, Free, Joined, RegistryMismatch
+from photon.upkeep.retire import NotRetired, Retired, retire
+from tests.simulation import hold_stories as stories
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from tests.simulation.world import World, counts_of
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ["east", "west"], stories.HOME)
+
+
+def hold(world: World, datacenter: str, is_held: bool = True) -> None:
+    world.registry.register.change(lambda register: with_hold(register, datacenter, is_held))
+
+
+def lose_lake(world: World, datacenter: str) -> None:
+    shutil.rmtree(world.pipeline.datacenters[datacenter].lake)
+    shutil.rmtree(world.state(datacenter))
+    world.forget()
+
+
+# -- retired
+
+
+def test_what_a_retired_datacenter_registered_without_a_row_is_free_and_its_rows_stay(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    stories.both_have(world, "c2")
+    assert world.join_with_a_crash("task.after_register", "west")
+    assert retire(world.pipeline, "west", world.registry) == Retired(released=1, kept=1)
+    assert world.registry.lookup([EventKey("c2")]) == [Free()]
+    world.join("east")
+    assert world.joined_ids() == ["c1", "c2"]
+    assert joined(world.pipeline, retired=[]).count_rows() == 2
+
+
+def test_of_a_retired_datacenter_without_its_lake_all_ids_are_free(world: World) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    lose_lake(world, "west")
+    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(released=2)
+    assert world.join("east").counts.of("joined") == 2
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("lake_is_gone", [False, True])
+def test_a_retired_datacenter_does_not_start_and_none_of_its_tokens_wins(
+    world: World, lake_is_gone: bool
+) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    (epoch,) = world.registry.register.read().epochs
+    retire(world.pipeline, "west", world.registry, lake_is_gone)
+    with pytest.raises(RetiredDatacenter, match="given up as lost"):
+        world.join("west")
+    late = Claim(EventKey("c9"), f"west:{epoch}:9#p:1:0")
+    assert world.registry.commit([late]) == [Fenced(epoch)]
+
+
+def test_held_records_of_a_retired_datacenter_are_joined_in_the_run_that_waits_for_it(world: World) -> None:
+    stories.both_have(world, "c1")
+    assert world.join_with_a_crash("task.after_register", "west")
+    lose_lake(world, "west")
+    assert world.join("east").counts.of("pending") == 1
+    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    assert counts_of(world.join("east").counts, "joined", "pending") == {"joined": 1, "pending": 0}
+
+
+@pytest.mark.parametrize("point", [*RETIRE_FAULT_POINTS, "retire.after_page:600"])
+def test_a_retirement_that_was_killed_goes_on_in_its_next_run(world: World, point: str) -> None:
+    ids = [f"c{n}" for n in range(30)]
+    stories.both_have(world, *ids)
+    assert world.join_with_a_crash("task.after_register", "west")
+    arm(point, raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            retire(world.pipeline, "west", world.registry, page_items=5)
+    finally:
+        disarm()
+    retire(world.pipeline, "west", world.registry, page_items=5)
+    assert set(world.registry.lookup([EventKey(one) for one in ids])) == {Free()}
+    world.join("east")
+    assert world.joined_ids() == sorted(ids)
+
+
+def test_a_retirement_that_is_run_again_does_nothing_more(world: World) -> None:
+    stories.both_have(world, "c1")
+    assert world.join_with_a_crash("task.after_register", "west")
+    retire(world.pipeline, "west", world.registry)
+    world.join("east")
+    assert retire(world.pipeline, "west", world.registry) == Retired()
+    (outcome,) = world.registry.lookup([EventKey("c1")])
+    assert isinstance(outcome, Joined)
+    assert outcome.holder.datacenter == "east"
+
+
+def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_is_gone(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    lose_lake(world, "west")
+    with pytest.raises(NotRetired, match="--lake-is-gone"):
+        retire(world.pipeline, "west", world.registry)
+    assert world.registry.register.read().given_up == ()
+    with pytest.raises(NotRetired, match="knows no datacenter north; it knows: west"):
+        retire(world.pipeline, "north", world.registry, lake_is_gone=True)
+
+
+def test_cleared_ids_whose_rows_are_gone_are_counted(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.registered_elsewhere("c1")
+    world.registry.clear([Claim(EventKey("c1"), "west:e:1#p:1:0")])
+    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(cleared=1)
+
+
+def test_a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world: World) -> None:
+    stories.a_datacenter_that_is_retired_in_the_middle_of_a_batch_commits_no_more(world)
+
+
+# -- on hold
+
+
+def test_a_datacenter_on_hold_does_not_start_until_it_is_resumed(world: World) -> None:
+    stories.both_have(world, "c1")
+    hold(world, "west")
+    with pytest.raises(OnHold, match="photon resume"):
+        world.join("west")
+    hold(world, "west", False)
+    assert world.join("west").counts.of("joined") == 1
+
+
+def test_a_process_whose_datacenter_is_put_on_hold_ends_before_its_next_batch(world: World) -> None:
+    stories.both_have(world, "c1")
+
+    def stop(_: object) -> None:
+        hold(world, "west")
+        world.clicks(("c2", "q1"), datacenter="west")
+
+    counts = world.join("west", callbacks=Callbacks(on_batch=stop)).counts
+    assert counts_of(counts, "foreign", "joined") == {"foreign": 1, "joined": 1}
+    hold(world, "west", False)
+    counts = world.join("west").counts
+    assert counts_of(counts, "foreign", "joined") == {"foreign": 2, "joined": 2}
+    assert counts.adds_up
+
+
+def test_the_others_take_over_the_share_of_a_datacenter_on_hold_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 1h, quiet_after: 1h}")
+    ids = [f"c{n}" for n in range(20)]
+    stories.both_have(world, *ids)
+    hold(world, "west")
+    began_us = world.clock.now_us()
+    world.join("east")
+    assert world.joined_ids() == sorted(ids)
+    assert world.clock.now_us() - began_us < 10_000_000
+
+
+# -- the pipeline file
+
+
+def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    path = world.pipeline.file
+    path.write_text(path.read_text().replace("  west: {logs: logs/west}", "  wast: {logs: logs/west}"))
+    whole, world.pipeline = world.pipeline, load_pipeline(path)
+    with pytest.raises(RegistryMismatch, match=r"knows datacenter west, which .* lacks.*its old name"):
+        world.join("east")
+    retire(whole, "west", world.registry)
+    assert world.join("east").counts.of("joined_elsewhere") == 1
