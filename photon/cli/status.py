@@ -17,35 +17,45 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @json_option
-def status(pipeline_file: Path, as_json: bool) -> None:
-    """How far each datacenter of PIPELINE is: what was read, what waits, what can't be read.
+@click.option("--safe-to-delete", is_flag=True, help="Print the log files that joins need no more.")
+def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
+    """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
-    Asks only the datacenters' own folders; neither the registry nor a running join is disturbed.
+    Details follow. It asks only the datacenters' own folders, and disturbs neither registry nor joins.
     """
     log_to_stderr()
     with expected_errors():
         from photon.clock import SystemClock
         from photon.pipeline.file import load_pipeline
+        from photon.shift.standing import headline, sentences
         from photon.shift.status import status_of
 
-        pipeline = load_pipeline(pipeline_file)
-        found = {name: status_of(pipeline, name, SystemClock()) for name in pipeline.datacenters}
-    lines = [line for name, one in found.items() for line in _lines(name, one)]
+        pipeline, clock = load_pipeline(pipeline_file), SystemClock()
+        found = {name: status_of(pipeline, name, clock) for name in pipeline.datacenters}
+    lines: list[str] = []
+    for name, one in found.items():
+        if safe_to_delete:
+            logs = pipeline.datacenters[name].logs
+            lines += [f"{logs / path}" for log in (one.primary, one.foreign) for path in log.safe_to_delete]
+        else:
+            lines.append(headline(name, one, clock.now_us(), f"photon join {pipeline_file} -d {name}"))
+            lines += [f"  {sentence}" for sentence in sentences(one)]
+    if not safe_to_delete:
+        lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
     print_result({name: asdict(one) for name, one in found.items()}, "\n".join(lines), as_json)
 
 
-def _lines(name: str, one: DatacenterStatus) -> list[str]:
+def _details(name: str, one: DatacenterStatus) -> list[str]:
     running = f"run by process {one.running_process}" if one.running_process else "not running"
     if one.running_run:
         running += f" (run {one.running_run} of Dagster)"
     lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):
+        kinds = f"{log.gone_files} gone, {len(log.safe_to_delete)} safe to delete"
         lines.append(
-            f"  {side:8} {log.files:>7,} files ({log.gone_files} gone), {log.read_bytes:>15,} bytes read, "
+            f"  {side:8} {log.files:>7,} files ({kinds}), {log.read_bytes:>15,} bytes read, "
             f"{log.backlog_bytes:,} waiting"
         )
     if one.watermark_lag_seconds is not None:
         lines.append(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
-    lines += [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]
-    lines += [f"  waits for {reason}: {count:,}" for reason, count in one.waiting.items()]
-    return lines + [f"  PROBLEM {problem}" for problem in one.problems]
+    return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

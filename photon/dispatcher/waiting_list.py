@@ -117,6 +117,20 @@ class WaitingList:
         waiting = (each for each in self._listed.values() if pending(each.tally))
         return min((each.info.least_primary_us for each in waiting), default=None)
 
+    def by_age(self, now_us: int, bounds_us: Sequence[int]) -> list[int]:
+        """How many records wait by how long ago they were first seen: below each bound, and beyond the last.
+
+        WaitingDamaged.
+        """
+        counts = np.zeros(len(bounds_us) + 1, np.int64)
+        for listed in self._listed.values():
+            is_there = listed.states != State.GONE
+            is_there &= (listed.index.reasons != UNJOINABLE) | (listed.states != State.OPEN)
+            first_seen_us = listed.index.records["first_seen_us"].to_numpy()[is_there]
+            places = np.searchsorted(np.asarray(bounds_us), now_us - first_seen_us, side="right")
+            counts += np.bincount(places, minlength=len(counts))
+        return [int(count) for count in counts]
+
     # -- what is due
 
     def count_due(self, now_us: int) -> int:

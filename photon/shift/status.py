@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from photon.clock import Clock
+from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.state import DispatcherState
 from photon.dispatcher.state_view import open_view, view_of
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
 
 MOST_LOST_NAMED = 10
+# By when waiting events were first seen: within so many seconds.
+AGES = (
+    (60, "within a minute"),
+    (600, "within ten minutes"),
+    (3_600, "within an hour"),
+    (86_400, "within a day"),
+)
+OLDEST = "before that"
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,8 @@ class LogStatus:
     gone_files: int
     read_bytes: int
     backlog_bytes: int
+    # Paths, below the logs folder, of those that joining does not need any more (`photon.shift.deletable`).
+    safe_to_delete: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,7 @@ class DatacenterStatus:
     primary: LogStatus
     foreign: LogStatus
     problems: list[str]
+    waiting_by_age: dict[str, int] = field(default_factory=dict)  # by when they were first seen
 
 
 def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
@@ -52,6 +65,8 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
     with open_view(place.state) as state:
         view = view_of(state, now_us)
         waiting = state.waiting.by_reason() if state is not None else {}
+        by_age = _by_age(state, now_us) if waiting and state is not None else {}
+        in_plans, earliest_us = _still_needed(state)
         lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
         out_of_reach = state.out_of_reach if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
@@ -75,6 +90,8 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         problems = [f"{place.state}: no state yet; {makes_it}"]
         if not place.logs.is_dir():
             problems.append(f"{place.logs}: not a folder that can be read; expected the datacenter's logs")
+    idle_us = microseconds(pipeline.retry.unjoinable_after)
+    safe = deletable(reader.files.values(), in_plans, earliest_us, now_us, idle_us)
     return DatacenterStatus(
         running_process=lease.process if lease else None,
         running_run=(lease.run or None) if lease else None,
@@ -86,9 +103,10 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         to_take_up_again=view.requeued,
         watermark_us=view.watermark_us,
         watermark_lag_seconds=view.lag_seconds(now_us),
-        primary=_log_status(reader, "primary"),
-        foreign=_log_status(reader, "foreign"),
+        primary=_log_status(reader, "primary", safe),
+        foreign=_log_status(reader, "foreign", safe),
         problems=problems,
+        waiting_by_age=by_age,
     )
 
 
@@ -101,11 +119,28 @@ def _lost_files(files: Iterable[TrackedFile]) -> list[str]:
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
 
 
-def _log_status(reader: LogReader, side: Side) -> LogStatus:
+def _by_age(state: DispatcherState, now_us: int) -> dict[str, int]:
+    bounds_us = [seconds * MICROSECONDS for seconds, _ in AGES]
+    names = (*(name for _, name in AGES), OLDEST)
+    counts = zip(names, state.waiting.by_age(now_us, bounds_us), strict=True)
+    return {name: count for name, count in counts if count}
+
+
+def _still_needed(state: DispatcherState | None) -> tuple[set[int], int | None]:
+    """The files of open and requeued plans, and the earliest time at which a primary is looked for."""
+    if state is None:
+        return set(), None
+    plan = state.open_plan()
+    contents = [content for _, content in state.requeued()] + ([plan.content] if plan is not None else [])
+    return files_of(contents), state.waiting.earliest_primary_us()
+
+
+def _log_status(reader: LogReader, side: Side, safe: Iterable[TrackedFile]) -> LogStatus:
     files = reader.of(side).values()
     return LogStatus(
         files=len(files),
         gone_files=sum(tracked.state != "open" for tracked in files),
         read_bytes=sum(tracked.offset_bytes for tracked in files),
         backlog_bytes=sum(reader.backlog_bytes[side].values()),
+        safe_to_delete=tuple(sorted(one.file.path for one in safe if one.file.side == side)),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
+from photon.shift.status import status_of
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -119,3 +120,17 @@ def test_an_event_beyond_the_horizon_waits_and_is_a_dead_letter_once_its_time_is
     (letter,) = world.rows("dead_letters")
     assert letter["event_id"] == "wild"
     assert "beyond the registry's horizon" in letter["reason"]
+
+
+def test_the_status_says_what_waits_since_when_and_which_logs_may_go(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.queries("q2", at_us=NOON_US - MICROSECONDS)
+    world.join()
+    world.clock.advance(2 * 24 * 3600)
+    world.clicks(("c2", "q0"), file="b.jsonl")
+    world.join()
+    status = status_of(world.pipeline, "east", world.clock)
+    assert status.waiting == {"primary": 2}
+    assert status.waiting_by_age == {"within a minute": 1, "before that": 1}
+    assert status.foreign.safe_to_delete == ("clicks/a.jsonl",)
+    assert status.primary.safe_to_delete == ("queries/a.jsonl",)

@@ -1,0 +1,124 @@
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.dispatcher.plan import PlanContent
+from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.shift.deletable import deletable, files_of
+from photon.shift.standing import headline, sentences, size
+from photon.shift.status import DatacenterStatus, LogStatus
+
+NOW_US = 1_700_000_000 * MICROSECONDS
+START = "photon join p.yaml -d east"
+
+
+def status(**changes: object) -> DatacenterStatus:
+    values: dict[str, object] = {
+        "running_process": 7,
+        "running_run": None,
+        "last_sign_of_life_us": NOW_US,
+        "epoch": "e",
+        "batch": 1,
+        "counts": {},
+        "waiting": {},
+        "to_take_up_again": 0,
+        "watermark_us": NOW_US,
+        "watermark_lag_seconds": 0.0,
+        "primary": LogStatus(1, 0, 100, 0),
+        "foreign": LogStatus(1, 0, 100, 0),
+        "problems": [],
+    }
+    return DatacenterStatus(**(values | changes))  # type: ignore[arg-type]
+
+
+BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "east is live, and nothing waits"),
+        ({"waiting": {"primary": 1_200, "home": 3}}, "east is live; 1,203 events wait"),
+        ({"primary": BEHIND}, "east is catching up: 3.0 GiB of primary and 0 bytes of foreign logs wait"),
+        ({"running_process": None}, "east is at rest: all that is in its logs was read, and nothing waits"),
+        (
+            {"running_process": None, "foreign": BEHIND},
+            f"east is NOT RUNNING, and 3.0 GiB of its logs wait: start it with {START}",
+        ),
+        ({"epoch": None}, f"east has never run: start it with {START}"),
+        (
+            {"last_sign_of_life_us": NOW_US - 90 * MICROSECONDS},
+            "east is SILENT: no sign of life for 90 s; look at its log",
+        ),
+    ],
+)
+def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, object], said: str):
+    assert headline("east", status(**changes), NOW_US, START) == said
+
+
+def test_what_waits_is_told_with_its_reason_and_its_age():
+    one = status(waiting={"held": 2}, waiting_by_age={"within a minute": 1, "within an hour": 1})
+    assert sentences(one) == [
+        "2 events wait until the datacenter that registered them has published its batch",
+        "they were first seen: 1 within a minute, 1 within an hour",
+    ]
+
+
+def test_what_needs_somebody_comes_last():
+    said = sentences(status(counts={"lost_bytes": 2048}, problems=["a.log can't be read"]))
+    assert said == ["2.0 KiB of logs went away before they were read", "NEEDS YOU: a.log can't be read"]
+
+
+@pytest.mark.parametrize(
+    ("count_bytes", "said"),
+    [
+        (0, "0 bytes"),
+        (1023, "1,023 bytes"),
+        (1536, "1.5 KiB"),
+        (150 * 2**20, "150 MiB"),
+        (2**51, "2,048 TiB"),
+    ],
+)
+def test_a_number_of_bytes_for_people(count_bytes: int, said: str):
+    assert size(count_bytes) == said
+
+
+# -- log files that nobody needs any more
+
+
+def file(number: int = 1, side: Side = "foreign", **changes: object) -> TrackedFile:
+    log_file = LogFile(number, side, f"{number}.log", number, False, b"", 0, 1, b"h")
+    values: dict[str, object] = {
+        "offset_bytes": 100,
+        "tail_hash": b"",
+        "inside_oversized": False,
+        "size_bytes": 100,
+        "grown_us": NOW_US - 10,
+        "max_time_us": 50,
+    }
+    return TrackedFile(log_file, **(values | changes))  # type: ignore[arg-type]
+
+
+def is_deletable(
+    tracked: TrackedFile, in_plans: tuple[int, ...] = (), earliest_us: int | None = None
+) -> bool:
+    return bool(deletable([tracked], in_plans, earliest_us, NOW_US, idle_us=10))
+
+
+def test_a_file_that_was_read_and_has_not_grown_may_go():
+    assert is_deletable(file())
+    assert is_deletable(file(side="primary"))
+
+
+@pytest.mark.parametrize("changes", [{"offset_bytes": 99}, {"grown_us": NOW_US - 9}, {"state": "gone"}])
+def test_a_file_stays_that_has_unread_bytes_or_grew_or_is_gone(changes: dict[str, object]):
+    assert not is_deletable(file(**changes))
+
+
+def test_a_file_of_a_plan_stays():
+    content = PlanContent(foreign=(ByteRange(1, 0, 10, 0, 1),))
+    assert not is_deletable(file(), in_plans=tuple(files_of([content])))
+
+
+@pytest.mark.parametrize(("earliest_us", "may_go"), [(None, True), (51, True), (50, False)])
+def test_a_primary_file_stays_that_may_have_what_an_event_waits_for(earliest_us: int | None, may_go: bool):
+    assert is_deletable(file(side="primary"), earliest_us=earliest_us) is may_go
