@@ -196,13 +196,16 @@ def test_a_segment_of_which_both_files_are_gone_is_counted_as_lost(world: World)
     stories.a_segment_of_which_both_files_are_gone_is_counted_as_lost(world)
 
 
-def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World) -> None:
+@pytest.mark.parametrize("point", ["", "waiting.after_lost"])
+def test_so_it_is_while_an_open_plan_refers_to_some_of_its_records(world: World, point: str) -> None:
     world.clicks(("c1", "q1"), ("c2", "never"))
     world.join()
     world.queries("q1")
     assert world.join_with_a_crash("task.after_read")
     for suffix in (RECORDS, INDEX):
         stories.harm_waiting(world, "gone", suffix)
+    if point:
+        assert world.join_with_a_crash(point)
     stories.join_unless_it_waits_for_ever(world)
     with closing(world.read_state()) as state:
         assert state.counts().adds_up

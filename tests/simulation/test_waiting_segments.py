@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from photon.waiting import segments
 from tests.simulation import waiting_stories as stories
+from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World, counts_of
 
 Story = Callable[[World], None]
@@ -35,6 +37,14 @@ def test_a_crash_during_a_merge_changes_nothing(world: World, point: str) -> Non
     assert world.joined_ids() == [f"a{number}" for number in range(5)]
     assert counts.adds_up
     assert counts_of(counts, "joined", "pending") == {"joined": 5, "pending": 8}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_lost_while_segments_are_merged_what_is_registered_has_its_row(
+    tmp_path: Path, seed: int
+) -> None:
+    with stories.merging_two_by_two():
+        assert problem_of(tmp_path, seed) is None
 
 
 def test_a_merge_leaves_alone_what_a_requeued_plan_refers_to(world: World) -> None:
