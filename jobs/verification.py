@@ -75,7 +75,7 @@ class Verification:
         self._scope = scope
         self._progress = progress
         self._persisted: list[DataFrame] = []
-        self._findings: dict[str, list[Finding]] = {name: [] for name in scope.selected}
+        self._findings: dict[str, list[Finding]] = {n: scope.findings(n) for n in scope.selected}
 
     def unpersist(self) -> None:
         for frame in self._persisted:

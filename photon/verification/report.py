@@ -14,6 +14,7 @@ SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
     "missing_and_cleared",
+    "table_gone",
     "duplicate_rows",
     "row_without_event",
     "different_values",
@@ -43,6 +44,10 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "records that were joined and whose ids were cleared, and whose rows are gone from the table",
         "put the rows back before anything else is joined: from a later copy of that datacenter's lake, or "
         "from an earlier version of its table; a cleared id can't be released, so no join makes them again",
+    ),
+    "table_gone": Meaning(
+        "tables of joined events that are gone, although their datacenter has begun to join",
+        "put the lake folder back from a copy before anything else; photon gc waits until all is verified",
     ),
     "duplicate_rows": Meaning(
         "ids with more than one row in the tables of all datacenters",

@@ -25,6 +25,7 @@ from photon.registry.operations.init import find_registry
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
 from photon.verification.classes import EpochStatus
+from photon.verification.report import Example, Finding
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 
 # More are left to Delta's own reader, which does not hold them in one plan.
@@ -108,14 +109,15 @@ class Scope:
     def notes(self, datacenter: str) -> list[str]:
         """Why a datacenter can't be fully verified, in words."""
         problem = self.read_offsets[datacenter].problem
-        notes = [problem] if problem else []
-        has_joined = any(epoch.datacenter == datacenter for epoch in self.epochs.values())
-        if has_joined and self.tables[datacenter, "joined_events"].version is None:
-            lake = self.pipeline.datacenters[datacenter].lake
-            notes.append(
-                f"{lake}: no table of joined events, although this datacenter has joined: restore it"
-            )
-        return notes
+        return [problem] if problem else []
+
+    def findings(self, datacenter: str) -> list[Finding]:
+        """What is wrong before any record is read: rows that are gone, all of them."""
+        live = any(each.datacenter == datacenter and each.state == "live" for each in self.epochs.values())
+        table = self.tables[datacenter, "joined_events"]
+        if not live or table.version is not None:
+            return []
+        return [Finding("table_gone", 1, (Example("all rows", str(table.folder), "there is no table"),))]
 
 
 def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+from photon.registry.consensus.register import EpochState
 from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
+from photon.storage.columns import TABLE_COLUMNS
 from photon.tokens import Occurrence, PlanKey
 from photon.verification.classes import (
     EpochStatus,
@@ -18,7 +22,9 @@ from photon.verification.classes import (
     undecided_evidence,
 )
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
+from photon.verification.scope import Scope, TableSnapshot
 from photon.verification.tasks import differences
+from tests.simulation.world import World
 
 BAD_LINE, SKIPPED, DEAD_LETTER = Evidence.BAD_LINE, Evidence.SKIPPED, Evidence.DEAD_LETTER
 JOINED, ROW_HERE, ROW_ELSEWHERE = Evidence.JOINED, Evidence.ROW_HERE, Evidence.ROW_ELSEWHERE
@@ -211,3 +217,22 @@ def test_a_list_without_items_may_be_null_in_a_row_that_is_older_than_its_column
     fresh = pa.table({"v": pa.array([[], [2], []], pa.list_(pa.int64()))})
     found = differences(fresh, stored)
     assert found == ["", "v is None, a join now gives [2]", "v is [1], a join now gives []"]
+
+
+# -- before any record is read
+
+
+@pytest.mark.parametrize(
+    ("epoch", "version", "kinds"),
+    [("live", None, ["table_gone"]), ("live", 0, []), ("retired", None, []), (None, None, [])],
+)
+def test_a_table_that_is_gone_breaks_a_promise_if_its_datacenter_has_begun_to_join(
+    tmp_path: Path, epoch: EpochState | None, version: int | None, kinds: list[str]
+) -> None:
+    world = World(tmp_path)
+    table = TableSnapshot(tmp_path / "lake", TABLE_COLUMNS["joined_events"], version)
+    epochs = {"e": EpochStatus("east", epoch, 0)} if epoch is not None else {}
+    scope = Scope(world.pipeline, ["east"], world.address, {}, {("east", "joined_events"): table}, epochs, {})
+    findings = scope.findings("east")
+    assert [finding.kind for finding in findings] == kinds
+    assert bool(DatacenterReport(findings=findings).violations) is bool(kinds)
