@@ -92,7 +92,9 @@ def lake_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (OSError, DeltaError) as error:
-        raise LakeUnavailable(f"cannot {doing}: {error}") from error
+        # What a native library says goes on with its stack.
+        said = str(error).partition("\n   0: ")[0]
+        raise LakeUnavailable(f"cannot {doing}: {said}") from error
 
 
 def create_table(folder: Path, columns: pa.Schema, description: str, properties: dict[str, str]) -> None:

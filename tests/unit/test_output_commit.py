@@ -62,6 +62,15 @@ def test_a_file_that_is_not_as_the_task_wrote_it_is_not_committed(table: OutputT
     assert ids_in(table) == []
 
 
+def test_a_commit_that_was_cut_short_is_named_in_one_line(table: OutputTable) -> None:
+    table.commit([written(table, "a")], APP, 1, 0)
+    last = max((table.folder / "_delta_log").glob("*.json"))
+    last.write_text('{"commitInfo')
+    with pytest.raises(LakeUnavailable, match="cannot read the table") as raised:
+        OutputTable(table.folder.parent, "joined_events").load()
+    assert "\n" not in str(raised.value)
+
+
 def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_the_table_does(
     table: OutputTable,
 ) -> None:
