@@ -15,6 +15,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Page, Prepare
 from photon.registry.consensus.decisions import ballot, chosen_value
 from photon.registry.consensus.layout import REGISTER_KEY, ItemKey, fast_value
+from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members, encode_register
 from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavailable, Released, TooOld, Won
 from photon.registry.operations.copying import PATIENCE_SECONDS, RepairSuperseded
@@ -60,6 +61,18 @@ def test_a_value_that_only_a_majority_with_the_lost_store_had_is_still_the_winne
     site.repair(1)
     site.stores[n - 1, f"old{n - 1}"].fail("down")  # one that had them
     assert all(isinstance(outcome, Lost) for outcome in commit(site, keys("a"), WEST))
+
+
+def test_marks_are_copied_and_raised_after_a_repair() -> None:
+    site = Site(3)
+    client = site.client()
+    client.marks.publish("e", Mark(7))
+    site.wipe(1)
+    site.repair(1)
+    site.stores[0, "old0"].fail("down")  # of the two that have it for sure
+    assert site.client().marks.read(["e"]) == {"e": Mark(7)}
+    client.marks.publish("e", Mark(8))
+    assert site.client().marks.read(["e"]) == {"e": Mark(8)}
 
 
 def test_a_client_that_knows_nothing_of_the_repair_goes_on_with_the_new_store() -> None:
