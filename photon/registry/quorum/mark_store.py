@@ -14,13 +14,15 @@ from photon.registry.consensus.marks import Mark, encode_mark, greatest_mark, ma
 from photon.registry.consensus.quorums import answered, count_answers, voted
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import no_answer
+from photon.registry.quorum.register_store import RegisterStore
 
 
 class MarkStore:
     """The marks of all epochs. Methods raise RegistryUnavailable if no majority answers in time."""
 
-    def __init__(self, endpoints: Endpoints, settings: Registry) -> None:
+    def __init__(self, endpoints: Endpoints, register: RegisterStore, settings: Registry) -> None:
         self._endpoints = endpoints
+        self._register = register
         self._deadline_seconds = settings.total_timeout.total_seconds()
         self._proposer = endpoints.new_proposer()
         self._counters: dict[str, int] = {}  # by epoch: of the next ballot
@@ -42,6 +44,7 @@ class MarkStore:
                     return
                 if not deadline.pause():
                     raise no_answer(votes.reason)
+                self._register.read_once()  # which endpoints are in use may have changed since
 
     def read(self, epochs: Collection[str]) -> dict[str, Mark]:
         """The mark of each of these epochs, as it was at a moment after the call began or later."""
@@ -55,6 +58,7 @@ class MarkStore:
                     break
                 if not deadline.pause():
                     raise no_answer("too few endpoints answered")
+                self._register.read_once()
         for name, replies in zip(names, each, strict=True):
             counter = next_counter(reply for reply in replies if isinstance(reply, Stored))
             self._counters[name] = max(self._counters.get(name, 0), counter)

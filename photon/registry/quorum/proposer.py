@@ -89,7 +89,7 @@ class QuorumRegistry:
         self.settings = settings
         self.clock = clock
         self.register = RegisterStore(self.endpoints, settings)
-        self.marks = MarkStore(self.endpoints, settings)
+        self.marks = MarkStore(self.endpoints, self.register, settings)
         self._rounds = Rounds(self.endpoints, self.register)
         self._clearing = Clearing(self._rounds)
         self._moves_horizon = threading.Lock()  # held while it is moved in the background
