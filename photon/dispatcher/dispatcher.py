@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 REST_PER_LOOK = 9
 MOST_REST_SECONDS = 2.0  # so that a stop, and a new line, is soon noticed all the same
 
+# A clock that is set back by less makes nothing wait for long.
+SET_BACK_SECONDS = 10
+
 Mode = Literal["stop", "until_idle", "complete"]
 
 
@@ -44,6 +47,7 @@ class Dispatcher:
         self._all_due = False
         self._out_of_reach = self.state.out_of_reach
         self._idle_since_us: int | None = None
+        self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
 
     def _new_reader(self) -> LogReader:
         reader = LogReader(self.pipeline, self.datacenter, self.state.files(), self.state)
@@ -112,6 +116,7 @@ class Dispatcher:
         self.index.tend()
         self._tend_held()
         now_us, began_us = self.clock.now_us(), self.clock.elapsed_us()
+        self._follow_clock(now_us)
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self.index.follow(self.reader.look(now_us, final=complete))
@@ -134,6 +139,15 @@ class Dispatcher:
         rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
         self.clock.sleep(max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds))
         return False
+
+    def _follow_clock(self, now_us: int) -> None:
+        """Have nothing wait for a time that a wrong clock has named."""
+        back_seconds = (self._latest_us - now_us) / MICROSECONDS
+        if back_seconds > SET_BACK_SECONDS:
+            log.warning("the clock was set back by %.0f s: what waits is looked at now", back_seconds)
+            self.state.make_all_due(("primary", "home", "horizon", "contested"))
+            self._idle_since_us = None
+        self._latest_us = now_us
 
     def _tend_held(self) -> None:
         """See to what silent datacenters hold (protocol E6); later, while the registry does not answer."""

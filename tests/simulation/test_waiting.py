@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.shift.status import status_of
@@ -134,3 +136,24 @@ def test_the_status_says_what_waits_since_when_and_which_logs_may_go(world: Worl
     assert status.waiting_by_age == {"within a minute": 1, "before that": 1}
     assert status.foreign.safe_to_delete == ("clicks/a.jsonl",)
     assert status.primary.safe_to_delete == ("queries/a.jsonl",)
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_what_waits_is_looked_at_when_the_clock_is_set_back(tmp_path: Path, starts_again: bool) -> None:
+    world = World(tmp_path, ("east", "west"))
+    ids = [f"c{number}" for number in range(20)]
+    world.queries("q")
+    world.clicks(*((each, "q") for each in ids))
+    done: list[object] = []
+
+    def after_a_batch(report: object) -> None:
+        if not done:
+            world.clock.set_back(3600)
+        done.append(report)
+
+    if starts_again:
+        world.join(callbacks=Callbacks(lambda: bool(done), after_a_batch))
+        assert world.joined_ids() != sorted(ids), "none is left to its home"
+    world.join(callbacks=Callbacks(on_batch=after_a_batch))
+    assert world.joined_ids() == sorted(ids)
+    assert world.clock.elapsed_us() < 60 * MICROSECONDS
