@@ -27,7 +27,7 @@ def open_view(folder: Path) -> Iterator[DispatcherState | None]:
     state = DispatcherState(folder, read_only=True)
     try:
         yield state if state.epoch is not None else None
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StateUnavailable(f"cannot read the state {state.path}: {error}") from error
     except WaitingDamaged as error:
         raise StateUnavailable(

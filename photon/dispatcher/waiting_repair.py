@@ -16,6 +16,7 @@ from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.logs.one_record import read_records
 from photon.pipeline.file import Pipeline
+from photon.storage.sync import sync
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.tokens import Occurrence
 from photon.waiting.reasons import NEVER_US, PRIMARY
@@ -60,6 +61,7 @@ class WaitingRepair:
         if index is None:
             fault_point("waiting.before_mend")
             write_index(self._folder, segment, records)
+            sync(self._folder)
             self.state.waiting.forget()
             return f"the index of waiting records {segment} was damaged, and is made again"
         return self._read_again(index, files)
@@ -113,6 +115,7 @@ class WaitingRepair:
         table = table.set_column(RECORD_COLUMNS.get_field_index("key_hash"), "key_hash", pa.array(hashes))
         fault_point("waiting.before_mend")
         write_records(self._folder, index.name, table)
+        sync(self._folder)
         return (
             f"waiting records {index.name} were damaged: {len(rows) - len(lost)} are read again, "
             f"{len(lost)} are lost"
@@ -144,6 +147,7 @@ class WaitingRepair:
             stub = _stub(count, kept)
             write_records(self._folder, segment, stub)
             write_index(self._folder, segment, stub)
+            sync(self._folder)
             self.state.waiting.forget()
         said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
         log.warning("%s; nobody knows any more which events they were", said)

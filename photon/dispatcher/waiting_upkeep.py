@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.state import DispatcherState
+from photon.dispatcher.state import DispatcherState, StateUnavailable
 from photon.dispatcher.waiting_migration import SPOOL_FOLDER
 from photon.faults import fault_point
 from photon.tokens import new_id
@@ -32,7 +32,7 @@ class WaitingUpkeep:
         self._unlisted: set[str] = set()  # files that had no segment at the last sweep
 
     def begin(self) -> None:
-        """Begin with what is stored: remove other files, check the others. WaitingDamaged, OSError."""
+        """Begin with what is stored: check it, remove other files. WaitingDamaged, StateUnavailable."""
         self._merge = None
         self._state.waiting.forget()
         self._unlisted = self._find_unlisted()
@@ -44,6 +44,8 @@ class WaitingUpkeep:
                 WaitingIndex(self._state.waiting.folder, name).check()
             except WaitingDamaged:
                 damaged.append(name)
+            except OSError as error:
+                raise StateUnavailable(str(error)) from error
         if damaged:
             raise WaitingDamaged(damaged)
         self._state.recount_waiting()

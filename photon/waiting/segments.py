@@ -86,6 +86,7 @@ def write_segment(folder: Path, name: str, records: pa.Table) -> SegmentInfo:
         folder.mkdir(parents=True, exist_ok=True)
         write_records(folder, name, ordered)
         write_index(folder, name, ordered)
+        sync(folder)
     except OSError as error:
         raise OSError(f"cannot write waiting records to {folder}: {error}") from error
     return info_of(name, ordered)
@@ -106,7 +107,10 @@ def info_of(name: str, ordered: pa.Table) -> SegmentInfo:
 
 
 def write_records(folder: Path, name: str, ordered: pa.Table) -> None:
-    """Write the records file of a segment, or put it into the place of one that is damaged. OSError."""
+    """Write the records file of a segment, or put it into the place of one that is damaged. OSError.
+
+    The caller syncs the folder.
+    """
     table = ordered.replace_schema_metadata({_NAME: name, _FORMAT: str(FORMAT_VERSION)})
 
     def write(sink: BinaryIO) -> None:
@@ -123,7 +127,10 @@ def write_records(folder: Path, name: str, ordered: pa.Table) -> None:
 
 
 def write_index(folder: Path, name: str, ordered: pa.Table) -> None:
-    """Write the index of a segment, or put it into the place of one that is damaged. OSError."""
+    """Write the index of a segment, or put it into the place of one that is damaged. OSError.
+
+    The caller syncs the folder.
+    """
     hashes = ordered["key_hash"].to_numpy()
     by_hash = np.argsort(hashes, kind="stable")
     columns = {name: _flat(ordered[name]) for name in _COPIED}
@@ -145,7 +152,6 @@ def _put(target: Path, write: Callable[[BinaryIO], None]) -> None:
     unfinished.unlink(missing_ok=True)
     write_synced(unfinished, write)
     unfinished.replace(target)
-    sync(target.parent)
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
