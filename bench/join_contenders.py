@@ -1,4 +1,4 @@
-"""The processes whose joins are compared: Photon as a user runs it, and Spark's own joins.
+"""The processes whose joins are compared: Photon as a user runs it, and the joins of Spark and Flink.
 
 All are warm before the logs are there: each has joined other logs in the same process. Then the logs appear
 at once, and the tables are watched from outside.
@@ -22,6 +22,8 @@ from typing import IO, Any, ClassVar
 import psutil
 import yaml
 
+from bench.flink_environment import JVM_OPTIONS, FlinkMissing, flink_python, process_environment
+from bench.join_flink import STATES, configuration_of, plan_of, told
 from bench.join_logs import FOREIGN_INTEGERS, PRIMARY_INTEGERS, JoinLogs
 from bench.join_peers import READY, settings_of
 
@@ -91,7 +93,8 @@ class Contender(ABC):
 
     def stop(self) -> None:
         """Have it end in order, or kill it."""
-        assert self.process is not None
+        if self.process is None:
+            return
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -106,6 +109,10 @@ class Contender(ABC):
             return [*parent.children(recursive=True), parent]
         return []
 
+    def _environment(self) -> dict[str, str] | None:
+        """The variables of its processes, if not those of this one."""
+        return None
+
     def _last_words(self) -> str:
         lines = (self.folder / "log").read_text(errors="replace").splitlines()[-3:]
         return f"the end of its log: {' / '.join(lines)}"
@@ -116,7 +123,9 @@ class Contender(ABC):
         with (self.folder / "log").open("a") as log:
             pipes.setdefault("stdout", log)
             words = [str(word) for word in command]
-            return subprocess.Popen(words, stderr=log, text=True, start_new_session=True, **pipes)
+            return subprocess.Popen(
+                words, stderr=log, text=True, start_new_session=True, env=self._environment(), **pipes
+            )
 
 
 class Photon(Contender):
@@ -231,10 +240,41 @@ class Peer(Contender):
         raise JoinFailed(f"{self.name} did not get ready; {self._last_words()}")
 
 
+class Flink(Peer):
+    """Flink SQL's interval join, with one of `join_flink.STATES`."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder, files_per_trigger=0)  # it has no triggers
+        self._plan = folder / "plan.json"
+
+    def settings(self) -> dict[str, Any]:
+        return {"JVM": JVM_OPTIONS, **configuration_of(self.name), **told()}
+
+    def begin(self, warm_up: JoinLogs, place_warm_up: Place, place_logs: Place) -> float:
+        self.folder.mkdir(parents=True)
+        self._plan.write_text(json.dumps(plan_of(self.name, self.folder)))
+        return super().begin(warm_up, place_warm_up, place_logs)
+
+    def begin_again(self) -> None:
+        self.process = self._start([*self._command(), "--again"])
+
+    def _command(self) -> list[str]:
+        try:
+            python = flink_python()
+        except FlinkMissing as error:
+            raise JoinFailed(str(error)) from error
+        return [str(python), str(Path(__file__).with_name("flink_join.py")), str(self._plan)]
+
+    def _environment(self) -> dict[str, str]:
+        return process_environment(self.folder)
+
+
 def contender(name: str, folder: Path, files_per_trigger: int) -> Contender:
     """A contender by its name. A stream of Spark's takes so many files of each log at once."""
     if name == "photon":
         return Photon(name, folder, ["one"])
     if name == "photon_racing":
         return Photon(name, folder, ["east", "west"])
+    if name in STATES:
+        return Flink(name, folder)
     return Peer(name, folder, files_per_trigger)

@@ -1,4 +1,4 @@
-"""Measures joins of the same generated logs in one run, in turn: Photon's and Spark's own.
+"""Measures joins of the same generated logs in one run, in turn: Photon's, Spark's own and Flink's.
 
 Measured is the time from the moment when all log files are there, with the session warm, to the commit of the
 last row, as a reader of the tables sees it. What the rows are is compared with the truth afterwards.
@@ -22,13 +22,22 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from bench.flink_environment import FLINK_VERSION
 from bench.join_contenders import Contender, JoinFailed, contender
 from bench.join_logs import JoinLogs, place
 from bench.join_rows import CommitWatch, Found, compare, read_rows
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.toolchain.java import java_command
 
-CONTENDERS = ("photon", "photon_racing", "stream_memory", "stream_rocksdb", "batch")
+CONTENDERS = (
+    "photon",
+    "photon_racing",
+    "stream_memory",
+    "stream_rocksdb",
+    "batch",
+    "flink_heap",
+    "flink_rocksdb",
+)
 STREAMS = ("stream_memory", "stream_rocksdb")
 WARM_UP_SHARE = 20  # so many times fewer events than in the logs
 WARM_UP_FILES = 4
@@ -73,7 +82,7 @@ class Scenario:
 PLAIN = Scenario("plain", files_per_trigger=MUCH_PER_TRIGGER)
 HURTS = (Scenario("late", some_late=True), Scenario("out_of_order", shuffle_seed=1))
 KILL = "kill"  # -9, of all processes, at half of the time that the join took before; and a new start
-HURT = ("photon", "stream_memory")  # who goes through them
+HURT = ("photon", "stream_memory", "flink_heap")  # who goes through them
 
 
 @dataclass(frozen=True)
@@ -231,6 +240,7 @@ def versions() -> dict[str, str]:
     )  # fmt: skip
     return {
         **{name: version(name) for name in PACKAGES},
+        "flink": FLINK_VERSION,
         "commit": commit.stdout.strip() or "unknown",
         "python": platform.python_version(),
         "java": java.stderr.splitlines()[0],

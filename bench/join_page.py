@@ -15,6 +15,8 @@ TITLES = {
     "stream_memory": "Spark stream-stream join, state in memory",
     "stream_rocksdb": "Spark stream-stream join, state in RocksDB",
     "batch": "Spark batch join",
+    "flink_heap": "Flink SQL interval join, state on the heap",
+    "flink_rocksdb": "Flink SQL interval join, state in RocksDB",
 }
 SCENARIOS = {
     "late": "one query in 20 comes at the end, an hour late or more",

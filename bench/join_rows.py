@@ -1,4 +1,4 @@
-"""What came of a join, read from its Delta tables: when rows were readable, and whether they are right."""
+"""What came of a join, read from its tables of Delta or Flink: when rows were readable, and whether right."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 EVENT_ID = "click_id"
 POLL_SECONDS = 0.1
+# Flink's files once they are committed: until then their names begin with a dot. Delta's end with ".parquet".
+PARQUET_FILES = "part-*[0-9]"
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,11 @@ def read_rows(tables: Sequence[Path], columns: Sequence[str]) -> pa.Table:
     for table in tables:
         if (table / "_delta_log").is_dir():
             rows = DeltaTable(table).to_pyarrow_dataset()
-            found.append(rows.to_table([name for name in columns if name in rows.schema.names]))
+        elif files := [str(file) for file in table.glob(PARQUET_FILES)]:
+            rows = ds.dataset(files, format="parquet")
+        else:
+            continue
+        found.append(rows.to_table([name for name in columns if name in rows.schema.names]))
     return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
 
 
@@ -83,10 +91,16 @@ class CommitWatch:
         for table in self.tables:
             for commit in set((table / "_delta_log").glob("*.json")) - self._seen:
                 added = sum(map(_rows_added, commit.read_text().splitlines()))
-                self._seen.add(commit)
-                if added:
-                    self.rows += added
-                    self.last_seconds = max(self.last_seconds, commit.stat().st_mtime)
+                self._add(commit, added, commit.stat().st_mtime)
+            for file in set(table.glob(PARQUET_FILES)) - self._seen:
+                renamed_seconds = file.stat().st_ctime  # its content is older than its commit
+                self._add(file, pq.read_metadata(file).num_rows, renamed_seconds)
+
+    def _add(self, seen: Path, rows: int, seconds: float) -> None:
+        self._seen.add(seen)
+        if rows:
+            self.rows += rows
+            self.last_seconds = max(self.last_seconds, seconds)
 
     def wait(self, done: Callable[[], bool], idle_seconds: float) -> None:
         """Look until it is done, or until no rows have come for so long."""

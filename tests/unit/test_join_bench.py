@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from bench.flink_environment import FlinkMissing, flink
 from bench.join_contenders import contender
+from bench.join_flink import STATES, WATERMARK_HOURS, statements
 from bench.join_logs import LATE_MS, PREFIX, SPAN_MS, START_MS, JoinLogs, place
 from bench.join_measurement import CONTENDERS, HURTS, KILL, Bench, Sizes, measure_joins, ratios
 from bench.join_page import SCENARIOS, TITLES, page_of
@@ -172,6 +175,53 @@ def test_a_commit_without_new_rows_does_not_count(tmp_path: Path) -> None:
     assert (watch.rows, watch.last_seconds) == seen
 
 
+def test_the_watch_sees_a_file_of_flink_once_it_has_its_name(tmp_path: Path) -> None:
+    watch = CommitWatch([tmp_path])
+    hidden = tmp_path / ".part-1-0-0.inprogress.2"
+    pq.write_table(EXPECTED, hidden)
+    watch.look()
+    before = watch.rows
+    hidden.rename(tmp_path / "part-1-0-0")
+    watch.look()
+    assert (before, watch.rows) == (0, 300)
+    assert compare(read_rows([tmp_path], EXPECTED.column_names), EXPECTED).is_right
+
+
+def test_the_files_of_a_delta_table_are_none_of_flinks(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, EXPECTED)
+    watch = CommitWatch([tmp_path])
+    watch.look()
+    assert watch.rows == 300
+
+
+# -- Flink
+
+
+def test_flink_reads_every_column_of_both_logs_and_writes_it() -> None:
+    queries, clicks, joined, insert = statements(Path("/logs"), Path("/table"))
+    for name in EXPECTED.column_names:
+        kind = "BIGINT" if pa.types.is_integer(EXPECTED.schema.field(name).type) else "STRING"
+        assert f"`{name}` {kind}" in joined
+        log = queries if name.startswith(PREFIX) else clicks
+        assert f"`{name.removeprefix(PREFIX)}` {kind}" in log
+    assert insert.startswith("INSERT INTO joined SELECT ")
+
+
+def test_flinks_watermark_waits_for_longer_than_the_logs_span() -> None:
+    assert WATERMARK_HOURS * 3_600_000 > SPAN_MS
+
+
+def test_a_flink_that_cannot_be_had_is_left_out_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Path:
+        raise FlinkMissing("Flink cannot be had: no network")
+
+    monkeypatch.setattr("bench.join_contenders.flink_python", missing)
+    found = measure_joins(tmp_path, Sizes(600, 200, 600, 200, rounds=1), ["flink_heap"], print)
+    assert found["left_out"] == {"plain flink_heap 1": "Flink cannot be had: no network"}
+
+
 # -- the figures
 
 
@@ -185,7 +235,7 @@ def test_every_join_and_scenario_has_its_words_and_every_peer_its_join(tmp_path:
     assert set(TITLES) == set(CONTENDERS)
     assert set(SCENARIOS) == {KILL, *(scenario.name for scenario in HURTS)}
     peers = [name for name in CONTENDERS if not name.startswith("photon")]
-    assert peers == list(PEERS)
+    assert peers == [*PEERS, *STATES]
     assert all(contender(name, tmp_path, 4).settings() for name in CONTENDERS)
 
 
@@ -226,8 +276,10 @@ def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("name", list(PEERS))
+@pytest.mark.parametrize("name", [*PEERS, *STATES])
 def test_a_peer_joins_every_click_once(name: str, tmp_path: Path) -> None:
+    if name in STATES and not flink().is_there():
+        pytest.skip("Flink is not there: make flink")
     run = Bench(tmp_path, JoinLogs(600, 200, files=2), progress=print).run(name, 1)
     assert run.found == Found(rows=200, lost=0, doubled=0, wrong=0)
 
