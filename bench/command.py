@@ -76,10 +76,10 @@ def join(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Photon's join beside Spark's own, on the same generated logs and cores, in turn, twice.
+    """Photon's join beside those of Spark and Flink, on the same generated logs and cores, in turn, twice.
 
-    One datacenter, and two that race; Spark's stream-stream join with its state in memory and in RocksDB; its
-    batch join. Then late primaries, files out of order, and a kill. full: 2 million primary and 100,000
+    One datacenter, and two that race; Spark's stream-stream join with its state in memory and in RocksDB, its
+    batch join; Flink's interval join with its state on the heap and in RocksDB. Then late primaries, files out of order, and a kill. full: 2 million primary and 100,000
     foreign events, half an hour at most; quick: a tenth of it, once, and late primaries alone: 5 minutes.
     Exit status 1 if a row of Photon's was lost, doubled or wrong, else 3 if a run failed or was left out.
     """
