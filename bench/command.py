@@ -79,13 +79,15 @@ def join(
     """Photon's join beside those of Spark and Flink, on the same generated logs and cores, in turn, twice.
 
     One datacenter, and two that race; Spark's stream-stream join with its state in memory and in RocksDB, its
-    batch join; Flink's interval join with its state on the heap and in RocksDB. Then late primaries, files out of order, and a kill. full: 2 million primary and 100,000
-    foreign events, half an hour at most; quick: a tenth of it, once, and late primaries alone: 5 minutes.
+    batch join; Flink's interval join, with its state on the heap and in RocksDB. Then late primaries, files
+    out of order, an idle file, and a kill; and what Photon costs by history, files and cores. full: 2 million
+    primary and 100,000 foreign events, half an hour at most; quick: a tenth of it, once, and late primaries
+    alone: 5 minutes. Beside the page come its plots and its JSON; notes in PAGE-notes.md stay as they are.
     Exit status 1 if a row of Photon's was lost, doubled or wrong, else 3 if a run failed or was left out.
     """
     log_to_stderr()
     from bench.join_measurement import CONTENDERS, SIZES, measure_joins
-    from bench.join_page import page_of
+    from bench.join_page import page_of, write_page
 
     if unknown := set(only) - set(CONTENDERS):
         raise click.BadParameter(f"no join is called {min(unknown)!r}; there are: {', '.join(CONTENDERS)}")
@@ -98,11 +100,13 @@ def join(
             progress=lambda text: click.echo(text, err=True),
         )
     limit = "" if minutes is None else f" --minutes {minutes:g}"
-    text = page_of(found, f"photon bench join --size {size}{limit}")
+    command = f"photon bench join --size {size}{limit}"
+    text = page_of(found, command)
     if page is not None:
-        page.write_text(text)
+        write_page(page, found, command)
     print_result(found, text, as_json)
-    ours = [run for run in [*found["runs"], *found["hurts"]] if run["contender"].startswith("photon")]
+    joined = [*found["runs"], *found["hurts"], *(one["run"] for one in found["curves"])]
+    ours = [run for run in joined if run["contender"].startswith("photon")]
     if any(run["found"][fault] for run in ours for fault in ("lost", "doubled", "wrong")):
         sys.exit(VIOLATION)
     sys.exit(NOT_DONE if found["left_out"] else DONE)

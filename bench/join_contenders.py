@@ -133,9 +133,10 @@ class Photon(Contender):
 
     has_warm_up_in_tables = True
 
-    def __init__(self, name: str, folder: Path, datacenters: Sequence[str]) -> None:
+    def __init__(self, name: str, folder: Path, datacenters: Sequence[str], cores: int | None = None) -> None:
         super().__init__(name, folder)
         self.datacenters = datacenters
+        self._bound = ["taskset", "--cpu-list", f"0-{cores - 1}"] if cores else []
         self.pipeline = folder / "pipeline.yaml"
         self.warm_up_records = 0
 
@@ -160,7 +161,7 @@ class Photon(Contender):
         return seconds
 
     def begin_again(self) -> None:
-        self.process = self._start([*PHOTON, "join", self.pipeline])
+        self.process = self._start([*self._bound, *PHOTON, "join", self.pipeline])
 
     def finish(self, records: int) -> None:
         self._has_joined(self.warm_up_records + records, STOP_SECONDS)
@@ -269,10 +270,13 @@ class Flink(Peer):
         return process_environment(self.folder)
 
 
-def contender(name: str, folder: Path, files_per_trigger: int) -> Contender:
-    """A contender by its name. A stream of Spark's takes so many files of each log at once."""
+def contender(name: str, folder: Path, files_per_trigger: int, cores: int | None = None) -> Contender:
+    """A contender by its name. A stream of Spark's takes so many files of each log at once.
+
+    Only Photon with one datacenter is bound to so many cores.
+    """
     if name == "photon":
-        return Photon(name, folder, ["one"])
+        return Photon(name, folder, ["one"], cores)
     if name == "photon_racing":
         return Photon(name, folder, ["east", "west"])
     if name in STATES:

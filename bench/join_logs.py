@@ -21,6 +21,7 @@ SPAN_MS = 4 * 3_600_000  # of event time, whatever the number of events
 LONGEST_LAG_MS = 300_000  # from a query to its click
 LATE_MS = 3_600_000  # a late query is written this long after its time, or later
 LATE_SHARE, REPEATED_SHARE = 20, 100  # every 20th query may be late; every 100th click is logged twice
+IDLE_SHARE = 20  # every 20th of the first queries is in the idle file
 LINES_AT_ONCE = 100_000
 PREFIX = "primary_"
 
@@ -65,6 +66,9 @@ class JoinLogs:
     files: int = 20
     seed: int = 1
     some_late: bool = False  # queries that are an hour late, or more, in one more file
+    one_idle: bool = (
+        False  # one more file of queries has some of the first, and does not grow with the others
+    )
 
     def write(self, folder: Path) -> None:
         """Write the files in the order of their events: `queries-000.jsonl`, `clicks-000.jsonl` and so on."""
@@ -122,6 +126,11 @@ class JoinLogs:
         late: Flags = early & (_mixed(queries, 400) % LATE_SHARE == 0) & self.some_late
         return late
 
+    def is_idle(self, queries: Numbers) -> Flags:
+        """Which of these queries are in the idle file: one in 20 of the first tenth."""
+        idle: Flags = (queries < self.primary // 10) & (queries % IDLE_SHARE == 0) & self.one_idle
+        return idle
+
     def clicks_of_late_queries(self) -> int:
         """How many rows depend on a late query."""
         return int(self.is_late(self._query_of(np.arange(self.foreign))).sum())
@@ -137,9 +146,11 @@ class JoinLogs:
 
     def _query_files(self) -> Iterator[Iterator[pa.Table]]:
         numbers = np.arange(self.primary)
-        late = self.is_late(numbers)
+        late, idle = self.is_late(numbers), self.is_idle(numbers)
+        if self.one_idle:
+            yield self._tables(numbers[idle])
         for part in np.array_split(numbers, self.files):
-            yield self._tables(part[~late[part]])
+            yield self._tables(part[~late[part] & ~idle[part]])
         if self.some_late:
             yield self._tables(numbers[late])
 

@@ -58,14 +58,15 @@ class Sizes:
     late_foreign: int
     rounds: int = 2
     minutes: float = 27  # no run begins later
-    hurts: Sequence[str] = ("late", "out_of_order", "kill")
+    hurts: Sequence[str] = ("late", "out_of_order", "idle", "kill")
+    curves: bool = False  # cost against history, files and cores
 
 
 # Sessions that start and get warm take most of a run of the smaller ones, some half a minute.
 SIZES = {
-    "full": Sizes(2_000_000, 100_000, 200_000, 10_000),
+    "full": Sizes(2_000_000, 100_000, 200_000, 10_000, curves=True),
     "quick": Sizes(200_000, 10_000, 50_000, 2_500, rounds=1, minutes=4, hurts=("late",)),
-    "small": Sizes(50_000, 2_500, 50_000, 2_500, rounds=1),
+    "small": Sizes(50_000, 2_500, 50_000, 2_500, rounds=1, curves=True),
 }
 
 
@@ -76,11 +77,17 @@ class Scenario:
     name: str
     some_late: bool = False
     shuffle_seed: int | None = None
+    one_idle: bool = False
+    cores: int | None = None  # of Photon; all
     files_per_trigger: int = LITTLE_PER_TRIGGER  # more at once, and a stream would see little that is late
 
 
 PLAIN = Scenario("plain", files_per_trigger=MUCH_PER_TRIGGER)
-HURTS = (Scenario("late", some_late=True), Scenario("out_of_order", shuffle_seed=1))
+HURTS = (
+    Scenario("late", some_late=True),
+    Scenario("out_of_order", shuffle_seed=1),
+    Scenario("idle", one_idle=True),
+)
 KILL = "kill"  # -9, of all processes, at half of the time that the join took before; and a new start
 HURT = ("photon", "stream_memory", "flink_heap")  # who goes through them
 
@@ -104,7 +111,8 @@ def measure_joins(
 ) -> dict[str, Any]:
     """All runs as one JSON object. `folder` is new; each run works in it and leaves nothing.
 
-    A run that fails, or would begin too late (`Sizes.minutes`), is named in `left_out`.
+    A run that fails, or would begin too late (`Sizes.minutes`), is named in `left_out`. What cannot be had
+    from a second round comes before it.
     """
     clock = clock or SystemClock()
     began_us, left_out = clock.now_us(), {}
@@ -120,17 +128,29 @@ def measure_joins(
             left_out[what] = str(error)
 
     plain = Bench(folder / "plain", JoinLogs(sizes.primary, sizes.foreign), progress)
-    in_turn = [(name, turn) for turn in range(1, sizes.rounds + 1) for name in contenders]
-    runs = [done for name, turn in in_turn for done in run(plain, name, turn)]
+    runs = [done for name in contenders for done in run(plain, name, 1)]
     seconds = mean_seconds(runs)
     hurt = [name for name in HURT if name in seconds]
     hurt_runs: list[Run] = []
-    if KILL in sizes.hurts:
-        hurt_runs += [done for name in hurt for done in run(plain, name, 1, seconds[name] / 2)]
     for scenario in (one for one in HURTS if one.name in sizes.hurts):
-        logs = JoinLogs(sizes.late_primary, sizes.late_foreign, some_late=scenario.some_late)
+        logs = JoinLogs(
+            sizes.late_primary,
+            sizes.late_foreign,
+            some_late=scenario.some_late,
+            one_idle=scenario.one_idle,
+        )
         bench = Bench(folder / scenario.name, logs, progress, scenario)
         hurt_runs += [done for name in hurt for done in run(bench, name, 1)]
+    if KILL in sizes.hurts:
+        hurt_runs += [done for name in hurt for done in run(plain, name, 1, seconds[name] / 2)]
+    points = curve_points(sizes.late_primary) if sizes.curves and "photon" in seconds else ()
+    curves = [
+        {"point": asdict(point), "run": asdict(done)}
+        for point in points
+        for done in run(_curve_bench(folder, point, sizes, progress), "photon", 1)
+    ]
+    rest = [(name, turn) for turn in range(2, sizes.rounds + 1) for name in contenders]
+    runs += [done for name, turn in rest for done in run(plain, name, turn)]
     return {
         "measured_at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began_us / MICROSECONDS)),
         "took_seconds": round((clock.now_us() - began_us) / MICROSECONDS, 1),
@@ -140,10 +160,44 @@ def measure_joins(
         "versions": versions(),
         "settings": {name: contender(name, folder, MUCH_PER_TRIGGER).settings() for name in contenders},
         "runs": [asdict(done) for done in runs],
-        "ratios": ratios(seconds),
+        "ratios": ratios(mean_seconds(runs)),
         "hurts": [asdict(done) for done in hurt_runs],
+        "curves": curves,
         "left_out": left_out,
     }
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """How much is indexed before, in how many files each log is, and on how many cores."""
+
+    history: int
+    files: int = 20
+    cores: int | None = None  # all
+
+    @property
+    def name(self) -> str:
+        """What its run is called."""
+        return f"history_{self.history}_files_{self.files}_cores_{self.cores or 'all'}"
+
+
+def curve_points(primary: int) -> tuple[CurvePoint, ...]:
+    """Where Photon's cost is measured, of so many primary events: from one point along three lines."""
+    least = primary // WARM_UP_SHARE
+    return (
+        CurvePoint(least),
+        CurvePoint(least, cores=1),
+        CurvePoint(primary),
+        CurvePoint(5 * primary),
+        CurvePoint(least, files=200),
+        CurvePoint(least, files=1_000),
+    )
+
+
+def _curve_bench(folder: Path, point: CurvePoint, sizes: Sizes, progress: Progress) -> Bench:
+    warm_up = JoinLogs(point.history, max(sizes.late_foreign // WARM_UP_SHARE, 100), WARM_UP_FILES, seed=2)
+    logs = JoinLogs(sizes.late_primary, sizes.late_foreign, point.files)
+    return Bench(folder / point.name, logs, progress, Scenario(point.name, cores=point.cores), warm_up)
 
 
 def mean_seconds(runs: Sequence[Run]) -> dict[str, float]:
@@ -165,10 +219,17 @@ def ratios(seconds: dict[str, float]) -> dict[str, dict[str, float]]:
 class Bench:
     """Runs contenders, one after the other, on the same logs."""
 
-    def __init__(self, folder: Path, logs: JoinLogs, progress: Progress, scenario: Scenario = PLAIN) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        logs: JoinLogs,
+        progress: Progress,
+        scenario: Scenario = PLAIN,
+        warm_up: JoinLogs | None = None,
+    ) -> None:
         self._folder, self._logs, self._progress, self.scenario = folder, logs, progress, scenario
         primary, foreign = (max(count // WARM_UP_SHARE, 100) for count in (logs.primary, logs.foreign))
-        self._warm_up = JoinLogs(primary, foreign, WARM_UP_FILES, seed=2)
+        self._warm_up = warm_up or JoinLogs(primary, foreign, WARM_UP_FILES, seed=2)
         self._warm_up.write(folder / "generated_warm_up")
         logs.write(folder / "generated")
         self.bytes = sum(path.stat().st_size for path in (folder / "generated").iterdir())
@@ -176,7 +237,7 @@ class Bench:
     def run(self, name: str, turn: int, kill_after_seconds: float | None = None) -> Run:
         """One join, in a folder of its own that is removed at the end."""
         folder = self._folder / f"{name}_{turn}"
-        one = contender(name, folder, self.scenario.files_per_trigger)
+        one = contender(name, folder, self.scenario.files_per_trigger, self.scenario.cores)
         try:
             run = self._run(one, turn, kill_after_seconds)
         finally:

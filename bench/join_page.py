@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from bench.join_measurement import LITTLE_PER_TRIGGER
+from bench.join_plot import AXES, cost_curve, cpu_us, draw_curves, draw_throughput
 
 TITLES = {
     "photon": "Photon, one datacenter",
@@ -21,13 +23,39 @@ TITLES = {
 SCENARIOS = {
     "late": "one query in 20 comes at the end, an hour late or more",
     "out_of_order": "files come in another order than their events",
+    "idle": "one file of queries has some of the first and grows no more",
     "kill": "kill -9 in the middle, then a start",
 }
 Found = Mapping[str, Any]
 
 
+def write_page(page: Path, found: Found, command: str) -> None:
+    """Write the page, its numbers as JSON and its plots; what is written by hand stays in its own file."""
+
+    def beside(what: str) -> Path:
+        return page.with_name(f"{page.stem}-{what}")
+
+    page.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
+    for what in ("throughput.svg", "curves.svg"):
+        beside(what).unlink(missing_ok=True)  # of an earlier run
+    links = [f"- [All numbers]({page.with_suffix('.json').name})"]
+    if found["runs"]:
+        draw_throughput(found, TITLES, beside("throughput.svg"))
+    if found["curves"]:
+        draw_curves(found, beside("curves.svg"))
+    pictures = {
+        "throughput.svg": (bool(found["runs"]), "Throughput of each join"),
+        "curves.svg": (bool(found["curves"]), "Photon's cost by history, files and cores"),
+        "live.svg": (beside("live.svg").is_file(), "Live delay, of a run of `make bench-live`"),
+    }
+    links += [f"- [{text}]({beside(what).name})" for what, (there, text) in pictures.items() if there]
+    if beside("notes.md").is_file():
+        links.append(f"- [Notes by hand]({beside('notes.md').name}), also of other runs")
+    page.write_text(page_of(found, command) + "\n".join(["", "## Beside this page", "", *links, ""]))
+
+
 def page_of(found: Found, command: str) -> str:
-    """The whole page."""
+    """The tables of one run."""
     sizes = found["sizes"]
     parts = [
         "# Benchmarks",
@@ -47,6 +75,7 @@ def page_of(found: Found, command: str) -> str:
         " column by column.",
         _table(list(_rows(found))),
         *(_hurts(found) if found["hurts"] else []),
+        *(_curves(found) if found["curves"] else []),
         *([_left_out(found["left_out"])] if found["left_out"] else []),
         "## Where and with what",
         _table(list(_circumstances(found))),
@@ -66,11 +95,28 @@ def _hurts(found: Found) -> list[str]:
     sizes = found["sizes"]
     return [
         "## What hurts",
-        f"Late, and out of order: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks,"
-        f" of which the stream takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill comes at half"
-        " of the time that the same join took above; the seconds hold the new start of everything.",
+        f"Late, out of order, and idle: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,}"
+        f" clicks, of which a stream of Spark's takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill"
+        " comes at half of the time that the same join took above; the seconds hold the new start of everything.",
         _table(list(_hurt_rows(found))),
     ]
+
+
+def _curves(found: Found) -> list[str]:
+    sizes = found["sizes"]
+    return [
+        "## What Photon costs by history, files and cores",
+        f"One datacenter, {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks. Each part"
+        " of the table changes one thing alone. CPU is that of all its processes for each query.",
+        _table(list(_curve_rows(found))),
+    ]
+
+
+def _curve_rows(found: Found) -> Iterator[Sequence[str]]:
+    yield "by", "", "seconds", "CPU a query, us", "lost, doubled, wrong"
+    for axis, words in AXES.items():
+        for value, run in cost_curve(found, axis):
+            yield words, f"{value:,}", f"{run['seconds']:.1f}", _number(cpu_us(found, run)), _faults(run)
 
 
 def _rows(found: Found) -> Iterator[Sequence[str]]:
@@ -97,15 +143,20 @@ def _hurt_rows(found: Found) -> Iterator[Sequence[str]]:
 
 
 def _circumstances(found: Found) -> Iterator[Sequence[str]]:
-    machine, loads = found["machine"], [run["load_average"] for run in [*found["runs"], *found["hurts"]]]
+    machine, loads = found["machine"], [run["load_average"] for run in _all_runs(found)]
     yield "", ""
     yield "when", f"{found['measured_at']}, {found['took_seconds'] / 60:.0f} minutes"
     yield (
         "machine",
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}",
     )
-    yield "load average before the runs", f"{min(loads):.1f} to {max(loads):.1f}"
+    if loads:
+        yield "load average before the runs", f"{min(loads):.1f} to {max(loads):.1f}"
     yield "versions", ", ".join(f"{name} {text}" for name, text in found["versions"].items())
+
+
+def _all_runs(found: Found) -> list[Found]:
+    return [*found["runs"], *found["hurts"], *(one["run"] for one in found["curves"])]
 
 
 def _faults(run: Found) -> str:

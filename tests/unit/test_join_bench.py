@@ -17,7 +17,7 @@ from bench.join_contenders import contender
 from bench.join_flink import STATES, WATERMARK_HOURS, statements
 from bench.join_logs import LATE_MS, PREFIX, SPAN_MS, START_MS, JoinLogs, place
 from bench.join_measurement import CONTENDERS, HURTS, KILL, Bench, Sizes, measure_joins, ratios
-from bench.join_page import SCENARIOS, TITLES, page_of
+from bench.join_page import SCENARIOS, TITLES
 from bench.join_peers import PEERS
 from bench.join_rows import CommitWatch, Found, compare, read_rows
 
@@ -82,6 +82,17 @@ def test_late_queries_are_in_the_last_file_and_an_hour_late_at_least(tmp_path: P
     assert late
     assert all(query["time"] < START_MS + SPAN_MS - LATE_MS for query in late)
     assert len(read(tmp_path / "generated", "queries")) == logs.primary
+
+
+def test_an_idle_file_has_some_of_the_first_queries_and_no_later_ones(tmp_path: Path) -> None:
+    logs = JoinLogs(2_000, 300, files=5, one_idle=True)
+    logs.write(tmp_path / "generated")
+    idle, *others = sorted((tmp_path / "generated").glob("queries-*"))
+    lines = idle.read_text().splitlines()
+    assert len(others) == 5
+    assert len(lines) == 10
+    assert all(json.loads(line)["time"] < START_MS + SPAN_MS // 10 for line in lines)
+    assert len({query["query_id"] for query in read(tmp_path / "generated", "queries")}) == logs.primary
 
 
 def test_logs_of_other_seeds_have_other_ids() -> None:
@@ -239,34 +250,6 @@ def test_every_join_and_scenario_has_its_words_and_every_peer_its_join(tmp_path:
     assert all(contender(name, tmp_path, 4).settings() for name in CONTENDERS)
 
 
-def run_of(name: str, scenario: str = "plain", seconds: float = 2.0, lost: int = 0) -> dict[str, Any]:
-    found = {"rows": 300, "lost": lost, "doubled": 0, "wrong": 0}
-    return {
-        "contender": name, "scenario": scenario, "round": 1, "seconds": seconds, "cpu_seconds": None,
-        "events_per_second": 1_000.0, "found": found, "load_average": 0.5,
-    }  # fmt: skip
-
-
-def test_the_page_shows_every_round_with_its_faults() -> None:
-    found = {
-        "measured_at": "2026-01-05 10:00 UTC", "took_seconds": 60.0, "bytes": 10**6,
-        "sizes": {"primary": 2_000, "foreign": 300, "late_primary": 20, "late_foreign": 3},
-        "machine": {"processor": "one", "cores": 2, "memory_gib": 4.0, "system": "a system"},
-        "versions": {"pyspark": "4"}, "settings": {"photon": {"command": "photon join"}},
-        "runs": [run_of("photon"), run_of("stream_memory"), run_of("photon", seconds=3.0, lost=4)],
-        "ratios": {"photon": {"faster_stream": 0.8}, "stream_memory": {"faster_stream": 1.0}},
-        "left_out": {"plain batch 1": "it died", "kill photon 1": "it died"},
-        "hurts": [run_of("stream_memory", "late", 5.0, lost=1_234)],
-    }  # fmt: skip
-    page = page_of(found, "the command")
-    assert (
-        "| Photon, one datacenter | 2.0 and 3.0 | ? and ? | 0.5 and 0.5 | 1,000 | 0.80 | none and 4, 0, 0 |"
-        in page
-    )
-    assert "Left out: plain batch 1, kill photon 1 (it died)." in page
-    assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
-
-
 def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -> None:
     sizes = Sizes(600, 200, 600, 200, rounds=1, minutes=-1)
     found = measure_joins(tmp_path, sizes, ["photon", "batch"], print)
@@ -290,5 +273,5 @@ def test_a_peer_joins_every_click_once(name: str, tmp_path: Path) -> None:
 def test_photon_loses_and_doubles_nothing_whatever_happens(tmp_path: Path) -> None:
     found = measure_joins(tmp_path, Sizes(600, 200, 600, 200, rounds=1), ["photon", "photon_racing"], print)
     runs = [*found["runs"], *found["hurts"]]
-    assert [run["scenario"] for run in runs] == ["plain", "plain", KILL, "late", "out_of_order"]
+    assert [run["scenario"] for run in runs] == ["plain", "plain", "late", "out_of_order", "idle", KILL]
     assert all(Found(**run["found"]).is_right for run in runs)

@@ -1,0 +1,96 @@
+"""Plots of a comparison of joins: throughput of each, and what Photon costs by history, files and cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+Found = Mapping[str, Any]
+OURS, THEIRS = "#3b6fb6", "#b8bfc9"
+# axis -> the words below it; each line of points begins at the first point, and changes this alone
+AXES = {
+    "history": "primary events indexed before",
+    "files": "files of each log",
+    "cores": "cores",
+}
+
+
+def throughput(found: Found) -> dict[str, float]:
+    """Events a second of each join, the mean of its rounds."""
+    names = dict.fromkeys(run["contender"] for run in found["runs"])
+    return {
+        name: mean(run["events_per_second"] for run in found["runs"] if run["contender"] == name)
+        for name in names
+    }
+
+
+def cost_curve(found: Found, axis: str) -> list[tuple[int, Found]]:
+    """The points that differ from the first by this axis alone, with their runs, in order."""
+    curves = found["curves"]
+    if not curves:
+        return []
+    first = curves[0]["point"]
+    others = [name for name in AXES if name != axis]
+    line = [one for one in curves if all(one["point"][name] == first[name] for name in others)]
+    every = found["machine"]["cores"]  # where a point names none
+    values = [(one["point"][axis] or every, one["run"]) for one in line]
+    return sorted(values, key=lambda value: value[0])
+
+
+def cpu_us(found: Found, run: Found) -> float | None:
+    """CPU of a run for each of its primary events, in microseconds."""
+    cpu = run["cpu_seconds"]
+    return None if cpu is None else 1e6 * cpu / found["sizes"]["late_primary"]
+
+
+def draw_throughput(found: Found, titles: Mapping[str, str], path: Path) -> None:
+    """Write a bar for each join."""
+    pyplot = _pyplot()
+    rates = throughput(found)
+    figure, axes = pyplot.subplots(figsize=(9, 0.5 * len(rates) + 1.2), layout="constrained")
+    colors = [OURS if name.startswith("photon") else THEIRS for name in rates]
+    bars = axes.barh([titles[name] for name in rates], list(rates.values()), color=colors)
+    axes.bar_label(bars, [f"{rate:,.0f}" for rate in rates.values()], padding=4, fontsize=9)
+    axes.invert_yaxis()  # in the order of the table
+    axes.margins(x=0.12)
+    axes.set(xlabel="events a second, from the files being there to the last row's commit")
+    _save(figure, [axes], path)
+
+
+def draw_curves(found: Found, path: Path) -> None:
+    """Write a panel for each axis: seconds, and CPU for each primary event."""
+    pyplot = _pyplot()
+    figure, panels = pyplot.subplots(1, len(AXES), figsize=(11, 3.6), layout="constrained")
+    for axes, (axis, words) in zip(panels, AXES.items(), strict=True):
+        line = cost_curve(found, axis)
+        places = range(len(line))  # each as far from the next: values grow by factors
+        axes.plot(places, [run["seconds"] for _, run in line], "o-", color=OURS, label="seconds")
+        axes.set(xlabel=words, ylim=(0, None))
+        axes.set_xticks(list(places), labels=[f"{value:,}" for value, _ in line])
+        for place, (_, run) in zip(places, line, strict=True):
+            if (cost := cpu_us(found, run)) is not None:
+                axes.annotate(
+                    f"{cost:.0f} us", (place, run["seconds"]), xytext=(0, -14),
+                    textcoords="offset points", fontsize=8, ha="center",
+                )  # fmt: skip
+    panels[0].set(ylabel="seconds (below: CPU a primary event)")
+    _save(figure, panels, path)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display is needed
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, panels: Sequence[Any], path: Path) -> None:
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_axisbelow(True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    _pyplot().close(figure)
