@@ -96,8 +96,9 @@ def _hurts(found: Found) -> list[str]:
     return [
         "## What hurts",
         f"Late, out of order, and idle: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,}"
-        f" clicks, of which a stream of Spark's takes {LITTLE_PER_TRIGGER} files of each log at a time. A kill"
-        " comes at half of the time that the same join took above; the seconds hold the new start of everything.",
+        f" clicks, of which a stream of Spark's takes {LITTLE_PER_TRIGGER} files of each log at a time."
+        " A kill comes at half of the time that the same join took above; the seconds hold the new start of"
+        " everything.",
         _table(list(_hurt_rows(found))),
     ]
 
