@@ -291,5 +291,6 @@ def _how_far_verified(
         notes=tuple(notes),
         verified_until_us=verified_until_us(latest, scope.unread(name), pending_us),
         epoch=read.epoch,
+        state_is_unreadable=read.is_unreadable,
         newly_verified_offsets=newly_verified_offsets(read.of("foreign"), undecided, unreadable, verified),
     )

@@ -20,6 +20,7 @@ from photon.cli.output import (
     showing_progress,
     table_lines,
 )
+from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
@@ -39,7 +40,8 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
     Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. Exit status 1 if a
-    promise is broken: an event is missing, has two rows, or a row says what its logs do not.
+    promise is broken: an event is missing, has two rows, or a row says what its logs do not. 3 if a
+    datacenter's state can't be read, so that nothing of it is verified.
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import MICROSECONDS, SystemClock
@@ -56,7 +58,7 @@ def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: b
             at_us = clock.now_us()
             append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
     print_result(report.as_dict(), report_text(report), as_json)
-    sys.exit(DONE if report.ok else VIOLATION)
+    sys.exit(VIOLATION if not report.ok else NOT_DONE if report.not_done else DONE)
 
 
 def report_text(report: VerificationReport) -> str:
@@ -66,7 +68,12 @@ def report_text(report: VerificationReport) -> str:
         lines += _remarks(name, one)
         for finding in one.findings:
             lines += _finding(name, finding)
-    lines.append("no promise is broken" if report.ok else "PROMISES ARE BROKEN, see above")
+    if report.not_done:
+        lines.append(f"NOTHING IS VERIFIED of {', '.join(report.not_done)}, see above")
+    if not report.ok:
+        lines.append("PROMISES ARE BROKEN, see above")
+    elif not report.not_done:
+        lines.append("no promise is broken")
     return "\n".join(lines)
 
 

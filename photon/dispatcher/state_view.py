@@ -89,6 +89,7 @@ class ReadOffsets:
     waiting: pa.Table = field(default_factory=WAITING_COLUMNS.empty_table)
     earliest_waiting_us: int | None = None  # `WaitingList.earliest_primary_us`
     problem: str = ""
+    is_unreadable: bool = False  # there is a state, and it can't be read
 
     def of(self, side: Side) -> list[TrackedFile]:
         return [tracked for tracked in self.files.values() if tracked.file.side == side]
@@ -117,4 +118,4 @@ def read_offsets(folder: Path) -> ReadOffsets:
                 state.waiting.earliest_primary_us(),
             )
     except StateUnavailable as error:
-        return ReadOffsets(problem=str(error))
+        return ReadOffsets(problem=str(error), is_unreadable=True)

@@ -143,6 +143,7 @@ class DatacenterReport:
     notes: Sequence[str] = ()
     verified_until_us: int | None = None  # `classes.verified_until_us`
     epoch: str | None = None  # that has read the logs; None: nothing was ever read
+    state_is_unreadable: bool = False  # nobody knows what was read: nothing is verified
     newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # of foreign files, by number
 
     @property
@@ -203,6 +204,11 @@ class VerificationReport:
     def ok(self) -> bool:
         """Whether no promise is broken."""
         return not any(report.violations for report in self.datacenters.values())
+
+    @property
+    def not_done(self) -> list[str]:
+        """The datacenters of which nothing could be verified."""
+        return [name for name, report in self.datacenters.items() if report.state_is_unreadable]
 
     def as_dict(self) -> dict[str, Any]:
         reports = {name: report.as_dict() for name, report in self.datacenters.items()}

@@ -54,6 +54,14 @@ def run(tmp_path, monkeypatch):
     return run
 
 
+def test_a_state_that_cannot_be_read_ends_with_status_3(run):
+    unread = DatacenterReport(notes=("cannot open the state",), state_is_unreadable=True)
+    result = run(VerificationReport({**SOUND.datacenters, "west": unread}, rows=1_200))
+    assert result.exit_code == 3
+    assert "NOTHING IS VERIFIED of west" in result.stdout
+    assert "no promise is broken" not in result.stdout
+
+
 def test_a_sound_join_ends_with_status_0(run):
     result = run(SOUND)
     assert result.exit_code == 0
