@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from photon.clock import MICROSECONDS, Clock
@@ -52,6 +54,23 @@ class Announcer:
         self._wake, self._ends = threading.Event(), False
         self._thread: threading.Thread | None = None
 
+    @contextmanager
+    def working(self, completed: int, is_open: bool, in_thread: bool) -> Iterator[None]:
+        """Publish while this process works: before it opens a session, which may take longer than a silence.
+
+        Whoever ends in order publishes the rest. `is_open`: an earlier process has left a batch open.
+        """
+        if in_thread:
+            self.start()
+        self.completed(completed)
+        if is_open:
+            self.begun()
+        try:
+            yield
+            self.finish()
+        finally:
+            self.close()
+
     def start(self) -> None:
         """Publish from a thread of its own from now on."""
         self._thread = threading.Thread(target=self._run, name=f"marks of {self._epoch}", daemon=True)
@@ -68,8 +87,10 @@ class Announcer:
         self._go_on()
 
     def finish(self) -> None:
-        """Publish what is left, and end."""
+        """Publish what is left, and end; a registry that did not answer is left to the next start."""
         self.close()
+        if self._failed:
+            return
         self._is_open, self._since_us = False, None
         self._publish_if_due()
 

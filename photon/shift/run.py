@@ -240,12 +240,13 @@ def _open_dispatcher(
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with suppress(StateUnavailable):  # the loop meets it too, and waits
             note_files(pipeline, datacenter, state, clock.now_us())
+        announcer = Announcer(registry.marks, state.epoch or "", pipeline.recovery.silent_after, clock)
+        is_open, in_thread = state.open_plan() is not None, not for_tests.announces_at_once
         with (
+            announcer.working(state.completed, is_open, in_thread),
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,
         ):
-            after = pipeline.recovery.silent_after
-            announcer = Announcer(registry.marks, state.epoch or "", after, clock)
             holders, stop = Holders(pipeline, datacenter, registry, clock), callbacks.should_stop
             callbacks = replace(callbacks, should_stop=lambda: stop() or holders.is_stopped)
             execution = BatchExecution(
@@ -268,14 +269,7 @@ def _open_dispatcher(
             dispatcher = Dispatcher(execution)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 dispatcher.skip_foreign_backlog()
-            if not for_tests.announces_at_once:
-                announcer.start()
-            announcer.completed(state.completed)
-            try:
-                yield dispatcher
-                announcer.finish()
-            finally:
-                announcer.close()
+            yield dispatcher
     finally:
         state.close()
 

@@ -142,8 +142,27 @@ def test_what_could_not_be_published_is_published_later(client: Client) -> None:
     announcer.completed(3)
     for store in client.stores:
         store.mend()
-    announcer.finish()
+    client.clock.advance(1)
+    announcer.completed(3)
     assert client.mark().batch == 3
+
+
+def test_a_process_that_finds_a_batch_open_gives_a_sign_of_life_before_it_runs_it(client: Client) -> None:
+    with client.announcer().working(completed=3, is_open=True, in_thread=False):
+        assert client.mark().beats > 0
+    with pytest.raises(KeyError), client.announcer().working(3, is_open=False, in_thread=False):
+        raise KeyError
+    assert client.mark().batch == 3
+
+
+def test_the_end_of_a_process_does_not_wait_for_a_registry_that_does_not_answer(client: Client) -> None:
+    announcer = client.announcer()
+    for store in client.stores:
+        store.fail("down")
+    announcer.completed(3)
+    client.asked.clear()
+    announcer.finish()
+    assert client.asked == []
 
 
 def test_a_thread_publishes_while_nobody_waits_and_the_rest_at_the_end() -> None:
