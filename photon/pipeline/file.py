@@ -192,7 +192,7 @@ class Retry(Strict):
     """When to look again for a missing primary, and when to give up."""
 
     first_delay: PositiveDuration = timedelta(milliseconds=250)
-    max_delay: PositiveDuration = timedelta(minutes=1)
+    max_delay: PositiveDuration = timedelta(hours=1)  # a primary that comes wakes its events at once
     unjoinable_after: Duration = timedelta(hours=24)
     min_attempts: Whole = Field(default=8, ge=1)
     allowed_lateness: Duration = timedelta(minutes=1)

@@ -18,6 +18,11 @@ Codes = npt.NDArray[np.int8]
 NEVER_US = 2**62  # when records are due that only a new primary, or a complete run, takes up again
 _MOST_DOUBLINGS = 40  # 2**40 first delays are beyond any max_delay; keeps the power finite
 _JITTER = 0.25
+LONGEST_FOR_HORIZON = timedelta(minutes=1)  # nobody wakes these, and the horizon moves on by itself
+# Records of about the same age are due together, in steps of an eighth of their wait: a batch for each alone
+# would keep a dispatcher busy that has nothing else to do.
+_STEPS_OF_A_WAIT = 8
+_LEAST_STEP_US = MICROSECONDS
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Reason:
 REASONS = (
     Reason("primary"),
     Reason("home", lambda pipeline: pipeline.home.takeover_delay),
-    Reason("horizon", lambda pipeline: pipeline.retry.max_delay),
+    Reason("horizon", lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_HORIZON)),
     Reason("contested", lambda pipeline: pipeline.retry.first_delay),
     Reason("unjoinable"),  # given up, and kept where a later run may take it up again
     Reason("held"),
@@ -43,7 +48,7 @@ HELD_DELAY_US = MICROSECONDS  # by then a holder at work has published its batch
 
 def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: np.random.Generator) -> Ints:
     """When records are due that wait for these reasons, after as many attempts."""
-    due: Ints = now_us + backoff_us(attempts, pipeline.retry, rng)
+    due = together_us(now_us, backoff_us(attempts, pipeline.retry, rng))
     for code, reason in enumerate(REASONS):
         if reason.delay is not None:
             due[codes == code] = now_us + microseconds(reason.delay(pipeline))
@@ -61,10 +66,20 @@ def held_us(ages_us: Ints, recovery: Recovery) -> Ints:
 def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
     """The waits after that many lookups (from 1) that found no primary.
 
-    Each doubles from `first_delay` up to `max_delay`; the jitter of +-25 % keeps records that failed
-    together from coming back together for ever.
+    Each doubles from `first_delay` up to `max_delay`, or an eighth of `unjoinable_after`, so that a record is
+    given up in time. The jitter of +-25 % keeps records that failed together from coming back together.
     """
+    longest_us = min(microseconds(retry.max_delay), microseconds(retry.unjoinable_after) // _STEPS_OF_A_WAIT)
     doublings = np.clip(attempts.astype(np.float64) - 1, 0, _MOST_DOUBLINGS)
-    delays = np.minimum(microseconds(retry.first_delay) * 2**doublings, microseconds(retry.max_delay))
+    first_us = microseconds(retry.first_delay)
+    delays = np.minimum(first_us * 2**doublings, max(first_us, longest_us))
     waits: Ints = np.rint(delays * rng.uniform(1 - _JITTER, 1 + _JITTER, len(attempts))).astype(np.int64)
     return waits
+
+
+def together_us(now_us: int, waits_us: Ints) -> Ints:
+    """When records are due that wait so long: a little later, at times that they share with others."""
+    steps_us = np.exp2(np.floor(np.log2(np.maximum(waits_us, 1) / _STEPS_OF_A_WAIT))).astype(np.int64)
+    steps_us = np.where(steps_us < _LEAST_STEP_US, 1, steps_us)
+    due: Ints = -(-(now_us + waits_us) // steps_us) * steps_us
+    return due

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ from photon.registry.interface import Claim
 from photon.storage.tables import LakeUnavailable, LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.waiting import retries as retrying
-from photon.waiting.reasons import backoff_us
+from photon.waiting.reasons import backoff_us, together_us
 from photon.waiting.retries import Retries
 from photon.waiting.segments import WaitingDamaged
 
@@ -86,7 +87,7 @@ def some_retries(*offsets: int, segment: str = "segment") -> Retries:
 
 
 def test_backoff_doubles_from_the_first_delay_up_to_the_longest() -> None:
-    attempts, seconds = np.array([1, 2, 5, 20, 500]), np.array([0.25, 0.5, 4.0, 60.0, 60.0])
+    attempts, seconds = np.array([1, 2, 5, 20, 500]), np.array([0.25, 0.5, 4.0, 3600.0, 3600.0])
     waits = backoff_us(attempts, RETRY, np.random.default_rng(1)) / SECOND
     assert (waits >= 0.75 * seconds).all()
     assert (waits <= 1.25 * seconds).all()
@@ -95,6 +96,23 @@ def test_backoff_doubles_from_the_first_delay_up_to_the_longest() -> None:
 def test_backoff_has_jitter_so_that_records_do_not_come_back_together() -> None:
     waits = backoff_us(np.full(50, 3), RETRY, np.random.default_rng(1))
     assert len(np.unique(waits)) > 40
+
+
+def test_an_event_is_looked_for_often_enough_to_be_given_up_in_time() -> None:
+    soon = Retry(unjoinable_after=timedelta(minutes=8))
+    waits = backoff_us(np.array([500]), soon, np.random.default_rng(1))
+    assert waits[0] <= 1.25 * 60 * SECOND
+
+
+@pytest.mark.parametrize("wait_us", [1, SECOND, 9 * SECOND, 100 * SECOND, HOUR, 24 * HOUR])
+def test_records_are_due_a_little_later_than_their_wait(wait_us: int) -> None:
+    (due_us,) = together_us(10 * HOUR + 7, np.array([wait_us]))
+    assert 0 <= due_us - (10 * HOUR + 7 + wait_us) <= wait_us / 8
+
+
+def test_records_that_wait_long_are_due_together() -> None:
+    waits_us = backoff_us(np.full(100_000, 500), RETRY, np.random.default_rng(1))
+    assert len(np.unique(together_us(10 * HOUR, waits_us))) < 12
 
 
 class Waited(NamedTuple):

@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named_with_line_key_and_what_was_expected(tmp_path, ol
         ("retry: {first_delay: 0s}", "retry.first_delay: expected a duration longer than none"),
         ("retry: {first_delay: 999999999999d}", "retry.first_delay: expected a duration of at most"),
         (
-            "retry: {first_delay: 2m}",
+            "retry: {first_delay: 2h}",
             "retry.max_delay: expected a duration not shorter than retry.first_delay",
         ),
         (
