@@ -27,9 +27,15 @@ def bench() -> None:
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where to work; kept. Default: a temporary one."
 )
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the delay here; the ending says how.")
 @json_option
 def live(
-    seconds: float, primary_per_second: float, foreign_per_second: float, folder: Path | None, as_json: bool
+    seconds: float,
+    primary_per_second: float,
+    foreign_per_second: float,
+    folder: Path | None,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Two datacenters join live traffic: seconds from the later of two lines written to the row readable.
 
@@ -49,6 +55,10 @@ def live(
             )
         except MeasurementFailed as error:
             fail(str(error), NOT_DONE)
+    if plot is not None:
+        from bench.latency_plot import draw_live
+
+        draw_live(result.rows, result.window, plot)
     values = {
         **result.latency.as_dict(),
         "generator": asdict(result.generator),

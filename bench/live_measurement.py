@@ -50,6 +50,8 @@ class LiveResult:
     foreign_per_second: float
     generator: LiveRun  # where it was seconds behind, the machine was too slow for the rates
     exit_status: int  # of the join, after SIGTERM
+    rows: Sequence[SeenRow]  # as often as they were seen
+    window: TimeSpan
 
 
 def measure_live(
@@ -81,7 +83,8 @@ def measure_live(
         due = {click for click, time_us in written.items() if time_us in window}
         watch.until(lambda: due <= watch.clicks, timeouts.drain, "reading the last rows")
     latency = summarize(watch.rows, written, window)
-    return LiveResult(latency, primary_per_second, foreign_per_second, run, join.returncode)
+    rates = primary_per_second, foreign_per_second
+    return LiveResult(latency, *rates, run, join.returncode, watch.rows, window)
 
 
 def _stopped(generator: Generator) -> LiveRun:
