@@ -83,7 +83,9 @@ def write_segment(folder: Path, name: str, records: pa.Table) -> SegmentInfo:
     records = records.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
     ordered = records.take(pc.sort_indices(records, [("due_us", "ascending")])).combine_chunks()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync(folder.parent)
         write_records(folder, name, ordered)
         write_index(folder, name, ordered)
         sync(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from photon.faults import arm, disarm
+from photon.waiting import segments
 from tests.simulation.world import World
 
 TABLES = ("joined_events", "dead_letters", "unjoined")
@@ -69,6 +70,29 @@ def test_all_that_a_batch_committed_is_on_disk_before_it_is_completed(
     assert checked == [[]]
     assert world.rows("unjoined")
     assert world.rows("dead_letters")
+
+
+def test_waiting_segments_are_on_disk_before_their_batch_is_completed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, found = world.state() / segments.FOLDER, list[list[Path]]()
+
+    def unsynced_segments(synced: dict[Path, int]) -> list[Path]:
+        files = list(folder.iterdir())
+        cut_off = [path for path in files if synced.get(unfinished(path)) != _extent(path)]
+        return cut_off + [path for path in (folder, folder.parent) if path not in synced]
+
+    with synced_paths(monkeypatch) as synced:
+        arm("complete.before_transaction", crash=lambda: found.append(unsynced_segments(synced)))
+        some_of_each(world, 1)
+        world.join()
+    assert found == [[]]
+    assert len(list(folder.iterdir())) == 2
+
+
+def unfinished(path: Path) -> Path:
+    """Under which name a file was written."""
+    return path.with_name(path.name + segments.UNFINISHED)
 
 
 def test_a_commit_whose_process_was_killed_is_synced_by_the_next_one(
