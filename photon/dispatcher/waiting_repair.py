@@ -150,7 +150,12 @@ class WaitingRepair:
             sync(self._folder)
             self.state.waiting.forget()
         said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
-        log.warning("%s; nobody knows any more which events they were", said)
+        log.warning(
+            "%s; nobody knows any more which events they were: put a copy of the files back, or, while "
+            "their logs are there, move %s away, and a new epoch finds them again",
+            said,
+            self.state.folder,
+        )
         return said
 
 
