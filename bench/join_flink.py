@@ -24,7 +24,7 @@ COMMON = {
     "pipeline.object-reuse": "true",
     "execution.runtime-mode": "streaming",
     "execution.checkpointing.mode": "EXACTLY_ONCE",
-    "execution.checkpointing.interval": "10 s",
+    "execution.checkpointing.interval": "30 s",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     "taskmanager.memory.managed.size": "2 gb",
     "taskmanager.memory.network.max": "256 mb",

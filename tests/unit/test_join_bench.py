@@ -16,7 +16,17 @@ from bench.flink_environment import FlinkMissing, flink
 from bench.join_contenders import contender
 from bench.join_flink import STATES, WATERMARK_HOURS, statements
 from bench.join_logs import LATE_MS, PREFIX, SPAN_MS, START_MS, JoinLogs, place
-from bench.join_measurement import CONTENDERS, HURTS, KILL, Bench, Sizes, measure_joins, ratios
+from bench.join_measurement import (
+    CONTENDERS,
+    HURTS,
+    KILL,
+    Bench,
+    Run,
+    Sizes,
+    curve_points,
+    measure_joins,
+    ratios,
+)
 from bench.join_page import SCENARIOS, TITLES
 from bench.join_peers import PEERS
 from bench.join_rows import CommitWatch, Found, compare, read_rows
@@ -245,8 +255,8 @@ def test_a_ratio_says_how_many_times_as_fast_a_join_is() -> None:
 def test_every_join_and_scenario_has_its_words_and_every_peer_its_join(tmp_path: Path) -> None:
     assert set(TITLES) == set(CONTENDERS)
     assert set(SCENARIOS) == {KILL, *(scenario.name for scenario in HURTS)}
-    peers = [name for name in CONTENDERS if not name.startswith("photon")]
-    assert peers == [*PEERS, *STATES]
+    peers = {name for name in CONTENDERS if not name.startswith("photon")}
+    assert peers == {*PEERS, *STATES}
     assert all(contender(name, tmp_path, 4).settings() for name in CONTENDERS)
 
 
@@ -255,6 +265,25 @@ def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -
     found = measure_joins(tmp_path, sizes, ["photon", "batch"], print)
     assert found["runs"] == found["hurts"] == []
     assert list(found["left_out"]) == ["plain photon 1", "plain batch 1"]
+
+
+def test_what_a_second_round_cannot_replace_is_measured_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+
+    def run(bench: Bench, name: str, turn: int, kill_after_seconds: float | None = None) -> Run:
+        what = KILL if kill_after_seconds else bench.scenario.name
+        began.append(f"{what} {turn}")
+        return Run(name, what, turn, 2.0, 1.0, 400.0, Found(200, 0, 0, 0), 0.5)
+
+    monkeypatch.setattr(Bench, "run", run)
+    measure_joins(tmp_path, Sizes(600, 200, 600, 200, curves=True), CONTENDERS, print)
+    order = list(dict.fromkeys(began))
+    curves = [f"{point.name} 1" for point in curve_points(600)]
+    hurts = [f"{scenario.name} 1" for scenario in HURTS]
+    assert order == ["plain 1", *hurts, *curves, "plain 2", f"{KILL} 1"]
+    assert began.count("plain 2") == len(CONTENDERS)
 
 
 @pytest.mark.slow
