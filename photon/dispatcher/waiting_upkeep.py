@@ -1,4 +1,4 @@
-"""Upkeep of the waiting segments between batches: merge them, and remove the files of those that went."""
+"""Upkeep of waiting segments between batches: merge them, and remove the files of others (protocol A22)."""
 
 from __future__ import annotations
 
