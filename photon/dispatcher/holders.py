@@ -22,7 +22,7 @@ from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.interface import Claim, Unknown
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.tables import LakeUnavailable, OutputTable, app_id
+from photon.storage.tables import CommitConflict, LakeUnavailable, OutputTable, app_id
 from photon.tokens import Occurrence, Token
 
 log = logging.getLogger(__name__)
@@ -190,6 +190,9 @@ class Holders:
             if epoch not in self._fenced:
                 table.fence(app_id(datacenter, name))
                 fault_point("recover.after_fence")
+        except CommitConflict as error:  # another survivor does the same, or the epoch has just committed
+            log.info("epoch %s of datacenter %s is fenced at the next look: %s", name, datacenter, error)
+            return None
         except LakeUnavailable as error:
             if epoch not in self.stuck:
                 log.warning(

@@ -32,7 +32,7 @@ from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, RegistryUnavailable, Unknown
 from photon.registry.operations.ranges import PositionItem, Ranges
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.tables import OutputTable, app_id
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token
 
 PAGE_ITEMS = 1_000
@@ -191,7 +191,10 @@ class _Retirement:
         if self.table is None:
             return set(tokens)
         for epoch in {token.plan.epoch for token in tokens} - self.fenced:
-            self.table.fence(app_id(self.datacenter, epoch))
+            try:
+                self.table.fence(app_id(self.datacenter, epoch))
+            except CommitConflict as error:
+                raise NotRetired(f"its table was written at the same moment; run it again: {error}") from error
             self.fenced.add(epoch)
         status = self.table.row_status_of(tokens)
         return {token for token in tokens if status[token] == "no row"}

@@ -12,6 +12,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.marks import Mark
 from photon.registry.interface import Claim
 from photon.shift.status import status_of
+from photon.storage.tables import CommitConflict, OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World, counts_of
 
@@ -47,6 +48,22 @@ def test_of_two_survivors_the_second_ends_what_the_first_began(tmp_path: Path, p
     for name in ("south", "east", "west"):
         assert world.join(name).counts.adds_up
     assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_fence_that_meets_another_commit_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence, met = OutputTable.fence, list[str]()
+
+    def meet_another(table: OutputTable, app: str) -> None:
+        met.append(app)
+        if len(met) == 1:
+            raise CommitConflict("another survivor was faster")
+        fence(table, app)
+
+    monkeypatch.setattr(OutputTable, "fence", meet_another)
+    stories.what_a_dead_datacenter_registered_is_joined_within_a_minute(world)
+    assert len(met) > 1
 
 
 def test_a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
