@@ -194,7 +194,7 @@ class _Retirement:
             try:
                 self.table.fence(app_id(self.datacenter, epoch))
             except CommitConflict as error:
-                raise NotRetired(f"its table was written at the same moment; run it again: {error}") from error
+                raise NotRetired(f"its table was just written: {error}; run it again") from error
             self.fenced.add(epoch)
         status = self.table.row_status_of(tokens)
         return {token for token in tokens if status[token] == "no row"}
