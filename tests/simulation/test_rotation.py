@@ -86,7 +86,7 @@ def test_rotations_that_nobody_saw_as_logs_are_lost_if_files_alone_decides(
 
 
 def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monkeypatch: Patch) -> None:  # D5
-    monkeypatch.setattr(state, "_put_sizes", lambda db, grown: None)
+    monkeypatch.setattr(state, "put_sizes", lambda db, grown: None)
     story = partial(stories.what_went_while_nobody_looked_is_counted, world)
     caught_by_story(story, because="what went is not counted")
 
