@@ -35,6 +35,7 @@ STATES = {
     "flink_rocksdb": {
         "state.backend.type": "rocksdb",
         "state.backend.rocksdb.predefined-options": "FLASH_SSD_OPTIMIZED",
+        "state.backend.rocksdb.timer-service.factory": "HEAP",
         "execution.checkpointing.incremental": "true",
     },
 }

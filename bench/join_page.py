@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench.join_flink import STATES, WATERMARK_HOURS
 from bench.join_measurement import LITTLE_PER_TRIGGER
 from bench.join_plot import AXES, cost_curve, cpu_us, draw_curves, draw_throughput
 
@@ -26,6 +27,11 @@ SCENARIOS = {
     "idle": "one file of queries has some of the first and grows no more",
     "kill": "kill -9 in the middle, then a start",
 }
+FLINK = (
+    f"Flink's watermark waits for {WATERMARK_HOURS} hours, longer than the logs span, since its source reads"
+    " the files of a folder in no order. So it loses nothing that is late, and keeps all of both logs in its"
+    " state. In a trial with the 10 minutes of Spark's streams it lost 5,995 of 10,000 rows."
+)
 Found = Mapping[str, Any]
 
 
@@ -74,6 +80,7 @@ def page_of(found: Found, command: str) -> str:
         "The rows are read from the tables and compared with those that the generator knows to be right,"
         " column by column.",
         _table(list(_rows(found))),
+        *([FLINK] if any(run["contender"] in STATES for run in found["runs"]) else []),
         *(_hurts(found) if found["hurts"] else []),
         *(_curves(found) if found["curves"] else []),
         *([_left_out(found["left_out"])] if found["left_out"] else []),

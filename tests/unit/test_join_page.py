@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.join_measurement import curve_points
-from bench.join_page import SCENARIOS, TITLES, page_of, write_page
+from bench.join_page import FLINK, SCENARIOS, TITLES, page_of, write_page
 from bench.join_plot import cost_curve, cpu_us, throughput
 
 
@@ -44,6 +44,12 @@ def test_the_page_shows_every_round_with_its_faults() -> None:
     )
     assert "Left out: plain batch 1, kill photon 1 (it died)." in page
     assert f"| {SCENARIOS['late']} | {TITLES['stream_memory']} | 5.0 | 1,234, 0, 0 |" in page
+
+
+def test_the_page_says_why_flink_loses_nothing_where_flink_took_part() -> None:
+    assert FLINK not in page_of(found_of(), "the command")
+    flink = {**found_of(), "runs": [run_of("flink_heap")], "ratios": {"flink_heap": {}}}
+    assert FLINK in page_of(flink, "the command")
 
 
 def curves_of() -> list[dict[str, Any]]:
