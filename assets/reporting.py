@@ -14,12 +14,12 @@ from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
 from photon.clock import Clock, SystemClock
 from photon.dispatcher.retrying import BatchReport
-from photon.dispatcher.state import StateUnavailable
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
+from photon.state.database import StateUnavailable
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 

@@ -38,11 +38,11 @@ from assets.reporting import PICTURE_EVERY, shift_metadata
 from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
-from photon.dispatcher.state_view import StateView
 from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import load_pipeline
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import Latency, ShiftReport
+from photon.state.view import StateView
 from photon.testing.traffic import Traffic
 from photon.verification.report import DatacenterReport, VerificationReport
 from resources.environment import ServedPipeline

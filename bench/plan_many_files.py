@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import budget
-from photon.dispatcher.state import Completion, DispatcherState
 from photon.pipeline.file import load_pipeline
+from photon.state.database import Completion, DispatcherState
+from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id
 
 ROUNDS = 6

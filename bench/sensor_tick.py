@@ -19,7 +19,7 @@ from bench.plan_many_files import LINE, many_files
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_sensor
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.state import DispatcherState
+from photon.state.database import DispatcherState
 from resources.environment import location_settings
 
 ROUNDS = 10

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from photon.clock import SystemClock
 from photon.dispatcher.retrying import BatchReport, Callbacks
-from photon.dispatcher.state import DispatcherState
 from photon.dispatcher.waiting import due_retries
 from photon.event_store.hashing import hash_ids
 from photon.join.tasks import LocalRunner
@@ -28,6 +27,7 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import Members
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.run import ForTests, ShiftLimits, run_shift
+from photon.state.database import DispatcherState
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import new_id
 from photon.waiting.reasons import PRIMARY

@@ -19,9 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
 from photon.dispatcher.task_splitter import spread
-from photon.dispatcher.waiting_list import WAITING_COLUMNS
 from photon.logs.files import Side
 from photon.logs.ranges import Stretch
+from photon.state.waiting_list import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
 from photon.verification.scope import Scope, TableSnapshot

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from photon.dispatcher.log_reader import LogReader, NewRanges
-from photon.dispatcher.plan import Plan, PlanContent
 from photon.dispatcher.planning import most_primary_lines, primary_budget_bytes
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.task_splitter import index_tasks
@@ -21,6 +20,7 @@ from photon.join.messages import BatchRunner, BatchTasks, IndexResult, IndexTask
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
+from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Carry one plan through: do what its state asks for, until it is completed (protocol A3 to A17).
 
-What is done in which state, and what follows, is in `photon.dispatcher.lifecycle`.
+What is done in which state, and what follows, is in `photon.state.lifecycle`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from photon.clock import MICROSECONDS, Clock, microseconds
-from photon.dispatcher import completion, lifecycle
+from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
-from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.completion import (
     AdapterFails,
     CannotEnd,
@@ -24,15 +23,11 @@ from photon.dispatcher.completion import (
     Superseded,
     collect_results,
 )
-from photon.dispatcher.holders import Holders
-from photon.dispatcher.lifecycle import FINAL, Event, Life, State
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.plan import Plan
 from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
-from photon.dispatcher.state import Completion, DispatcherState
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
 from photon.dispatcher.waiting import unresponsive_datacenters
 from photon.dispatcher.waiting_repair import WaitingRepair
@@ -46,8 +41,14 @@ from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
+from photon.recovery.announcing import Announcer
+from photon.recovery.holders import Holders
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import IdRegistry, RegistryUnavailable
+from photon.state import lifecycle
+from photon.state.database import Completion, DispatcherState
+from photon.state.lifecycle import FINAL, Event, Life, State
+from photon.state.plan import Plan
 from photon.storage.candidate_files import candidate_files
 from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows

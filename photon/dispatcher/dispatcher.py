@@ -12,14 +12,14 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.plan import Advance, Plan, PlanContent
 from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
-from photon.dispatcher.state import StateUnavailable
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
 from photon.registry.interface import RegistryUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.plan import Advance, Plan, PlanContent
 from photon.tokens import PlanKey, new_id
 from photon.waiting.segments import WaitingDamaged
 

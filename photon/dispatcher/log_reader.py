@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.plan import Advance
-from photon.dispatcher.state import DispatcherState
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.logs.ranges import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
+from photon.state.database import DispatcherState
+from photon.state.plan import Advance
 
 # How big files are is stored with each plan; where none follows, as with half a line, after this time.
 SIZES_EVERY_SECONDS = 5

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
-from photon.dispatcher.plan import Plan, PlanContent
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
+from photon.state.plan import Plan, PlanContent
 from photon.waiting import retries as retrying
 
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s

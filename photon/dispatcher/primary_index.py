@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from photon.dispatcher.completion import IndexLost
-from photon.dispatcher.state import DispatcherState
 from photon.event_store import log_files, segments
 from photon.event_store.compaction import Compaction, compact, next_compaction
 from photon.event_store.interface import IndexSnapshot
@@ -20,6 +19,7 @@ from photon.event_store.log_files import write_log_files
 from photon.event_store.segments import Segment, SegmentDamaged, SegmentInfo, segment_path
 from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
+from photon.state.database import DispatcherState
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)

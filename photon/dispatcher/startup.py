@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import Clock
-from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
 from photon.registry.interface import RegistryMismatch
 from photon.registry.quorum.register_store import RegisterStore
+from photon.state.database import STATE_FILE, DispatcherState
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 

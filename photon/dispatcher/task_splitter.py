@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow.compute as pc
 
-from photon.dispatcher.plan import Plan
 from photon.join.messages import IndexTask, JoinTask, ReindexTask
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.ranges import stretches_of
+from photon.state.plan import Plan
 from photon.waiting.retries import count, part
 
 REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory

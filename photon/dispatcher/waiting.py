@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.clock import microseconds
-from photon.dispatcher.waiting_list import WaitingList
 from photon.pipeline.file import Retry
+from photon.state.waiting_list import WaitingList
 from photon.waiting.retries import Retries
 
 

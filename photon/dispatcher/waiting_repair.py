@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from photon.dispatcher.state import DispatcherState
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.logs.one_record import read_records
 from photon.pipeline.file import Pipeline
+from photon.state.database import DispatcherState
 from photon.storage.sync import sync
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.tokens import Occurrence

@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import partial
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.state import DispatcherState, StateUnavailable
-from photon.dispatcher.waiting_migration import SPOOL_FOLDER
 from photon.faults import fault_point
+from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.waiting_migration import SPOOL_FOLDER
 from photon.tokens import new_id
 from photon.waiting.merging import Merged, merge, next_merge
 from photon.waiting.segments import WaitingDamaged, WaitingIndex

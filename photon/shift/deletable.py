@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from photon.dispatcher.plan import PlanContent
 from photon.logs.files import TrackedFile
+from photon.state.plan import PlanContent
 
 
 def files_of(contents: Iterable[PlanContent]) -> set[int]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.state_view import StateView, view_state
 from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, scan, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.state.database import StateUnavailable
+from photon.state.view import StateView, view_state
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
-from photon.dispatcher.announcing import Announcer
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Dispatcher, Mode
-from photon.dispatcher.holders import Holders
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.startup import start
-from photon.dispatcher.state import STATE_FILE, StateUnavailable
-from photon.dispatcher.state_damage import damage_is_named
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
@@ -32,11 +28,15 @@ from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.logs.columns import check_columns
 from photon.pipeline.file import Pipeline, PipelineError
+from photon.recovery.announcing import Announcer
+from photon.recovery.holders import Holders
 from photon.registry.address import RegistryAddress
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
+from photon.state.damage import damage_is_named
+from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import OutputTable
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.state import DispatcherState
-from photon.dispatcher.state_view import open_view, view_of
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
+from photon.state.database import DispatcherState
+from photon.state.view import open_view, view_of
 
 MOST_LOST_NAMED = 10
 # By when waiting events were first seen: within so many seconds.

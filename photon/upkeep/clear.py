@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.dispatcher.state import StateUnavailable
 from photon.errors import FormatTooNew
 from photon.faults import fault_point
 from photon.pipeline.event_key import event_key
@@ -27,6 +26,7 @@ from photon.registry.consensus.layout import Cleared, encode_value, fast_value
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.state.database import StateUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
 from photon.tokens import Token

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from photon.dispatcher.state_view import ReadOffsets, read_offsets
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
@@ -22,6 +21,7 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
 from photon.verification.classes import EpochStatus

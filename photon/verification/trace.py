@@ -14,8 +14,6 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.state_view import open_view, read_offsets
 from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
@@ -26,6 +24,8 @@ from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
 from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.state.database import StateUnavailable
+from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName, text
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.verification.trace_report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord

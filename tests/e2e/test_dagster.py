@@ -15,10 +15,10 @@ from dagster import DagsterInstance, DagsterRunStatus
 from bench.live_traffic import LiveTraffic
 from examples.demo.process_tree import ProcessTree, Program
 from photon.clock import SystemClock
-from photon.dispatcher.state_view import view_state
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import growth_of
 from photon.shift.lease import Lease, lease_status_of
+from photon.state.view import view_state
 from photon.testing.traffic import Traffic
 from tests.e2e.photon_process import joined_rows, wait_for_rows
 from tests.e2e.process_marks import marked, soon

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.state_view import read_offsets
 from photon.registry.dynamodb.local_server import local_server
 from photon.registry.open import close_registries
+from photon.state.view import read_offsets
 from photon.verification.report import DatacenterReport, VerificationReport, VerifiedEarlier
 from photon.verification.stored_reports import append
 from tests.e2e.gc_world import OLD, World, photon, told

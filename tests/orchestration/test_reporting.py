@@ -13,8 +13,8 @@ from dagster import AssetMaterialization
 from assets.joined_events import LOST_CHECK, nothing_lost
 from assets.reporting import Reporter
 from photon.dispatcher.retrying import BatchReport
-from photon.dispatcher.state import STATE_FILE
 from photon.quantiles import Sample
+from photon.state.database import STATE_FILE
 from resources.environment import ServedPipeline
 from tests.simulation.world import World
 

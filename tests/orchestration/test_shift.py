@@ -15,11 +15,11 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
 from pyspark import SparkContext
 
-from photon.dispatcher.state import StateUnavailable
-from photon.dispatcher.state_view import view_state
 from photon.registry.open import close_registries
 from photon.shift.growth import growth_of
 from photon.shift.lease import lease_status_of
+from photon.state.database import StateUnavailable
+from photon.state.view import view_state
 from tests.orchestration.location import Location
 
 pytestmark = [

@@ -11,10 +11,10 @@ from PIL import Image
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs
 from assets.pictures import latency_plot
 from assets.reporting import equation, shift_metadata
-from photon.dispatcher.state_view import StateView
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport
+from photon.state.view import StateView
 
 SECOND = 1_000_000
 # 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.

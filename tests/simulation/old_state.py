@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from photon.dispatcher.plan import content_from_json
-from photon.dispatcher.state import STATE_FILE, DispatcherState
+from photon.state.database import STATE_FILE, DispatcherState
+from photon.state.plan import content_from_json
 from photon.waiting import segments
 from photon.waiting.reasons import REASONS, UNJOINABLE
 from photon.waiting.segments import read_all_records

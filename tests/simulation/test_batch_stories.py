@@ -9,10 +9,10 @@ import pytest
 
 from photon.dispatcher import task_splitter
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.state import DispatcherState, StateUnavailable
 from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
+from photon.state.database import DispatcherState, StateUnavailable
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash

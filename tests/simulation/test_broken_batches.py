@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from photon.dispatcher import batch, releasing
-from photon.dispatcher.lifecycle import Attempts
-from photon.dispatcher.plan import Lineage
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
+from photon.state.lifecycle import Attempts
+from photon.state.plan import Lineage
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
 from photon.waiting.segments import INDEX, RECORDS

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher import holders
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import Results
-from photon.dispatcher.plan import Plan
 from photon.join import joiner
+from photon.recovery import holders
+from photon.state.plan import Plan
 from photon.storage.tables import OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.catching import caught_by_story

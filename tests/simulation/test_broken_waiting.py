@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from photon.dispatcher.waiting_list import WaitingList
+from photon.state.waiting_list import WaitingList
 from photon.waiting.merging import Merged
 from photon.waiting.states import State
 from tests.simulation import waiting_stories as stories

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from photon import faults
-from photon.dispatcher.state import StateUnavailable
 from photon.errors import FormatTooNew
 from photon.faults import CLEARING_FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EpochRecord, with_epoch_state
 from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnavailable, Won
+from photon.state.database import StateUnavailable
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
 from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row

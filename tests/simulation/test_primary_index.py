@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.batch import Callbacks
-from photon.dispatcher.state import DispatcherState, StateUnavailable
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
 from photon.faults import INDEX_FAULT_POINTS
+from photon.state.database import DispatcherState, StateUnavailable
 from tests.simulation.old_state import make_it_of_0_1_0
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.faults import FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Joined
+from photon.state.database import STATE_FILE, DispatcherState
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, Token
 from tests.simulation.ahead_stories import SMALL_BATCHES

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from photon.dispatcher.startup import LakeMismatch
-from photon.dispatcher.state import STATE_FILE
-from photon.dispatcher.state_damage import StateDamaged
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease
+from photon.state.damage import StateDamaged
+from photon.state.database import STATE_FILE
 from tests.simulation.world import World, counts_of
 
 

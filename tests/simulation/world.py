@@ -18,7 +18,6 @@ from bench.manual_clock import ManualClock
 from photon import faults
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.state import DispatcherState
 from photon.event_store import opened
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
@@ -31,6 +30,7 @@ from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
+from photon.state.database import DispatcherState
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.memory_registry import memory_registry

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.dispatcher.state_view import ReadOffsets, read_offsets
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry
 from photon.shift.run import prepare, run_shift
+from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic

@@ -21,17 +21,6 @@ from photon.dispatcher.completion import (
     resolve,
     watermark_us,
 )
-from photon.dispatcher.plan import (
-    Advance,
-    Lineage,
-    Origin,
-    Plan,
-    PlanContent,
-    advances_from_json,
-    advances_to_json,
-    content_from_json,
-    content_to_json,
-)
 from photon.dispatcher.planning import (
     LEAST_FOREIGN_BYTES,
     budget,
@@ -61,6 +50,17 @@ from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Limits, Retry
 from photon.registry.interface import Claim
+from photon.state.plan import (
+    Advance,
+    Lineage,
+    Origin,
+    Plan,
+    PlanContent,
+    advances_from_json,
+    advances_to_json,
+    content_from_json,
+    content_to_json,
+)
 from photon.storage.tables import LakeUnavailable, LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.waiting import retries as retrying

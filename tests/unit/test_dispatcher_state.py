@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.dispatcher.lifecycle import Attempts
-from photon.dispatcher.plan import Advance, Plan, PlanContent
-from photon.dispatcher.state import Completion, DispatcherState, StateUnavailable
-from photon.dispatcher.state_schema import STATE_FORMAT
-from photon.dispatcher.state_view import StateView, open_view, read_offsets, view_state
 from photon.dispatcher.waiting import due_retries
-from photon.dispatcher.waiting_list import WaitingList
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.file import Retry
+from photon.state.database import Completion, DispatcherState, StateUnavailable
+from photon.state.lifecycle import Attempts
+from photon.state.plan import Advance, Plan, PlanContent
+from photon.state.schema import STATE_FORMAT
+from photon.state.view import StateView, open_view, read_offsets, view_state
+from photon.state.waiting_list import WaitingList
 from photon.tokens import Occurrence, PlanKey, new_id
 from photon.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
 from photon.waiting.retries import Retries

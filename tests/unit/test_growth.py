@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.state import STATE_FILE, DispatcherState
 from photon.shift.growth import Growth, LogSize, growth_of
 from photon.shift.status import status_of
+from photon.state.database import STATE_FILE, DispatcherState
 from tests.simulation.world import NOON_US, World
 
 

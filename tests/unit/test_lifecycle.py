@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.lifecycle import (
+from photon.state.lifecycle import (
     FINAL,
     TRANSITIONS,
     Attempts,

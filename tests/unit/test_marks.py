@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from bench.manual_clock import ManualClock
-from photon.dispatcher.announcing import Announcer, wait_us
-from photon.dispatcher.holders import SilenceWatch, standing_of
 from photon.pipeline.event_key import EventKey
+from photon.recovery.announcing import Announcer, wait_us
+from photon.recovery.holders import SilenceWatch, standing_of
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.marks import (
     NO_MARK,

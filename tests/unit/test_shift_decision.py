@@ -17,10 +17,10 @@ from orchestration.shift_decision import (
     Snapshot,
     decide,
 )
-from photon.dispatcher.state_view import StateView
 from photon.pipeline.file import Shift
 from photon.shift.growth import Growth, LogSize
 from photon.shift.lease import Lease, LeaseStatus
+from photon.state.view import StateView
 
 SECOND = 1_000_000
 NOW_US = 1_700_000_000 * SECOND

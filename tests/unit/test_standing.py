@@ -1,11 +1,11 @@
 import pytest
 
 from photon.clock import MICROSECONDS
-from photon.dispatcher.plan import PlanContent
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.shift.deletable import deletable, files_of
 from photon.shift.standing import headline, sentences, size
 from photon.shift.status import DatacenterStatus, LogStatus
+from photon.state.plan import PlanContent
 
 NOW_US = 1_700_000_000 * MICROSECONDS
 START = "photon join p.yaml -d east"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.state_view import ReadOffsets
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import Members
+from photon.state.view import ReadOffsets
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
 from photon.verification.stored_reports import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from photon.dispatcher.state import STATE_FILE, StateUnavailable
+from photon.state.database import STATE_FILE, StateUnavailable
 from photon.errors import UserError
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from photon.dispatcher.listed_segment import Listed, WaitingRecord
+from photon.state.listed_segment import Listed, WaitingRecord
 from photon.tokens import Occurrence
 from photon.waiting import segments
 from photon.waiting.merging import Merged, Size

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from photon.dispatcher.lifecycle import Attempts, attempts_from_json, attempts_to_json
-from photon.dispatcher.plan import (
+from photon.state.lifecycle import Attempts, attempts_from_json, attempts_to_json
+from photon.state.plan import (
     Plan,
     PlanContent,
     advances_from_json,
@@ -24,7 +24,7 @@ from photon.dispatcher.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.dispatcher.state_rows import (
+from photon.state.rows import (
     add_counts,
     file_values,
     put,
@@ -32,9 +32,9 @@ from photon.dispatcher.state_rows import (
     segment_values,
     tracked_file,
 )
-from photon.dispatcher.state_schema import MIGRATIONS, SCHEMA, STATE_FORMAT
-from photon.dispatcher.waiting_list import WaitingList
-from photon.dispatcher.waiting_migration import move_waiting_rows
+from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
+from photon.state.waiting_list import WaitingList
+from photon.state.waiting_migration import move_waiting_rows
 from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.join.failing import AdapterCalls, calls_to_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from photon.dispatcher.waiting_list import TABLES as WAITING_TABLES
+from photon.state.waiting_list import TABLES as WAITING_TABLES
 
 STATE_FORMAT = 3
 LOST = """CREATE TABLE lost (

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.dispatcher.plan import content_from_json, content_to_json
-from photon.dispatcher.waiting_list import WaitingList
+from photon.state.plan import content_from_json, content_to_json
+from photon.state.waiting_list import WaitingList
 from photon.tokens import new_id
 from photon.waiting.reasons import CODE_OF, NEVER_US
 from photon.waiting.retries import Retries
