@@ -20,6 +20,8 @@ from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
 from photon.verification.classes import Evidence, undecided_evidence, verified_until_us
 from photon.verification.report import (
+    MOST_CASES,
+    Case,
     DatacenterReport,
     Example,
     Finding,
@@ -134,14 +136,16 @@ class Verification:
 
     # -- findings
 
-    def _find(self, kind: FindingKind, cases: DataFrame) -> None:
-        """Report cases: rows with datacenter, event_id, where, detail."""
+    def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
+        """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
+        most = self._scope.pipeline.verification.examples
         for datacenter, count in _by_datacenter(cases).items():
             if datacenter in self._findings:
                 some = cases.where(F.col("datacenter") == datacenter).orderBy("event_id", "where")
-                some = some.limit(self._scope.pipeline.verification.examples)
-                examples = (Example(one["event_id"], one["where"], one["detail"]) for one in some.collect())
-                self._findings[datacenter].append(Finding(kind, count, tuple(examples)))
+                found = some.limit(MOST_CASES if to_recover else most).collect()
+                examples = (Example(one["event_id"], one["where"], one["detail"]) for one in found[:most])
+                every = tuple(_case(one) for one in found) if to_recover else ()
+                self._findings[datacenter].append(Finding(kind, count, tuple(examples), every))
 
     def _find_decided(self, decided: DataFrame) -> None:
         """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""
@@ -149,13 +153,14 @@ class Verification:
         if unavailable is not None:
             raise RegistryUnavailable(unavailable["detail"])
         where = F.format_string("%d:%d", "file", "offset").alias("where")
-        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence")
+        held = ("holder", "token")
+        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", *held)
         for kind in MISSING:
-            self._find(kind, cases.where(F.col("outcome") == kind))
+            self._find(kind, cases.where(F.col("outcome") == kind), to_recover=True)
         joinable = cases.where("outcome = 'joinable'")
         given_up = F.col("evidence").bitwiseAND(F.lit(int(Evidence.GIVEN_UP))) != 0
-        self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up))
-        self._find("unjoinable_but_joinable", joinable.where(~given_up))
+        self._find("unjoinable_but_joinable_when_complete", joinable.where(given_up), True)
+        self._find("unjoinable_but_joinable", joinable.where(~given_up), True)
 
     def _find_differences(self, verdicts: DataFrame, unreadable: Unreadable) -> Counter[str]:
         """Report rows that differ. Returns how many could not be compared, because their primary is gone."""
@@ -219,6 +224,10 @@ def _task_scope(scope: Scope) -> TaskScope:
         row_schemas={name: scope.tables[name, "joined_events"].schema for name, _ in offsets},
         requeued={name: read.requeued for name, read in offsets},
     )
+
+
+def _case(row: Row) -> Case:
+    return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["token"])
 
 
 def _row_place() -> Column:
@@ -292,5 +301,6 @@ def _how_far_verified(
         verified_until_us=verified_until_us(latest, scope.unread(name), pending_us),
         epoch=read.epoch,
         state_is_unreadable=read.is_unreadable,
+        completed=read.completed,
         newly_verified_offsets=newly_verified_offsets(read.of("foreign"), undecided, unreadable, verified),
     )

@@ -53,6 +53,13 @@ RECOVERY_FAULT_POINTS: tuple[str, ...] = (
     "recover.after_revoke",
     "recover.after_release",
 )
+# In the process of recovery, which leaves a work order, then in that of the dispatcher, which takes it up.
+ORDER_FAULT_POINTS: tuple[str, ...] = (
+    "order.before_rename",
+    "order.after_rename",
+    "order.after_segment",
+    "order.after_taken",
+)
 # Each of these in the process that runs the operation.
 RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_page")
 REPAIR_FAULT_POINTS: tuple[str, ...] = (
@@ -80,6 +87,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *WAITING_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,
     *RETIRE_FAULT_POINTS,
+    *ORDER_FAULT_POINTS,
     *REPAIR_FAULT_POINTS,
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,

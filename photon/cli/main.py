@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
     "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
     "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
+    "recover": ("photon.cli.recover:recover", "Have what verify finds missing looked at again."),
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
     "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),
     "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),

@@ -12,8 +12,10 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.orders import waiting_orders
 from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
+from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
@@ -46,6 +48,7 @@ class Dispatcher:
         self.reader = self._new_reader()
         self._all_due = False
         self._out_of_reach = self.state.out_of_reach
+        self._unreadable_orders: set[str] = set()
         self._idle_since_us: int | None = None
         self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
 
@@ -120,6 +123,7 @@ class Dispatcher:
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self.index.follow(self.reader.look(now_us, final=complete))
+        self._take_orders(now_us)
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
             self.state.make_all_due(("primary", "horizon"))
@@ -158,6 +162,17 @@ class Dispatcher:
         if holders.out_of_reach != self._out_of_reach:
             self.state.note_out_of_reach(holders.out_of_reach)
             self._out_of_reach = holders.out_of_reach
+
+    def _take_orders(self, now_us: int) -> None:
+        """Take up what recovery asks for (protocol E4): it is the next plans' work."""
+        for path in waiting_orders(self.state.folder):
+            if path.name in self._unreadable_orders:
+                continue
+            try:
+                OrderTaking(self.pipeline, self.datacenter, self.state).take(path, self.reader.files, now_us)
+            except OSError as error:  # it must not keep other events from being joined
+                log.warning("the work order %s waits for the next start: %s", path, error)
+                self._unreadable_orders.add(path.name)
 
     def _mend_index(self) -> None:
         """Index the primary logs again, as far as they were read, if the index is lost or of Photon 0.1.0.

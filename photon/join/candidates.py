@@ -83,6 +83,7 @@ class Candidates:
             "final": [self.context.final] * count,
             "recorded": [False] * count,
             "is_retry": [occurrence in retries for occurrence in gone],
+            "is_ordered": [occurrence in retries for occurrence in gone],  # it may be, and then it counts
         }
         return pa.table(columns, schema=RECORD_COLUMNS)
 

@@ -18,6 +18,7 @@ from photon.join.messages import JoinTask, TaskContext
 from photon.join.outcomes import Verdict, Verdicts
 from photon.join.records import Records
 from photon.pipeline.event_key import primary_time_us
+from photon.pipeline.file import PrimaryLog
 from photon.tokens import new_id
 from photon.waiting import segments
 from photon.waiting.reasons import CODE_OF, HELD, PRIMARY, UNJOINABLE, Codes, due_us, held_us
@@ -65,7 +66,7 @@ def _with_due_times(
         "attempts": attempts,
         "recorded": pc.or_(table["recorded"], pa.array(reasons == UNJOINABLE)),
         "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
-        "primary_time_us": _expected_us(table, context),
+        "primary_time_us": expected_us(table, context.pipeline.primary),
         "reason": reasons,
         "due_us": due,
     }
@@ -73,9 +74,8 @@ def _with_due_times(
     return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
 
 
-def _expected_us(table: pa.Table, context: TaskContext) -> pa.ChunkedArray | list[int]:
+def expected_us(table: pa.Table, log: PrimaryLog) -> pa.ChunkedArray | list[int]:
     """When the primary of each record is expected: the record's own time, unless ids carry theirs."""
-    log = context.pipeline.primary
     if log.id_codec is None:
         return table["_time_us"]
     ids, times_us = table["_key"].to_pylist(), table["_time_us"].to_pylist()

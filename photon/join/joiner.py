@@ -9,7 +9,7 @@ found and won.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -56,6 +56,8 @@ from photon.tokens import Occurrence
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
+# By event with one of these ids: the records of which this datacenter has rows; None: of an earlier epoch.
+RowsHere = Callable[[Collection[str]], Mapping[EventKey, Collection[Occurrence | None]]]
 
 
 class CandidateRows(Protocol):
@@ -89,6 +91,7 @@ class Joiner:
     adapter: Adapter
     candidates: CandidateRows
     joined_earlier: JoinedEarlier
+    rows_here: RowsHere
     clock: Clock
     events: Events = field(init=False)
     verdicts: Verdicts = field(init=False)
@@ -96,6 +99,7 @@ class Joiner:
     decided: npt.NDArray[np.int8] = field(init=False)
     notes: dict[int, str] = field(default_factory=dict)
     held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
+    made_again: set[int] = field(default_factory=set)  # ours and cleared, and their row is gone (protocol E8)
 
     def join(self) -> Verdicts:
         """A verdict on every record, and the rows of those that this plan has won.
@@ -157,11 +161,15 @@ class Joiner:
             return every[:0], every
         has_row = np.isin(self.events.rows, rows)
         stored = np.unique(self.events.event_of_row[has_row])
+        cleared = []
         for event, outcome in zip(stored.tolist(), self.registry.lookup(self._keys(stored)), strict=True):
             members = self.events.members(event)
             self.events.leaders[event] = members[np.isin(members, rows)][0]
             if isinstance(outcome, Joined) and is_of_plan(outcome.holder, self.context.plan):
                 self._take_token(event, outcome.holder, of_rows=rows)
+            elif isinstance(outcome, Joined) and self._may_be_made_again(event, outcome.holder):
+                cleared.append(event)
+        self._look_for_rows(cleared)
         return stored, np.setdiff1d(every, stored)
 
     @cached_property
@@ -192,11 +200,14 @@ class Joiner:
         free = outcomes.are(Free)
         self._note_fresh(asked, free)
         too_old: list[int] = []
+        cleared: list[int] = []
         for index in np.flatnonzero(~free).tolist():
             event = int(asked[index])
             match outcomes[index]:
                 case Joined(holder) if is_of_plan(holder, self.context.plan):
                     self._take_token(event, holder)
+                case Joined(holder) if self._may_be_made_again(event, holder):
+                    cleared.append(event)
                 case Joined(holder):
                     self._decide_on_holder(event, holder)
                 case TooOld():
@@ -204,6 +215,7 @@ class Joiner:
                 case BeyondHorizon():
                     self._decide_beyond_horizon(event)
         self._decide_too_old(np.array(too_old, np.int64))
+        self._look_for_rows(cleared)
         still_open: Ints = events[self.decided[events] == Verdict.OPEN]
         return still_open
 
@@ -224,6 +236,8 @@ class Joiner:
         given_up = ~is_found & final & (self.context.final | ~found.unanswered)
         self.decided[events[given_up]] = Verdict.UNJOINABLE
         self.decided[events[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
+        is_missing = ~is_found & np.isin(events, list(self.made_again))
+        self.decided[events[is_missing]] = Verdict.MISSING
         return events[is_found], found, found.rows[is_found]
 
     def _adapt(self, events: Ints, found: Primaries, of_event: Ints) -> tuple[Ints, Ints, pa.Table]:
@@ -261,6 +275,7 @@ class Joiner:
         self.decided[events[won]] = Verdict.JOINED
         for index in np.flatnonzero(~won).tolist():
             self._decide_on_commit(int(events[index]), outcomes[index])
+        won = self.decided[events] == Verdict.JOINED
         if won.all():
             self.verdicts.rows = rows
         elif won.any():
@@ -361,6 +376,8 @@ class Joiner:
             case Lost(holder) if is_of_plan(holder, self.context.plan):
                 # By another record: the table will tell whether that one has the row.
                 self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
+            case Lost(holder) if event in self.made_again and holder.token is None:
+                self._decide(event, Verdict.JOINED)
             case Lost(holder):
                 self._decide_on_holder(event, holder)
             case TooOld():  # nobody had joined it: an earlier epoch would have been looked up
@@ -378,6 +395,33 @@ class Joiner:
             self._decide(event, Verdict.ALREADY_JOINED_HERE)
         else:
             self._decide(event, Verdict.HELD_BY_EARLIER_PLAN, holder.token)
+
+    def _may_be_made_again(self, event: int, holder: Holder) -> bool:
+        """Whether recovery asks for an event that is ours and cleared, so that no token names its row."""
+        is_cleared_here = holder.token is None and holder.datacenter == self.context.plan.datacenter
+        return is_cleared_here and self.events.is_ordered(event)
+
+    def _look_for_rows(self, events: Sequence[int]) -> None:
+        """Decide on such events that have a row. The others get it again, without a claim (protocol E8).
+
+        Their plan has one task, and nobody else writes the table: what has no row now has none at the commit.
+        """
+        if not events:
+            return
+        keys = self._keys(np.array(events, np.int64))
+        rows = self.rows_here({key.id for key in keys})
+        for event, key in zip(events, keys, strict=True):
+            if key not in rows:
+                self.made_again.add(event)
+                continue
+            own = self.records.rows_of(dict.fromkeys(place for place in rows[key] if place is not None))
+            members = [row for row in own.values() if row in self.events.members(event)]
+            if members:
+                self.events.leaders[event] = members[0]
+                self._decide(event, Verdict.JOINED)
+            else:
+                is_of_this_epoch = rows[key] != {None}
+                self._decide(event, Verdict.DUPLICATE if is_of_this_epoch else Verdict.ALREADY_JOINED_HERE)
 
     def _decide_on_other_datacenter(self, event: int, holder: Holder) -> None:
         is_joined = is_published(holder, self.context.published)

@@ -22,6 +22,7 @@ from photon.pipeline.event_key import event_key
 from photon.pipeline.file import ForeignLog
 from photon.registry.interface import KeyColumns
 from photon.tokens import Occurrence, Token
+from photon.waiting.reasons import ORDERED
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -34,6 +35,7 @@ RECORD_COLUMNS = pa.schema(
         ("final", pa.bool_()),  # this is the last lookup
         ("recorded", pa.bool_()),  # the table of unjoined events has it already
         ("is_retry", pa.bool_()),
+        ("is_ordered", pa.bool_()),  # recovery has asked for it (protocol E4)
     ]
 )
 
@@ -80,6 +82,11 @@ class Records:
         is_final: Mask = self._column("final")
         return is_final
 
+    @cached_property
+    def is_ordered(self) -> Mask:
+        is_ordered: Mask = self._column("is_ordered")
+        return is_ordered
+
     def _column(self, name: str) -> Any:
         return self.table[name].to_numpy()
 
@@ -122,7 +129,8 @@ class Records:
 
 def fresh_records(events: pa.Table, now_us: int, final: bool) -> pa.Table:
     """Events that were read for the first time (`FOREIGN_EVENTS`), as `RECORD_COLUMNS`."""
-    values = {"attempts": 0, "first_seen_us": now_us, "final": final, "recorded": False, "is_retry": False}
+    values = {"attempts": 0, "first_seen_us": now_us, "final": final}
+    values |= {"recorded": False, "is_retry": False, "is_ordered": False}
     for name, value in values.items():
         events = events.append_column(name, pa.repeat(pa.scalar(value, _type_of(name)), events.num_rows))
     return events.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
@@ -134,6 +142,7 @@ def waiting_records(waited: pa.Table, final: bool) -> pa.Table:
         at = waited.schema.get_field_index("final")
         waited = waited.set_column(at, "final", pa.repeat(pa.scalar(True), waited.num_rows))
     retries = waited.append_column("is_retry", pa.repeat(pa.scalar(True), waited.num_rows))
+    retries = retries.append_column("is_ordered", pc.equal(waited["reason"], ORDERED))
     return retries.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
 
 
@@ -175,6 +184,7 @@ class Events:
         self.leaders = self.rows[starts]
         self._starts = np.append(starts, len(rows))
         retries = np.add.reduceat(records.is_retry[self.rows], starts) if len(rows) else starts
+        self._is_ordered = records.is_ordered
         self.is_fresh: Mask = retries == 0  # none of its records has waited
 
     def __len__(self) -> int:
@@ -183,6 +193,10 @@ class Events:
     def members(self, event: int) -> Ints:
         """The records of one event, the smallest occurrence first."""
         return self.rows[self._starts[event] : self._starts[event + 1]]
+
+    def is_ordered(self, event: int) -> bool:
+        """Whether recovery has asked for one of its records."""
+        return bool(self._is_ordered[self.members(event)].any())
 
     def holder(self, event: int, token: str) -> int | None:
         """The record of an event that a token names."""

@@ -67,7 +67,7 @@ from photon.quantiles import Sample
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
-from photon.storage.joined_rows import epochs_of_rows
+from photon.storage.joined_rows import epochs_of_rows, rows_of_events
 from photon.storage.tables import LakeUnavailable, OutputFile, OutputTable, write_rows
 from photon.tokens import Occurrence
 from photon.waiting import segments
@@ -224,8 +224,8 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     if context.careful:
         adapter = Careful(adapter, context.pipeline.limits.task_timeout.total_seconds() * CAREFUL_SHARE)
     store = LogsEventStore(context.folders.logs, context.pipeline.primary, context.index)
-    joined_earlier = partial(_joined_earlier, context)
-    joiner = Joiner(records, context, registry, store, adapter, candidates, joined_earlier, clock)
+    looks = (partial(_joined_earlier, context), partial(_rows_here, context))
+    joiner = Joiner(records, context, registry, store, adapter, candidates, *looks, clock)
     verdicts = joiner.join()
     dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(records, verdicts, context)])
     files = (
@@ -293,6 +293,16 @@ def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[Ev
     table = OutputTable(context.folders.lake, "joined_events")
     rows = epochs_of_rows(table, ids, context.pipeline.foreign)
     return {key for key, epochs in rows.items() if epochs != {context.plan.epoch}}
+
+
+def _rows_here(context: TaskContext, ids: Collection[str]) -> Mapping[EventKey, set[Occurrence | None]]:
+    """The records of which the table has rows, by event with one of these ids. LakeUnavailable."""
+    found: dict[EventKey, set[Occurrence | None]] = {}
+    table = OutputTable(context.folders.lake, "joined_events")
+    for key, epoch, occurrence in rows_of_events(table, ids, context.pipeline.foreign):
+        is_of_this_epoch = epoch == context.plan.epoch
+        found.setdefault(key, set()).add(Occurrence.parse(occurrence) if is_of_this_epoch else None)
+    return found
 
 
 def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:

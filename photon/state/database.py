@@ -339,6 +339,35 @@ class DispatcherState:
             self.waiting.store()
         return reopened
 
+    # -- work orders (protocol E4)
+
+    def ordered_at(self, places: Collection[Occurrence]) -> dict[Occurrence, int]:
+        """Which of these records were taken up by order, and which batch was completed then."""
+        rows = self._db.execute("SELECT file_number, offset_bytes, batch FROM ordered")
+        at = {Occurrence(number, offset): batch for number, offset, batch in rows}
+        return {place: at[place] for place in places if place in at}
+
+    def take_order(
+        self,
+        segment: WaitingSegment | None,
+        plans: Sequence[PlanContent],
+        woken: Collection[Occurrence],
+        leaves: Mapping[str, int],
+    ) -> None:
+        """Take up an order: the records of `segment` leave their classes and are due in these plans alone."""
+        places = {place for content in plans for each in content.retries for place in each.occurrences()}
+        ordered = [(place.file_number, place.offset_bytes, self.completed) for place in {*places, *woken}]
+        with self._transaction() as db:
+            put(db, "ordered", ordered)
+            self.waiting.add([segment] if segment is not None else [])
+            for content in plans:
+                db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
+                self.waiting.mark(content.retries, WaitingState.REQUEUED)
+            reopened = self.waiting.wake_given_up(woken)
+            add_counts(db, leaves)
+            add_counts(db, {"unjoinable": -reopened})
+            self.waiting.store()
+
     def replace_waiting(self, merged: Merged) -> None:
         """List a merged waiting segment in place of its sources."""
         with self._transaction():

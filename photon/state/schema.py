@@ -8,6 +8,10 @@ STATE_FORMAT = 3
 LOST = """CREATE TABLE lost (
     file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, event_id TEXT NOT NULL,
     PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
+# Records that were taken up by order, and after which batch (protocol E4).
+ORDERED = """CREATE TABLE ordered (
+    file_number INTEGER NOT NULL, offset_bytes INTEGER NOT NULL, batch INTEGER NOT NULL,
+    PRIMARY KEY (file_number, offset_bytes)) WITHOUT ROWID"""
 # What makes a state of each older format one of the next. A plan of Photon 0.1.0 was attempted at least once,
 # and its index of primary events is of no use any more.
 MIGRATIONS = {
@@ -18,7 +22,7 @@ MIGRATIONS = {
         "CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID",
         "INSERT INTO meta VALUES ('index_lost', '1')",
     ),
-    2: WAITING_TABLES,  # `waiting_migration` fills them
+    2: (*WAITING_TABLES, ORDERED),  # `waiting_migration` fills them
 }
 WAITING = ";\n".join(WAITING_TABLES)
 
@@ -37,6 +41,7 @@ CREATE TABLE plan (
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
 {WAITING};
 {LOST};
+{ORDERED};
 CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;

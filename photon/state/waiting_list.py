@@ -244,10 +244,24 @@ class WaitingList:
         if not places:
             return
         for listed in map(self.listed, names):
-            index = listed.index
-            maybe = np.flatnonzero(np.isin(index.offsets_bytes, [each.offset_bytes for each in places]))
-            pairs = zip(index.files[maybe].tolist(), index.offsets_bytes[maybe].tolist(), strict=True)
-            listed.mark(maybe[[Occurrence(*pair) in places for pair in pairs]], state)
+            listed.mark(_rows_at(listed, places), state)
+
+    def given_up_among(self, places: Collection[Occurrence]) -> dict[Occurrence, bool]:
+        """Which of these records wait or are kept, and whether they were given up. WaitingDamaged."""
+        found: dict[Occurrence, bool] = {}
+        for listed in self._listed.values():
+            for row in _rows_at(listed, places).tolist():
+                if listed.states[row] != State.GONE:
+                    record = listed.record(row)
+                    found[record.occurrence] = record.status == "unjoinable"
+        return found
+
+    def wake_given_up(self, places: Collection[Occurrence]) -> int:
+        """Make those of these records due that were given up; how many those are."""
+        before = given_up(self.tally)
+        for listed in self._listed.values():
+            self._wake(listed, _rows_at(listed, places), np.array([UNJOINABLE], np.int8))
+        return before - given_up(self.tally)
 
     def wake(self, new_hashes: Sequence[np.ndarray]) -> int:
         """Make records due whose primary may just have come; how many of them had been given up.
@@ -334,3 +348,12 @@ class WaitingList:
         self._listed.pop(name)
         self._db.execute("DELETE FROM waiting_segments WHERE name = ?", (name,))
         self._db.execute("DELETE FROM waiting_pages WHERE segment = ?", (name,))
+
+
+def _rows_at(listed: Listed, places: Collection[Occurrence]) -> Rows:
+    """The rows of a segment with the records at these places, whatever became of them."""
+    index = listed.index
+    maybe = np.flatnonzero(np.isin(index.offsets_bytes, [each.offset_bytes for each in places]))
+    pairs = zip(index.files[maybe].tolist(), index.offsets_bytes[maybe].tolist(), strict=True)
+    rows: Rows = maybe[[Occurrence(*pair) in places for pair in pairs]]
+    return rows

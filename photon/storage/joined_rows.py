@@ -83,15 +83,23 @@ def epochs_of_rows(
 ) -> dict[EventKey, frozenset[str]]:
     """The events with one of these ids that have rows, with the rows' epochs. Reads the ids of all rows."""
     found: dict[EventKey, frozenset[str]] = {}
+    for key, epoch, _ in rows_of_events(table, ids, log):
+        found[key] = found.get(key, frozenset()) | {epoch}
+    return found
+
+
+def rows_of_events(
+    table: OutputTable, ids: Collection[str], log: ForeignLog
+) -> Iterator[tuple[EventKey, str, str]]:
+    """For each row with one of these ids its event, epoch and occurrence. Reads the ids of all rows."""
     for page in CommittedRows(table).of_events(ids) if ids else ():
         # A row without its event's time can't be told from others of its id, and is never cleared.
         rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
         times_us = rows["_event_time"].cast(pa.int64())
-        columns = (column.to_pylist() for column in (rows["_event_id"], times_us, rows["_epoch"]))
-        for event_id, time_us, epoch in zip(*columns, strict=True):
-            key = event_key(event_id, time_us, log)
-            found[key] = found.get(key, frozenset()) | {epoch}
-    return found
+        of_rows = (rows["_event_id"], times_us, rows["_epoch"], rows["_occurrence"])
+        columns = (column.to_pylist() for column in of_rows)
+        for event_id, time_us, epoch, occurrence in zip(*columns, strict=True):
+            yield event_key(event_id, time_us, log), epoch, occurrence
 
 
 def joined_beyond(table: OutputTable, last_batches: Mapping[str, int], ids: Collection[str]) -> set[str]:

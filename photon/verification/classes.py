@@ -9,7 +9,7 @@ from typing import Literal
 
 from photon.join.outcomes import OutcomeClass
 from photon.registry.consensus.register import EpochState
-from photon.registry.interface import BeyondHorizon, Free, Joined, LookupOutcome, TooOld
+from photon.registry.interface import BeyondHorizon, Free, Holder, Joined, LookupOutcome, TooOld
 from photon.tokens import Token
 
 
@@ -80,10 +80,11 @@ class EpochStatus:
 
 @dataclass(frozen=True, slots=True)
 class MissingEvent:
-    """A violation: the event should be joined and is in no table. A cleared id can't be joined again."""
+    """A violation: the event should be joined and is in no table."""
 
     why: str
     kind: Literal["missing", "missing_and_cleared"] = "missing"
+    holder: Holder | None = None  # who registered it
 
 
 def classify(
@@ -116,12 +117,14 @@ def classify(
             return MissingEvent(f"its primary is in the logs and nobody has registered it{reason}")
         case Joined(holder) if holder.token is None:
             why = f"joined, and its row is gone: datacenter {holder.datacenter}, cleared"
-            return "pending" if joined_since else MissingEvent(why, "missing_and_cleared")
+            return "pending" if joined_since else MissingEvent(why, "missing_and_cleared", holder)
         case Joined(holder):
-            return _class_of_held(Token.parse(holder.token or ""), epochs)
+            return _class_of_held(holder, Token.parse(holder.token or ""), epochs)
 
 
-def _class_of_held(token: Token, epochs: Mapping[str, EpochStatus]) -> OutcomeClass | MissingEvent:
+def _class_of_held(
+    holder: Holder, token: Token, epochs: Mapping[str, EpochStatus]
+) -> OutcomeClass | MissingEvent:
     """A later batch than the table's may have been committed since; an earlier one never brings a row.
 
     An epoch that is not live is fenced, so that all of its batches are over.
@@ -132,7 +135,8 @@ def _class_of_held(token: Token, epochs: Mapping[str, EpochStatus]) -> OutcomeCl
     state = epoch.state if epoch is not None else "unknown"
     return MissingEvent(
         f"registered without a row: datacenter {plan.datacenter}, batch {plan.batch} of its {state} epoch "
-        f"{plan.epoch}, token {token}"
+        f"{plan.epoch}, token {token}",
+        holder=holder,
     )
 
 

@@ -10,6 +10,7 @@ from photon.join.outcomes import OUTCOME_CLASSES
 
 # Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
 TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
+MOST_CASES = 10_000  # of each kind in a datacenter, for recovery; the next verification finds the others
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
@@ -36,14 +37,13 @@ class Meaning:
 MEANINGS: Mapping[FindingKind, Meaning] = {
     "missing": Meaning(
         "records that should be joined and are in no table",
-        "have the dispatcher read them again: stop the join, move away the state folder of the datacenter "
-        "that registered them (if none did: of one that has them), and join again; a new epoch reads all "
-        "logs, and what is registered is not joined twice",
+        "photon recover: the datacenter that registered them (if none did: each that has them) looks at them "
+        "again and joins them, while it runs or at its next start",
     ),
     "missing_and_cleared": Meaning(
         "records that were joined and whose ids were cleared, and whose rows are gone from the table",
-        "put the rows back before anything else is joined: from a later copy of that datacenter's lake, or "
-        "from an earlier version of its table; a cleared id can't be released, so no join makes them again",
+        "photon recover: the datacenter that they belong to makes them again, from the logs, while it runs "
+        "or at its next start; or put them back first, from a copy of its lake",
     ),
     "table_gone": Meaning(
         "tables of joined events that are gone, although their datacenter has begun to join",
@@ -65,12 +65,13 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",
-        "join again: what was given up under --complete is looked for again at every start",
+        "photon recover: they are looked for again",
         violation=False,
     ),
     "unjoinable_but_joinable_when_complete": Meaning(
         "events given up when the inputs were declared complete, although their primary had been read",
-        "join again with --complete; if they stay unjoinable, the index does not find the primary",
+        "photon recover, or join again with --complete: they are looked for again; if they stay unjoinable, "
+        "the index does not find the primary",
     ),
     "same_id_two_times": Meaning(
         "ids that occur with more than one time: with time_in_id these are different events",
@@ -89,6 +90,17 @@ class Example:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One record that recovery may have looked at again."""
+
+    event_id: str
+    occurrence: str  # in the epoch of its report
+    evidence: int  # `Evidence` of it
+    holder: str | None = None  # the datacenter that registered its event
+    token: str | None = None  # None though there is a holder: the id was cleared
+
+
 @dataclass(frozen=True)
 class Finding:
     """All cases of one kind in one datacenter: their number, and some of them."""
@@ -96,6 +108,7 @@ class Finding:
     kind: FindingKind
     count: int
     examples: tuple[Example, ...] = ()
+    cases: tuple[Case, ...] = ()  # of what recovery mends: at most `MOST_CASES`
 
     @property
     def meaning(self) -> Meaning:
@@ -108,6 +121,7 @@ class Finding:
             "says": self.meaning.says,
             "what_to_do": self.meaning.remedy,
             "examples": [asdict(example) for example in self.examples],
+            **({"cases": [asdict(case) for case in self.cases]} if self.cases else {}),
         }
 
 
@@ -144,6 +158,7 @@ class DatacenterReport:
     verified_until_us: int | None = None  # `classes.verified_until_us`
     epoch: str | None = None  # that has read the logs; None: nothing was ever read
     state_is_unreadable: bool = False  # nobody knows what was read: nothing is verified
+    completed: int = 0  # its last batch then
     newly_verified_offsets: Mapping[int, int] = field(default_factory=dict)  # of foreign files, by number
 
     @property
@@ -167,6 +182,7 @@ class DatacenterReport:
             "rows_not_compared": self.rows_not_compared,
             "verified_until_us": self.verified_until_us,
             "epoch": self.epoch,
+            "completed": self.completed,
             "violations": [finding.as_dict() for finding in self.violations],
             "findings": [f.as_dict() for f in self.findings if not f.meaning.violation],
             "unverified": [asdict(file) for file in self.unverified],

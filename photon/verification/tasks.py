@@ -23,7 +23,7 @@ from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_key, primary_time_us
 from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
 from photon.registry.address import RegistryAddress
-from photon.registry.interface import Joined, LookupOutcome, RegistryUnavailable
+from photon.registry.interface import Holder, Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.storage.joined_rows import joined_beyond
 from photon.storage.tables import LakeUnavailable, OutputTable
@@ -58,7 +58,9 @@ PRIMARY_RECORDS = pa.schema(
 # verdict: same | differs | no primary; outcome: a class | missing_and_cleared | joinable | unavailable
 COMPARED = pa.schema({**_ROW, "primary_file": _INT32, "verdict": _STRING, "detail": _STRING})
 _RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
-DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING})
+# holder, token: who registered the event, if anybody did; without a token it was cleared.
+_HOLDER = {"holder": _STRING, "token": _STRING}
+DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING, **_HOLDER})
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
 # What `compare_rows` is given. `values`: a struct of what the adapter put into the row.
@@ -304,17 +306,15 @@ def classify_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Ite
         for datacenter, rows, pairs in _pairs_by_datacenter(table):
             for row, result in zip(rows, _join_again(pairs, datacenter, scope)[0], strict=True):
                 results[row] = result
-        outcomes, details = _outcomes(table, results, scope)
-        yield from _filled({**_columns(table), "outcome": outcomes, "detail": details}, DECIDED)
+        yield from _filled({**_columns(table), **_outcomes(table, results, scope)}, DECIDED)
 
 
-def _outcomes(
-    table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope
-) -> tuple[list[str], list[str]]:
+def _outcomes(table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope) -> dict[str, Any]:
     undecided, waits = table["undecided"].to_pylist(), table["waits"].to_pylist()
     words = {"joins": "joinable", "drops": "filtered"}
     outcomes = [words.get(result.outcome, "unjoinable") for result in results]
     details = [""] * len(results)
+    holders: list[Holder | None] = [None] * len(results)
     # What the adapter drops was never registered: ask the registry only if it was recorded as too old.
     evidence = table["evidence"].to_pylist()
     asked = [
@@ -326,14 +326,19 @@ def _outcomes(
         answers = _ask_registry(table, asked, scope)
         joined_since = _joined_since(table, answers, scope)
     except (RegistryUnavailable, LakeUnavailable) as error:
-        return ["unavailable"] * len(results), [str(error)] * len(results)
+        return {"outcome": ["unavailable"] * len(results), "detail": [str(error)] * len(results)}
     for row, answer in answers.items():
         match classify(results[row], answer, scope.epochs, waits[row], row in joined_since):
-            case MissingEvent(why, kind):
-                outcomes[row], details[row] = kind, why
+            case MissingEvent(why, kind, holder):
+                outcomes[row], details[row], holders[row] = kind, why, holder
             case outcome:
                 outcomes[row] = outcome
-    return outcomes, details
+    return {
+        "outcome": outcomes,
+        "detail": details,
+        "holder": pa.array([holder and holder.datacenter for holder in holders], _STRING),
+        "token": pa.array([holder and holder.token for holder in holders], _STRING),
+    }
 
 
 def _ask_registry(table: pa.Table, rows: Sequence[int], scope: TaskScope) -> dict[int, LookupOutcome]:

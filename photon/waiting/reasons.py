@@ -40,9 +40,11 @@ REASONS = (
     Reason("contested", lambda pipeline: pipeline.retry.first_delay),
     Reason("unjoinable"),  # given up, and kept where a later run may take it up again
     Reason("held"),
+    Reason("ordered"),  # recovery has asked for it (protocol E4): it is in a plan of such records alone
 )
 CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
 PRIMARY, UNJOINABLE, HELD = CODE_OF["primary"], CODE_OF["unjoinable"], CODE_OF["held"]
+ORDERED = CODE_OF["ordered"]
 HELD_DELAY_US = MICROSECONDS  # by then a holder at work has published its batch
 
 

@@ -1,0 +1,78 @@
+"""`photon recover`: have what a verification finds missing looked at again."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from photon.cli.output import (
+    chosen,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    showing_progress,
+)
+from photon.cli.verify import PROGRAM
+
+if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
+    from photon.verification.recovery import Recovered
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
+@click.option("--recorded", is_flag=True, help="Take the newest stored reports, and verify nothing anew.")
+@click.option("--dry-run", is_flag=True, help="Say what would be looked at again, and order nothing.")
+@json_option
+def recover(
+    pipeline_file: Path, datacenter: str | None, recorded: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Verify PIPELINE, and have its dispatchers look again at what is missing or given up wrongly.
+
+    Joins nothing by itself: it leaves work orders in state folders. A datacenter that runs takes them up
+    within a moment, another one at its next start. It may be run again, and beside joins.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.verification.recovery import recover as leave_orders
+
+        reports = _reports(pipeline, chosen(pipeline, datacenter), recorded)
+        done = leave_orders(pipeline, reports, dry_run)
+    value = {name: one.as_dict() for name, one in done.items()}
+    print_result(value, recovery_text(done, dry_run), as_json)
+
+
+def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[str, Mapping[str, Any]]:
+    if recorded:
+        from photon.verification.stored_reports import newest
+
+        return {name: stored.report for name, stored in newest(pipeline, names).items()}
+    module, _, function = PROGRAM.partition(":")
+    with showing_progress() as say:
+        say("reading what there is to verify")
+        report = getattr(importlib.import_module(module), function)(pipeline, names, say)
+    return {name: one.as_dict() for name, one in report.datacenters.items()}
+
+
+def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
+    """What was ordered, for people."""
+    lines: list[str] = []
+    for name, one in done.items():
+        verb = "would be" if dry_run else "are"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in one.kinds.items())
+        if one.problem:
+            lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
+        elif one.ordered:
+            lines.append(f"{name}: {one.ordered:,} records {verb} looked at again ({kinds})")
+        lines += [
+            f"{name}: {count:,} records are of datacenter {holder}, which has to act: photon recover there"
+            for holder, count in one.left_to.items()
+        ]
+        if one.left_out:
+            lines.append(f"{name}: {one.left_out:,} more than a report names: recover again afterwards")
+    return "\n".join(lines or ["nothing is to be recovered"])

@@ -1,0 +1,161 @@
+"""Work orders: records that recovery hands to a datacenter's dispatcher, to be looked at again (protocol E4).
+
+An order is a file in the state folder. Anybody who can write there leaves one, and the dispatcher alone takes
+it up. File numbers belong to an epoch, so an order is of one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from photon.errors import FormatTooNew
+from photon.faults import fault_point
+from photon.join.outcomes import OUTCOME_CLASSES, OutcomeClass
+from photon.storage.sync import sync, write_synced
+from photon.tokens import Occurrence, new_id
+
+FOLDER = "orders"  # in a datacenter's state folder
+SUFFIX, UNFINISHED, REFUSED = ".json", ".unfinished", ".refused"
+ORDER_FORMAT = 1
+MOST_RECORDS = 10_000  # of one order: it is read as a whole
+# What a record is taken out of if its own class has none left, in this order.
+_OTHER_CLASSES: Sequence[OutcomeClass] = [name for name in OUTCOME_CLASSES if name != "pending"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRecord:
+    """A foreign record that is to be looked at again."""
+
+    occurrence: Occurrence
+    event_id: str
+    counted_as: OutcomeClass  # the class that it leaves
+    is_kept: bool = False  # given up under --complete: it is still among the waiting records
+    raw: bytes | None = None  # the mended bytes of a dead letter; None: as they are in the log
+
+
+@dataclass(frozen=True)
+class Order:
+    """Records of one epoch, as they were found when its last completed batch was `completed`."""
+
+    order_id: str
+    epoch: str
+    completed: int
+    why: str
+    records: Sequence[OrderedRecord]
+
+
+def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequence[OrderedRecord]) -> Order:
+    """Leave an order for the dispatcher of this state folder, durably. OSError."""
+    order = Order(new_id(), epoch, completed, why, tuple(records))
+    text, folder = order_to_json(order).encode(), state / FOLDER
+
+    def write(sink: BinaryIO) -> None:
+        sink.write(text)
+
+    folder.mkdir(exist_ok=True)
+    target = folder / f"{completed:010}-{order.order_id}{SUFFIX}"
+    unfinished = target.with_name(target.name + UNFINISHED)
+    write_synced(unfinished, write)
+    fault_point("order.before_rename")
+    unfinished.replace(target)
+    sync(folder)
+    fault_point("order.after_rename")
+    return order
+
+
+def order_to_json(order: Order) -> str:
+    """The stored form."""
+    stored = {
+        "format": ORDER_FORMAT,
+        "id": order.order_id,
+        "epoch": order.epoch,
+        "completed": order.completed,
+        "why": order.why,
+        "records": [_record_to_stored(record) for record in order.records],
+    }
+    return json.dumps(stored)
+
+
+def _record_to_stored(record: OrderedRecord) -> list[Any]:
+    raw = None if record.raw is None else base64.b64encode(record.raw).decode()
+    return [str(record.occurrence), record.event_id, record.counted_as, record.is_kept, raw]
+
+
+def order_from_json(text: str) -> Order:
+    """The inverse of `order_to_json`. FormatTooNew; ValueError, KeyError or TypeError for another text."""
+    data = json.loads(text)
+    if data["format"] > ORDER_FORMAT:
+        raise FormatTooNew("the work order", data["format"], ORDER_FORMAT)
+    records = []
+    for place, event_id, counted_as, is_kept, raw in data["records"]:
+        if counted_as not in _OTHER_CLASSES:
+            raise ValueError(f"{counted_as!r} is no class that a record leaves")
+        mended = None if raw is None else base64.b64decode(raw)
+        records.append(OrderedRecord(Occurrence.parse(place), event_id, counted_as, is_kept, mended))
+    return Order(data["id"], data["epoch"], data["completed"], data["why"], tuple(records))
+
+
+def waiting_orders(state: Path) -> list[Path]:
+    """The orders that nobody has taken up yet, the oldest first."""
+    with suppress(FileNotFoundError):
+        return sorted(path for path in (state / FOLDER).iterdir() if path.name.endswith(SUFFIX))
+    return []
+
+
+def read_order(path: Path) -> Order | None:
+    """The order in this file. What is none is set aside, and None. OSError."""
+    try:
+        return order_from_json(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (FormatTooNew, ValueError, KeyError, TypeError) as error:
+        log.warning("the work order %s can't be read, and is set aside: %s", path, error)
+        path.replace(path.with_name(path.name + REFUSED))
+        return None
+
+
+def still_open(
+    order: Order, epoch: str, ordered_at: Mapping[Occurrence, int], waits: Mapping[Occurrence, bool]
+) -> tuple[list[OrderedRecord], list[OrderedRecord]]:
+    """The records of an order that are to be looked at again, and those that are only to be woken.
+
+    `ordered_at`: which batch was completed when a record was last taken up by order. What an order says of a
+    record is out of date unless it was written after a later batch, so no order counts twice. `waits`: the
+    records that are among the waiting ones, and whether they are given up there.
+    """
+    if order.epoch != epoch:
+        return [], []
+    again, woken = [], []
+    for record in {record.occurrence: record for record in order.records}.values():
+        if order.completed <= ordered_at.get(record.occurrence, -1):
+            continue
+        given_up = waits.get(record.occurrence)
+        if given_up:
+            woken.append(record)
+        elif given_up is None and not record.is_kept:
+            again.append(record)
+    return again, woken
+
+
+def leaves(records: Sequence[OrderedRecord], counts: Mapping[OutcomeClass, int]) -> dict[str, int]:
+    """The increments of the classes that records leave: no class falls below nothing, and all leave one.
+
+    A class is told from what is left of a record, so it may be another one than what was counted.
+    """
+    left: dict[OutcomeClass, int] = {name: counts.get(name, 0) for name in _OTHER_CLASSES}
+    taken: dict[str, int] = {}
+    for record in records:
+        classes = [record.counted_as, *_OTHER_CLASSES]
+        found = next((name for name in classes if left[name] > 0), record.counted_as)
+        left[found] -= 1
+        taken[found] = taken.get(found, 0) - 1
+    return taken

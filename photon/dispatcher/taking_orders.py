@@ -1,0 +1,139 @@
+"""Take up work orders: the dispatcher reads the records again, and plans them alone (protocol E4, E8)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.dispatcher.orders import Order, OrderedRecord, leaves, read_order, still_open
+from photon.state.plan import PlanContent
+from photon.state.database import DispatcherState
+from photon.event_store.hashing import hash_ids
+from photon.faults import fault_point
+from photon.join.coming_again import expected_us
+from photon.logs.files import TrackedFile
+from photon.logs.one_record import read_records
+from photon.logs.parse import FOREIGN_EVENTS
+from photon.pipeline.file import Pipeline
+from photon.tokens import Occurrence, new_id
+from photon.waiting.reasons import ORDERED
+from photon.waiting.retries import Retries
+from photon.waiting.segments import RECORD_COLUMNS, read_all_records, write_segment
+
+# One task reads them all, so that two records of an event are never made rows of by two tasks (E8).
+MOST_RECORDS_A_PLAN = 1_000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OrderTaking:
+    """Takes up the orders of one datacenter. Used by the dispatcher's thread alone, between two plans."""
+
+    pipeline: Pipeline
+    datacenter: str
+    state: DispatcherState
+
+    def take(self, path: Path, files: Mapping[int, TrackedFile], now_us: int) -> int:
+        """Take up the order in this file; how many records are looked at again. OSError, StateUnavailable.
+
+        A crash before the file is removed takes it up again, which finds nothing left to do.
+        """
+        order = read_order(path)
+        if order is None:
+            return 0
+        places = {record.occurrence for record in order.records}
+        waits = self.state.waiting.given_up_among(places)
+        again, woken = still_open(order, self.state.epoch or "", self.state.ordered_at(places), waits)
+        found = self._read(again, files)
+        known = {Occurrence(*place) for place in zip(*_columns(found, "_file", "_offset"), strict=True)}
+        taken = [record for record in again if record.occurrence in known]
+        if taken or woken:
+            self._store(order, found, taken, woken, now_us)
+        self._tell(order, len(taken) + len(woken), len(again) - len(taken))
+        fault_point("order.after_taken")
+        path.unlink(missing_ok=True)
+        return len(taken) + len(woken)
+
+    def _store(
+        self,
+        order: Order,
+        found: pa.Table,
+        taken: Sequence[OrderedRecord],
+        woken: Sequence[OrderedRecord],
+        now_us: int,
+    ) -> None:
+        segment, plans = None, []
+        if taken:
+            folder, name = self.state.waiting.folder, new_id()
+            segment = write_segment(folder, name, self._waiting(found, taken, now_us))
+            plans = _plans(name, read_all_records(folder, name))
+            fault_point("order.after_segment")
+        places = {record.occurrence for record in woken}
+        self.state.take_order(segment, plans, places, leaves(taken, self.state.counts().classes))
+
+    def _tell(self, order: Order, taken: int, gone: int) -> None:
+        if order.epoch != self.state.epoch:
+            log.warning("work order %s is of an epoch that is over: recover again", order.order_id)
+            return
+        log.info(
+            "work order %s (%s): %d of %d records are looked at again",
+            order.order_id, order.why, taken, len(order.records),
+        )  # fmt: skip
+        if gone:
+            log.warning("work order %s: %d records are not in the logs any more", order.order_id, gone)
+
+    def _read(self, records: Sequence[OrderedRecord], files: Mapping[int, TrackedFile]) -> pa.Table:
+        """The records as the logs have them (`FOREIGN_EVENTS`), without those that are gone."""
+        by_file: dict[int, dict[int, str]] = defaultdict(dict)
+        for record in records:
+            place = record.occurrence
+            if place.file_number in files:
+                by_file[place.file_number][place.offset_bytes] = record.event_id
+        logs = self.pipeline.datacenters[self.datacenter].logs
+        foreign, limits = self.pipeline.foreign, self.pipeline.limits
+        parts = [
+            read_records(logs, files[number].file, event_ids, foreign, limits)
+            for number, event_ids in by_file.items()
+        ]
+        return pa.concat_tables([FOREIGN_EVENTS.empty_table(), *parts])
+
+    def _waiting(self, found: pa.Table, taken: Sequence[OrderedRecord], now_us: int) -> pa.Table:
+        """The records as those that wait, due now."""
+        given_up = {record.occurrence for record in taken if record.counted_as == "unjoinable"}
+        places = zip(*_columns(found, "_file", "_offset"), strict=True)
+        rows = found.num_rows
+        columns = {
+            "attempts": np.zeros(rows, np.int32),
+            "first_seen_us": np.full(rows, now_us),
+            "recorded": pa.array([Occurrence(*place) in given_up for place in places], pa.bool_()),
+            "key_hash": hash_ids(pc.fill_null(found["_key"], "")),
+            "primary_time_us": expected_us(found, self.pipeline.primary),
+            "reason": np.full(rows, ORDERED, np.int8),
+            "due_us": np.full(rows, now_us),
+        }
+        as_read = {name: found[name] for name in RECORD_COLUMNS.names if name not in columns}
+        return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+
+
+def _plans(segment: str, records: pa.Table) -> list[PlanContent]:
+    """Plans of these records alone, with all records of an event in as few as can be."""
+    order = pc.sort_indices(records, [("_id", "ascending"), ("_file", "ascending"), ("_offset", "ascending")])
+    plans = []
+    for start in range(0, records.num_rows, MOST_RECORDS_A_PLAN):
+        rows = order.slice(start, MOST_RECORDS_A_PLAN)
+        files, offsets = (records[name].take(rows).to_numpy() for name in ("_file", "_offset"))
+        retries = Retries.of(segment, rows.to_numpy(), files, offsets, np.zeros(len(rows), np.bool_))
+        plans.append(PlanContent(retries=(retries,)))
+    return plans
+
+
+def _columns(table: pa.Table, *names: str) -> list[list[int]]:
+    return [table[name].to_pylist() for name in names]

@@ -1,0 +1,149 @@
+"""Have what a verification found looked at again, by the dispatchers that may do so (protocol E4, E7, E8).
+
+Decides which datacenter has to act, and leaves it a work order. Joins nothing, and changes no state itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from photon.dispatcher.orders import MOST_RECORDS, OrderedRecord, write_order
+from photon.state.database import STATE_FILE, StateUnavailable
+from photon.join.outcomes import OutcomeClass
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import retired_datacenters
+from photon.registry.open import open_registry
+from photon.registry.operations.init import find_registry
+from photon.tokens import Occurrence, Token
+from photon.verification.classes import Evidence
+from photon.verification.report import Case
+
+NOT_HERE = "its state is not on this machine: run photon recover where datacenter {} runs"
+
+
+@dataclass
+class Recovered:
+    """What was ordered of one datacenter, and what is left to others."""
+
+    ordered: int = 0  # records
+    orders: list[str] = field(default_factory=list)  # their ids; none in a dry run
+    kinds: Counter[str] = field(default_factory=Counter)  # of findings, by records that are ordered
+    left_to: Counter[str] = field(default_factory=Counter)  # by datacenter that registered them
+    left_out: int = 0  # more than a report names
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ordered": self.ordered,
+            "orders": self.orders,
+            "kinds": dict(self.kinds),
+            "left_to": dict(self.left_to),
+            "left_out": self.left_out,
+            "problem": self.problem,
+        }
+
+
+def recover(
+    pipeline: Pipeline, reports: Mapping[str, Mapping[str, Any]], dry_run: bool = False
+) -> dict[str, Recovered]:
+    """Leave orders for what these reports name (`DatacenterReport.as_dict`, by datacenter).
+
+    May be run again, and by several at once: a record that was taken up since its report is left alone.
+    RegistryUnavailable, RegistryMissing, RegistryMismatch, StateUnavailable.
+    """
+    if not any(_with_cases(report) for report in reports.values()):
+        return {name: Recovered() for name in reports}
+    register = open_registry(find_registry(pipeline)).register.read()
+    retired = retired_datacenters(register.epochs)
+    return {name: _recover_one(pipeline, name, report, retired, dry_run) for name, report in reports.items()}
+
+
+def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [finding for finding in (*report["violations"], *report["findings"]) if finding.get("cases")]
+
+
+def _recover_one(
+    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], retired: Collection[str], dry_run: bool
+) -> Recovered:
+    done, records = Recovered(), []
+    for finding in _with_cases(report):
+        cases = [Case(**case) for case in finding["cases"]]
+        own = [case for case in cases if acts_on(case, datacenter, retired) == datacenter]
+        done.left_to.update(
+            acting for case in cases if (acting := acts_on(case, datacenter, retired)) != datacenter
+        )
+        done.left_out += finding["count"] - len(cases)
+        done.kinds[finding["kind"]] += len(own)
+        records += ordered_records(own, finding["kind"], datacenter, report["epoch"])
+    done.kinds = +done.kinds
+    state = pipeline.datacenters[datacenter].state
+    if records and not (state / STATE_FILE).exists():
+        done.problem = NOT_HERE.format(datacenter)
+        return done
+    done.ordered = len(records)
+    if not dry_run:
+        done.orders = _write(state, report["epoch"], report["completed"], records)
+    return done
+
+
+def _write(state: Path, epoch: str, completed: int, records: Sequence[OrderedRecord]) -> list[str]:
+    try:
+        return [
+            write_order(state, epoch, completed, "photon recover", records[at : at + MOST_RECORDS]).order_id
+            for at in range(0, len(records), MOST_RECORDS)
+        ]
+    except OSError as error:
+        raise StateUnavailable(f"cannot leave a work order in {state}: {error}") from error
+
+
+def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:
+    """The datacenter whose dispatcher has to look at a record of `datacenter` again.
+
+    What another one registered is its own to join again: it alone writes its table and releases its tokens.
+    It has the event in its own logs, and so in its own report.
+    """
+    if case.holder is None or case.holder in retired:
+        return datacenter
+    return case.holder
+
+
+def ordered_records(
+    cases: Iterable[Case], kind: str, datacenter: str, epoch: str | None
+) -> list[OrderedRecord]:
+    """The records of these cases, each with the class that the dispatcher has counted it in."""
+    ordered, events = [], set()
+    for case in sorted(cases, key=lambda case: Occurrence.parse(case.occurrence)):
+        is_first = case.event_id not in events
+        events.add(case.event_id)
+        ordered.append(
+            OrderedRecord(
+                Occurrence.parse(case.occurrence),
+                case.event_id,
+                counted_as(case, kind, datacenter, epoch, is_first),
+                is_kept=bool(case.evidence & Evidence.GIVEN_UP),
+            )
+        )
+    return ordered
+
+
+def counted_as(case: Case, kind: str, datacenter: str, epoch: str | None, is_first: bool) -> OutcomeClass:
+    """The class in which the dispatcher has counted a record, as far as tables and registry tell.
+
+    `is_first`: of the records of its event that are looked at again.
+    """
+    if kind.startswith("unjoinable") or case.evidence & Evidence.UNJOINED:
+        return "unjoinable"
+    if case.evidence & Evidence.TOO_OLD:
+        return "too_old"
+    if case.holder is not None and case.holder != datacenter:
+        return "joined_elsewhere"
+    if case.token is not None and Token.parse(case.token).plan.epoch == epoch:
+        return "joined" if str(Token.parse(case.token).occurrence) == case.occurrence else "duplicates"
+    if not is_first:
+        return "duplicates"
+    # A cleared event whose row was gone before its record was read counts as missing.
+    return "missing" if case.holder is not None and case.token is None else "joined"

@@ -1,0 +1,161 @@
+"""Histories in which something is lost for the promises, and recovery mends it (protocol E4, E7, E8).
+
+Tests tell them of the product, and `test_broken_recovery` of a product without the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest import mock
+
+from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.waiting_list import WaitingList
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, Joined
+from photon.storage.tables import OutputTable
+from tests.simulation.verifying import recover_all, verify
+from tests.simulation.world import World, counts_of
+
+Plant = Callable[[World], None]
+A_DAY_SECONDS = 86_400.0
+HOME = "home: {takeover_delay: 0s, quiet_after: 0s}\n"
+
+
+def joined_world(world: World) -> World:
+    """Two events are joined; of c1 there are two records, the second of them a duplicate."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"), ("c1", "q1"))
+    assert world.join().counts.adds_up
+    assert_sound(world)
+    return world
+
+
+# -- faults to plant, all of event c1
+
+
+def a_row_is_removed(world: World) -> None:
+    """Its id stays registered with its token."""
+    for place in world.pipeline.datacenters.values():
+        table = OutputTable(place.lake, "joined_events")
+        if table.exists():
+            table.load().delete("_event_id = 'c1'")
+
+
+def a_row_is_removed_and_its_id_cleared(world: World) -> None:
+    """Only the owner of the id is known any more."""
+    (answer,) = world.registry.lookup([EventKey("c1")])
+    assert isinstance(answer, Joined)
+    assert world.registry.clear([Claim(EventKey("c1"), answer.holder.token or "")]) == 1
+    a_row_is_removed(world)
+
+
+def a_row_is_removed_and_its_id_free(world: World) -> None:
+    """Nobody knows of the event any more."""
+    (answer,) = world.registry.lookup([EventKey("c1")])
+    assert isinstance(answer, Joined)
+    world.registry.release([Claim(EventKey("c1"), answer.holder.token or "")])
+    a_row_is_removed(world)
+
+
+FAULTS: dict[str, Plant] = {
+    "row removed": a_row_is_removed,
+    "row removed and id cleared": a_row_is_removed_and_its_id_cleared,
+    "row removed and id free": a_row_is_removed_and_its_id_free,
+}
+
+
+# -- what follows
+
+
+def what_is_lost_is_found_and_made_again(world: World, plant: Plant, points: tuple[str, ...] = ()) -> None:
+    """Verification finds it, recovery orders it, the dispatcher joins it, verification is content."""
+    joined_world(world)
+    before = world.join().counts.as_dict()
+    plant(world)
+    found = verify(world)["east"]
+    assert found.violations, "the fault is not found"
+    assert all("photon recover" in one.meaning.remedy for one in found.violations)
+    recover_all(world)
+    for point in points:
+        world.join_with_a_crash(point)
+    after = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"], f"the rows are of {world.joined_ids()}"
+    assert after.as_dict() == before.as_dict(), (
+        f"the counts were {before.as_dict()} and are {after.as_dict()}"
+    )
+    assert_sound(world)
+
+
+def assert_sound(world: World) -> None:
+    """Verification finds nothing, and the classes that the dispatchers have counted."""
+    for name, report in verify(world).items():
+        assert not report.findings, f"{name}: {report.as_dict()}"
+
+
+def two_recoveries_count_once(world: World, plant: Plant) -> None:
+    """Two people order the same records, one of them from a report of before."""
+    joined_world(world)
+    before = world.join().counts.as_dict()
+    plant(world)
+    recover_all(world)
+    recover_all(world)
+    after = world.join().counts.as_dict()
+    assert world.joined_ids() == ["c1", "c2"], "an event has two rows"
+    assert after == before, f"the counts were {before} and are {after}"
+    assert_sound(world)
+
+
+def what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mode) -> None:
+    """E7: an event is given up, and its primary comes where no wake reaches it."""
+    world.queries("q2")
+    world.clicks(("c1", "q1"), ("c2", "q2"))
+    give_up(world, mode)
+    assert counts_of(world.join().counts, "joined", "unjoinable") == {"joined": 1, "unjoinable": 1}
+    with mock.patch.object(WaitingList, "wake", return_value=0):
+        world.queries("q1")
+        world.join()
+    assert world.joined_ids() == ["c2"]
+    (found,) = verify(world)["east"].findings
+    assert found.kind.startswith("unjoinable_but_joinable")
+    assert "photon recover" in found.meaning.remedy
+    recover_all(world)
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"], "an event that was given up has no row"
+    assert counts_of(counts, "joined", "unjoinable") == {"joined": 2, "unjoinable": 0}
+    assert counts.adds_up
+    assert_sound(world)
+
+
+def give_up(world: World, mode: Mode) -> None:
+    """Declare the inputs complete; or let an event wait until nobody looks for it any more."""
+    if mode == "complete":
+        world.join(mode="complete")
+        return
+    for _ in range(3):
+        world.join()
+        world.clock.advance(A_DAY_SECONDS)
+        world.queries("later", at_us=world.clock.now_us())
+    world.join()
+    world.clock.advance(A_DAY_SECONDS)
+    world.join()
+
+
+def the_owner_alone_makes_a_row_again(world: World) -> None:
+    """Both datacenters have the event and recover at once; the row is west's."""
+    for name in ("east", "west"):
+        world.queries("q1", datacenter=name)
+        world.clicks(("c1", "q1"), datacenter=name)
+    world.join("west")
+    world.join("east")
+    before = {name: world.join(name).counts.as_dict() for name in ("east", "west")}
+    a_row_is_removed_and_its_id_cleared(world)
+    found = verify(world)
+    assert all(report.violations for report in found.values())
+    done = recover_all(world)
+    assert done["east"].ordered == 0, "another than the owner makes a row again"
+    assert done["east"].left_to == {"west": 1}
+    assert done["west"].ordered == 1
+    for name in ("east", "west"):
+        assert world.join(name).counts.as_dict() == before[name]
+    assert world.joined_ids() == ["c1"], "an event has two rows, or none"
+    assert_sound(world)

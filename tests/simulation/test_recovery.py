@@ -1,0 +1,121 @@
+"""What verification finds is looked at again, and joined (protocol E4, E7, E8)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from photon import faults
+from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.orders import OrderedRecord, waiting_orders, write_order
+from photon.faults import FAULT_POINTS, ORDER_FAULT_POINTS
+from photon.tokens import Occurrence
+from tests.simulation import recovery_stories as stories
+from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from tests.simulation.verifying import recover_all, recover_from, verify
+from tests.simulation.world import World, counts_of
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("fault", stories.FAULTS)
+def test_what_is_lost_is_found_and_made_again(world: World, fault: str) -> None:
+    stories.what_is_lost_is_found_and_made_again(world, stories.FAULTS[fault])
+
+
+@pytest.mark.parametrize("point", [*FAULT_POINTS, *ORDER_FAULT_POINTS[2:]])
+@pytest.mark.parametrize("fault", ["row removed", "row removed and id cleared"])
+def test_a_dispatcher_that_dies_anywhere_makes_it_again_once(world: World, fault: str, point: str) -> None:
+    stories.what_is_lost_is_found_and_made_again(world, stories.FAULTS[fault], (point,))
+
+
+@pytest.mark.parametrize("point", ORDER_FAULT_POINTS[:2])
+def test_a_recovery_that_dies_is_run_again(world: World, point: str) -> None:
+    stories.joined_world(world)
+    before = world.join().counts.as_dict()
+    stories.a_row_is_removed(world)
+    faults.arm(point, raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        recover_all(world)
+    recover_all(world)
+    assert world.join().counts.as_dict() == before
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("fault", stories.FAULTS)
+def test_two_recoveries_of_one_loss_count_once(world: World, fault: str) -> None:
+    stories.two_recoveries_count_once(world, stories.FAULTS[fault])
+
+
+@pytest.mark.parametrize("mode", ["complete", "until_idle"])
+def test_what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mode) -> None:
+    stories.what_was_given_up_is_joined_once_its_primary_is_there(world, mode)
+
+
+def test_the_owner_alone_makes_a_row_again(tmp_path: Path) -> None:
+    stories.the_owner_alone_makes_a_row_again(World(tmp_path, ["east", "west"], stories.HOME))
+
+
+def test_an_order_of_an_old_report_does_nothing(world: World) -> None:
+    stories.joined_world(world)
+    stories.a_row_is_removed(world)
+    reports = {name: report.as_dict() for name, report in verify(world).items()}
+    recover_from(world, reports)
+    counts = world.join().counts.as_dict()
+    recover_from(world, reports)
+    assert world.join().counts.as_dict() == counts
+    with closing(world.read_state()) as state:
+        assert state.count_requeued() == 0
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_dry_run_orders_nothing(world: World) -> None:
+    stories.joined_world(world)
+    stories.a_row_is_removed(world)
+    done = recover_all(world, dry_run=True)["east"]
+    assert (done.ordered, done.orders) == (2, [])
+    assert done.kinds == {"missing": 2}
+    assert waiting_orders(world.state()) == []
+
+
+def test_an_order_of_another_epoch_is_dropped(world: World) -> None:
+    stories.joined_world(world)
+    before = world.join().counts.as_dict()
+    record = OrderedRecord(Occurrence(2, 0), "c1", "joined")
+    write_order(world.state(), "another", 99, "test", [record])
+    assert world.join().counts.as_dict() == before
+    assert waiting_orders(world.state()) == []
+
+
+def test_a_file_that_is_no_order_is_set_aside(world: World) -> None:
+    stories.joined_world(world)
+    folder = world.state() / "orders"
+    folder.mkdir(exist_ok=True)
+    (folder / "0000000009-x.json").write_text("{")
+    assert world.join().counts.adds_up
+    assert [path.name for path in folder.iterdir()] == ["0000000009-x.json.refused"]
+
+
+def test_a_record_whose_log_is_gone_stays_as_it_is(world: World) -> None:
+    stories.joined_world(world)
+    before = world.join().counts.as_dict()
+    stories.a_row_is_removed(world)
+    recover_all(world)
+    (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
+    assert world.join().counts.as_dict() == before
+    assert world.joined_ids() == ["c2"]
+
+
+def test_a_cleared_event_without_its_primary_is_missing(world: World) -> None:
+    stories.joined_world(world)
+    stories.a_row_is_removed_and_its_id_cleared(world)
+    recover_all(world)
+    (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
+    counts = world.join().counts
+    assert counts_of(counts, "foreign", "joined", "missing") == {"foreign": 3, "joined": 1, "missing": 2}
+    assert counts.adds_up

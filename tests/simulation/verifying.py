@@ -1,0 +1,151 @@
+"""Verification of a simulated world: the product's tasks and decisions, without Spark between them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from photon.storage.columns import TableName
+from photon.verification.classes import Evidence, class_of
+from photon.verification.recovery import Recovered, recover
+from photon.verification.report import Case, DatacenterReport, Example, Finding, FindingKind
+from photon.verification.scope import Scope, open_scope
+from photon.verification.tasks import (
+    TO_CLASSIFY,
+    TaskScope,
+    classify_records,
+    read_foreign,
+    read_primary,
+)
+from tests.simulation.world import World
+
+SIDE_TABLES: dict[TableName, Evidence] = {
+    "dead_letters": Evidence.DEAD_LETTER,
+    "unjoined": Evidence.UNJOINED,
+    "too_old": Evidence.TOO_OLD,
+}
+MISSING = ("missing", "missing_and_cleared")
+Record = dict[str, Any]
+
+
+def verify(world: World) -> dict[str, DatacenterReport]:
+    """The report of each datacenter of a world whose datacenters have one epoch each."""
+    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
+    with (
+        mock.patch.multiple("photon.verification.scope", **asked),
+        mock.patch("photon.verification.tasks.open_registry", return_value=world.registry),
+    ):
+        scope = open_scope(world.pipeline, list(world.pipeline.datacenters))
+        return {name: _report(world, scope, name) for name in scope.selected}
+
+
+def recover_all(world: World, dry_run: bool = False, only: str | None = None) -> dict[str, Recovered]:
+    """Verify and recover, as the command does."""
+    reports = {name: one.as_dict() for name, one in verify(world).items() if only in (None, name)}
+    return recover_from(world, reports, dry_run)
+
+
+def recover_from(
+    world: World, reports: Mapping[str, Mapping[str, Any]], dry_run: bool = False
+) -> dict[str, Recovered]:
+    """Recover what these reports name."""
+    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
+    with mock.patch.multiple("photon.verification.recovery", **asked):
+        return recover(world.pipeline, reports, dry_run)
+
+
+def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
+    read = scope.read_offsets[name]
+    tasks = TaskScope(
+        world.pipeline,
+        world.address,
+        scope.epochs,
+        {(name, n): tracked.file.header for n, tracked in read.files.items()},
+        {name: scope.tables[name, "joined_events"].schema},
+        {name: read.requeued},
+    )
+    stretches = {side: [(name, s) for s in scope.stretches(name, side)] for side in ("foreign", "primary")}  # type: ignore[arg-type]
+    records = [row for part in read_foreign(stretches["foreign"], tasks) for row in part.to_pylist()]
+    primaries = {}
+    for part in read_primary(stretches["primary"], tasks):
+        for row in part.to_pylist():
+            primaries.setdefault(row["key"], row)
+    _add_evidence(world, scope, name, records)
+    classes, open_ones = Counter[str](), []
+    for record in records:
+        outcome = class_of(Evidence(record["evidence"]))
+        if outcome in (None, "unjoinable"):
+            primary = primaries.get(record["key"], {})
+            open_ones.append(
+                record
+                | {"primary_file": primary.get("file"), "primary_raw": primary.get("raw")}
+                | {"waits": False, "undecided": outcome is None}
+            )
+        else:
+            classes[str(outcome)] += 1
+    found: dict[str, list[Record]] = defaultdict(list)
+    for decided, undecided in zip(_decided(open_ones, tasks), open_ones, strict=True):
+        outcome = decided["outcome"]
+        if outcome == "joinable":
+            is_kept = decided["evidence"] & Evidence.GIVEN_UP
+            found["unjoinable_but_joinable" + ("_when_complete" if is_kept else "")].append(decided)
+        elif outcome in MISSING:
+            found[outcome].append(decided)
+        if not undecided["undecided"]:
+            classes["unjoinable"] += 1
+        else:
+            classes["missing" if outcome in MISSING else outcome] += 1
+    findings = tuple(_finding(kind, cases) for kind, cases in found.items())  # type: ignore[arg-type]
+    return DatacenterReport(classes, findings, epoch=read.epoch, completed=read.completed)
+
+
+def _finding(kind: FindingKind, found: list[Record]) -> Finding:
+    places = [f"{one['file']}:{one['offset']}" for one in found]
+    pairs = list(zip(found, places, strict=True))
+    examples = tuple(Example(one["event_id"], place, one["detail"]) for one, place in pairs)
+    cases = tuple(
+        Case(one["event_id"], place, one["evidence"], one["holder"], one["token"]) for one, place in pairs
+    )
+    return Finding(kind, len(found), examples, cases)
+
+
+def _decided(open_ones: list[Record], tasks: TaskScope) -> list[Record]:
+    if not open_ones:
+        return []
+    types = {"file": pa.int32(), "primary_file": pa.int32(), "raw": pa.binary(), "primary_raw": pa.binary()}
+    columns = {
+        name: pa.array([one[name] for one in open_ones], types.get(name))
+        for name in dict.fromkeys(TO_CLASSIFY)
+    }
+    (batch,) = pa.table(columns).combine_chunks().to_batches()
+    return [row for part in classify_records([batch], tasks) for row in part.to_pylist()]
+
+
+def _add_evidence(world: World, scope: Scope, name: str, records: list[Record]) -> None:
+    read = scope.read_offsets[name]
+    rows = {each: _rows(world, each, "joined_events") for each in world.pipeline.datacenters}
+    rows = {each: [] if each in scope.retired else found for each, found in rows.items()}
+    here = {row["_event_id"] for row in rows[name]}
+    elsewhere = {row["_event_id"] for each, found in rows.items() for row in found if each != name}
+    at = {row["_occurrence"]: row["_event_id"] for row in rows[name] if row["_epoch"] == read.epoch}
+    side: Counter[str] = Counter()
+    for table, evidence in SIDE_TABLES.items():
+        for row in _rows(world, name, table):
+            side[row["_occurrence"]] |= evidence
+    for row in read.waiting.to_pylist():
+        given_up = Evidence.GIVEN_UP if row["given_up"] else Evidence.PENDING
+        side[f"{row['file']}:{row['offset']}"] |= given_up
+    for record in records:
+        place = f"{record['file']}:{record['offset']}"
+        record["evidence"] |= side[place]
+        record["evidence"] |= Evidence.JOINED * (at.get(place, "") == record["event_id"])
+        record["evidence"] |= Evidence.ROW_HERE * (record["event_id"] in here)
+        record["evidence"] |= Evidence.ROW_ELSEWHERE * (record["event_id"] in elsewhere)
+
+
+def _rows(world: World, datacenter: str, table: TableName) -> list[Record]:
+    return [row for row in world.rows(table) if row["_datacenter"] == datacenter]
