@@ -53,7 +53,8 @@ def test_two_recoveries_of_one_loss_count_once(world: World, fault: str) -> None
 
 
 @pytest.mark.parametrize("mode", ["complete", "until_idle"])
-def test_what_was_given_up_is_joined_once_its_primary_is_there(world: World, mode: Mode) -> None:
+def test_what_was_given_up_is_joined_once_its_primary_is_there(tmp_path: Path, mode: Mode) -> None:
+    world = World(tmp_path, more=stories.GIVES_UP_SOON)
     stories.what_was_given_up_is_joined_once_its_primary_is_there(world, mode)
 
 
@@ -119,3 +120,11 @@ def test_a_cleared_event_without_its_primary_is_missing(world: World) -> None:
     counts = world.join().counts
     assert counts_of(counts, "foreign", "joined", "missing") == {"foreign": 3, "joined": 1, "missing": 2}
     assert counts.adds_up
+
+
+def test_a_row_that_is_there_is_not_made_again(world: World) -> None:
+    stories.a_row_that_is_there_is_not_made_again(world)
+
+
+def test_many_records_of_lost_events_get_one_row_each(world: World) -> None:
+    stories.many_records_of_lost_events_get_one_row_each(world)

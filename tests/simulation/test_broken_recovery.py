@@ -1,0 +1,81 @@
+"""Recovery without one of its rules (protocol E4, E7, E8): a story finds each."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from photon.dispatcher import taking_orders
+from photon.dispatcher.dispatcher import Dispatcher
+from photon.dispatcher.orders import Order, OrderedRecord
+from photon.dispatcher.plan import PlanContent
+from photon.join.joiner import Joiner
+from photon.verification import recovery
+from photon.waiting.retries import Retries
+from tests.simulation import recovery_stories as stories
+from tests.simulation.catching import caught_by_story
+from tests.simulation.world import World
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_row_whose_id_is_cleared_never_comes_back(world: World, monkeypatch: Patch) -> None:  # E8
+    monkeypatch.setattr(Joiner, "_may_be_made_again", lambda self, event, holder: False)
+    story = partial(
+        stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed_and_its_id_cleared
+    )
+    caught_by_story(story, because="the rows are of")
+
+
+def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch: Patch) -> None:  # E8
+    def make_all_again(self: Joiner, events: list[int]) -> None:
+        self.made_again.update(events)
+
+    monkeypatch.setattr(Joiner, "_look_for_rows", make_all_again)
+    story = partial(stories.a_row_that_is_there_is_not_made_again, world)
+    caught_by_story(story, because="an event has two rows")
+
+
+def test_two_tasks_make_the_row_of_one_event_again(world: World, monkeypatch: Patch) -> None:  # E8
+    def one_plan(segment: str, records: pa.Table) -> list[PlanContent]:
+        rows, places = np.arange(len(records)), (records["_file"].to_numpy(), records["_offset"].to_numpy())
+        return [PlanContent(retries=(Retries.of(segment, rows, *places, rows < 0),))]
+
+    monkeypatch.setattr(taking_orders, "_plans", one_plan)
+    story = partial(stories.many_records_of_lost_events_get_one_row_each, world)
+    caught_by_story(story, because="an event has two rows")
+
+
+def test_what_another_datacenter_has_registered_is_ordered_here(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:  # E8
+    monkeypatch.setattr(recovery, "acts_on", lambda case, datacenter, retired: datacenter)
+    world = World(tmp_path, ["east", "west"], stories.HOME)
+    story = partial(stories.the_owner_alone_makes_a_row_again, world)
+    caught_by_story(story, because="another than the owner makes a row again")
+
+
+def test_an_order_that_is_taken_twice_counts_twice(tmp_path: Path, monkeypatch: Patch) -> None:  # E4
+    def all_of_it(order: Order, *_: object) -> tuple[list[OrderedRecord], list[OrderedRecord]]:
+        return list(order.records), []
+
+    monkeypatch.setattr(taking_orders, "still_open", all_of_it)
+    world = World(tmp_path, more=stories.GIVES_UP_SOON)
+    story = partial(stories.what_was_given_up_is_joined_once_its_primary_is_there, world, "until_idle")
+    caught_by_story(story, because="an order counts twice")
+
+
+def test_what_was_given_up_is_never_joined(tmp_path: Path, monkeypatch: Patch) -> None:  # E7
+    monkeypatch.setattr(Dispatcher, "_take_orders", lambda self, now_us: None)
+    world = World(tmp_path, more=stories.GIVES_UP_SOON)
+    story = stories.what_was_given_up_is_joined_once_its_primary_is_there
+    caught_by_story(partial(story, world, "until_idle"), because="an event that was given up has no row")
