@@ -101,6 +101,29 @@ def _verify(run: UpkeepRun) -> MaterializeResult[None]:
     )
 
 
+def _recover(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.verification.recovery import recover
+    from photon.verification.stored_reports import newest
+
+    stored = newest(run.pipeline, run.served.datacenters)
+    done = recover(run.pipeline, {name: one.report for name, one in stored.items()})
+    for name, one in done.items():
+        if one.problem:
+            run.context.log.warning(f"{name}: {one.problem}")
+    rows: list[dict[str, str | int | float]] = [
+        {"datacenter": name, "ordered": one.ordered, "left_to_others": one.left_to.total()}
+        for name, one in done.items()
+    ]
+    return MaterializeResult(
+        metadata={
+            "ordered": sum(one.ordered for one in done.values()),
+            "left_to_others": sum(one.left_to.total() for one in done.values()),
+            "seconds": round(run.seconds(), 1),
+            **({"datacenters": table(rows)} if rows else {}),
+        }
+    )
+
+
 class ClearingConfig(Config):
     """What to clear."""
 
@@ -273,6 +296,16 @@ UPKEEP: Sequence[UpkeepKind] = (
         resources=["spark"],
         checks={check.name: check.promise for check in CHECKS},
         cron=lambda pipeline: pipeline.verification.cron,
+    ),
+    UpkeepKind(
+        "recover",
+        "recovery",
+        _recover,
+        "What the newest verification reports name as missing, or as given up wrongly, is ordered to be"
+        " looked at again. The dispatchers join it; nothing is joined here.",
+        "Has what verification found missing looked at again.",
+        after=["verification_report"],
+        cron=lambda pipeline: pipeline.recovery.cron,
     ),
     UpkeepKind(
         "clearing",

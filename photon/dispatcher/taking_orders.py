@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.dispatcher.orders import Order, OrderedRecord, leaves, read_order, still_open
-from photon.state.plan import PlanContent
-from photon.state.database import DispatcherState
 from photon.event_store.hashing import hash_ids
 from photon.faults import fault_point
 from photon.join.coming_again import expected_us
@@ -22,6 +20,8 @@ from photon.logs.files import TrackedFile
 from photon.logs.one_record import read_records
 from photon.logs.parse import FOREIGN_EVENTS
 from photon.pipeline.file import Pipeline
+from photon.state.database import DispatcherState
+from photon.state.plan import PlanContent
 from photon.tokens import Occurrence, new_id
 from photon.waiting.reasons import ORDERED
 from photon.waiting.retries import Retries

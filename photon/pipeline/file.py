@@ -208,10 +208,11 @@ class Home(Strict):
 
 
 class Recovery(Strict):
-    """When others take over what a datacenter has registered and not joined."""
+    """When what was registered and not joined, or went missing, is joined after all."""
 
     # An open batch of it gives no sign of life for this long, while events of it are held.
     silent_after: PositiveDuration = timedelta(seconds=30)
+    cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before clearing
 
 
 class Limits(Strict):

@@ -1,4 +1,5 @@
 """Classify every foreign record again from raw logs and tables, and report; trace one event.
 
-Nothing here trusts or changes a dispatcher's state. The Spark program is in `jobs`.
+Recovery leaves work orders for what was found. Nothing here trusts or changes a dispatcher's state. The Spark
+program is in `jobs`.
 """

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from photon.dispatcher.orders import MOST_RECORDS, OrderedRecord, write_order
-from photon.state.database import STATE_FILE, StateUnavailable
 from photon.join.outcomes import OutcomeClass
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
+from photon.state.database import STATE_FILE, StateUnavailable
 from photon.tokens import Occurrence, Token
 from photon.verification.classes import Evidence
 from photon.verification.report import Case

@@ -51,7 +51,8 @@ RECORD_COLUMNS = pa.schema(
         ("due_us", pa.int64()),
     ]
 )
-TASK_COLUMNS = RECORD_COLUMNS.names[:9]  # what a task reads again; the others are of the index, for repairs
+# What a task reads again; the others are of the index, for repairs.
+TASK_COLUMNS = [*RECORD_COLUMNS.names[:9], "reason"]
 # Of the index: these columns of the records, then their hashes in order and the row of each.
 _COPIED = ("due_us", "reason", "attempts", "first_seen_us", "primary_time_us", "_file", "_offset", "_id")
 _INDEX_COLUMNS = (*_COPIED, "hashes", "rows_by_hash")

@@ -50,7 +50,7 @@ def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
     }
 
 
-ALWAYS = {"verification", "registry_report"}
+ALWAYS = {"verification", "recover", "registry_report"}
 POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
 WITH_TIME = "  time_in_id: true\n"
 CLEARING = "registry: {clearing: {enabled: true}}\n"
@@ -77,6 +77,7 @@ def test_upkeep_that_has_something_to_do_is_scheduled(
     ("kind", "settings"),
     [
         ("verification", 'verification: {cron: "5 4 * * *"}\n'),
+        ("recover", 'recovery: {cron: "5 4 * * *"}\n'),
         ("clearing", 'registry: {clearing: {enabled: true, cron: "5 4 * * *"}}\n'),
         ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
         ("collection", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
@@ -86,16 +87,18 @@ def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, 
     assert crons(tmp_path, settings)[kind] == "5 4 * * *"
 
 
-def test_by_default_ids_are_cleared_before_gc_deletes_them(tmp_path: Path) -> None:
+def test_by_default_what_is_lost_is_recovered_before_ids_are_cleared(tmp_path: Path) -> None:
     settings = "registry: {keep_days: 30, clearing: {enabled: true}}\n"
     minutes = {kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, settings).items()}
-    assert 17 < minutes["clearing"] < minutes["collection"]  # protocol E4
+    assert minutes["verification"] < minutes["recover"] < minutes["clearing"]  # protocol E4
+    assert minutes["clearing"] < minutes["collection"]
 
 
 def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
     schedules = list(location.defs.get_repository_def().schedule_defs)
     assert {s.name for s in schedules} == {
         "clicks__verification__schedule",
+        "clicks__recover__schedule",
         "clicks__registry_report__schedule",
         "prune_run_history_schedule",
     }

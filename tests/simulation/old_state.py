@@ -52,6 +52,7 @@ def make_it_of_format_2(state: Path, requeued: str = "requeued") -> None:
                 db.execute(f"UPDATE {table} SET content = ? WHERE {key} = ?", (_older_plan(text), number))
         db.execute("DROP TABLE waiting_segments")
         db.execute("DROP TABLE waiting_pages")
+        db.execute("DROP TABLE ordered")
         db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
         db.commit()
     shutil.rmtree(state / segments.FOLDER, ignore_errors=True)

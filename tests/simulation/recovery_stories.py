@@ -9,10 +9,10 @@ from collections.abc import Callable
 from unittest import mock
 
 from photon.dispatcher.dispatcher import Mode
-from photon.dispatcher.waiting_list import WaitingList
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Joined
+from photon.state.waiting_list import WaitingList
 from photon.storage.tables import OutputTable
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import World, counts_of

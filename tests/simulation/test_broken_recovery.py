@@ -12,8 +12,8 @@ import pytest
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.orders import Order, OrderedRecord
-from photon.dispatcher.plan import PlanContent
 from photon.join.joiner import Joiner
+from photon.state.plan import PlanContent
 from photon.verification import recovery
 from photon.waiting.retries import Retries
 from tests.simulation import recovery_stories as stories

@@ -24,6 +24,7 @@ from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output
+from photon.verification.recovery import recover
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
@@ -198,6 +199,20 @@ def lost_after_clearing(world: World, after_clearing: VerificationReport) -> tup
     return lost, report
 
 
+@pytest.fixture(scope="module")
+def recovered(world: World, lost_after_clearing: tuple[str, VerificationReport]) -> VerificationReport:
+    """After a recovery of a row that was gone with its id cleared."""
+    cleared = lost_after_clearing[0]
+    world.table("west").delete(f"_event_id = '{cleared}'")
+    found = world.verify()
+    reports = {name: one.as_dict() for name, one in found.datacenters.items()}
+    done = recover(world.pipeline, reports)
+    assert done["west"].ordered > 0
+    assert done["east"].left_to == {"west": done["east"].left_to.total()}
+    world.join("until_idle")
+    return world.verify()
+
+
 def _largest(folder: Path) -> Path:
     return max(folder.iterdir(), key=lambda path: path.stat().st_size)
 
@@ -272,6 +287,16 @@ def test_a_row_that_is_gone_after_its_id_was_cleared_is_missing_and_told_as_what
     for one in report.datacenters.values():
         assert ids(finding(one, "missing_and_cleared")) == {lost}
         assert one.classes["missing"] == finding(one, "missing_and_cleared").count
+
+
+def test_what_was_lost_is_sound_again_after_a_recovery(
+    world: World, recovered: VerificationReport, after_clearing: VerificationReport
+) -> None:
+    assert recovered.ok, recovered.as_dict()
+    assert recovered.rows == after_clearing.rows
+    for name, report in recovered.datacenters.items():
+        assert report.equation() == after_clearing.datacenters[name].equation()
+        assert report.equation() == equation_of(world.counts[name])
 
 
 def test_every_class_that_the_traffic_has_is_met(after_a_lost_state: VerificationReport) -> None:

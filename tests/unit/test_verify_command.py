@@ -74,7 +74,7 @@ def test_a_violation_ends_with_status_1_and_says_what_to_do(run):
     assert "east: VIOLATION missing: 2 records" in result.stdout
     assert "c1 at 1:0: nobody has registered it" in result.stdout
     assert "and 1 more" in result.stdout
-    assert "what to do: have the dispatcher read them again" in result.stdout
+    assert "what to do: photon recover: " in result.stdout
 
 
 def test_log_files_that_could_not_be_verified_are_named(run):
