@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from photon.state.database import STATE_FILE, StateUnavailable
 from photon.errors import UserError
+from photon.state.database import STATE_FILE, StateUnavailable
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _CODE_BITS = 0xFF  # of SQLite's extended codes, those that name the kind

@@ -15,6 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from photon.errors import FormatTooNew, UserError
+from photon.event_store.segments import SegmentInfo
+from photon.join.failing import AdapterCalls, calls_to_json
+from photon.join.outcomes import Counts
+from photon.logs.files import TrackedFile
 from photon.state.lifecycle import Attempts, attempts_from_json, attempts_to_json
 from photon.state.plan import (
     Plan,
@@ -35,11 +40,6 @@ from photon.state.rows import (
 from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
 from photon.state.waiting_list import WaitingList
 from photon.state.waiting_migration import move_waiting_rows
-from photon.errors import FormatTooNew, UserError
-from photon.event_store.segments import SegmentInfo
-from photon.join.failing import AdapterCalls, calls_to_json
-from photon.join.outcomes import Counts
-from photon.logs.files import TrackedFile
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting.merging import Merged
 from photon.waiting.retries import Retries

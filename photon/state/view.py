@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from photon.clock import MICROSECONDS
-from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
-from photon.state.waiting_list import WAITING_COLUMNS
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
+from photon.state.waiting_list import WAITING_COLUMNS
 from photon.waiting.segments import WaitingDamaged
 
 
