@@ -24,14 +24,25 @@ if TYPE_CHECKING:
     from photon.verification.recovery import Recovered
 
 
+MOST_KINDS = 20  # that are told: dead letters may have many reasons
+
+
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
 @click.option("--recorded", is_flag=True, help="Take the newest stored reports, and verify nothing anew.")
 @click.option("--dry-run", is_flag=True, help="Say what would be looked at again, and order nothing.")
+@click.option("--dead-letters", is_flag=True, help="Dead letters alone: once what they failed on is mended.")
+@click.option("--reason", default="", help="Of dead letters: only those whose reason has this text.")
 @json_option
 def recover(
-    pipeline_file: Path, datacenter: str | None, recorded: bool, dry_run: bool, as_json: bool
+    pipeline_file: Path,
+    datacenter: str | None,
+    recorded: bool,
+    dry_run: bool,
+    dead_letters: bool,
+    reason: str,
+    as_json: bool,
 ) -> None:
     """Verify PIPELINE, and have its dispatchers look again at what is missing or given up wrongly.
 
@@ -39,10 +50,14 @@ def recover(
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.verification.recovery import recover as leave_orders
+        from photon.verification.dead_letters import recover_dead_letters
+        from photon.verification.recovery import recover as recover_findings
 
-        reports = _reports(pipeline, chosen(pipeline, datacenter), recorded)
-        done = leave_orders(pipeline, reports, dry_run)
+        names = chosen(pipeline, datacenter)
+        if dead_letters:
+            done = recover_dead_letters(pipeline, names, reason, dry_run)
+        else:
+            done = recover_findings(pipeline, _reports(pipeline, names, recorded), dry_run)
     value = {name: one.as_dict() for name, one in done.items()}
     print_result(value, recovery_text(done, dry_run), as_json)
 
@@ -64,7 +79,7 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
     lines: list[str] = []
     for name, one in done.items():
         verb = "would be" if dry_run else "are"
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in one.kinds.items())
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in one.kinds.most_common(MOST_KINDS))
         if one.problem:
             lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
         elif one.ordered:

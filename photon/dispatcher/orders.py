@@ -6,7 +6,6 @@ it up. File numbers belong to an epoch, so an order is of one.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,6 @@ class OrderedRecord:
     event_id: str
     counted_as: OutcomeClass  # the class that it leaves
     is_kept: bool = False  # given up under --complete: it is still among the waiting records
-    raw: bytes | None = None  # the mended bytes of a dead letter; None: as they are in the log
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def order_to_json(order: Order) -> str:
 
 
 def _record_to_stored(record: OrderedRecord) -> list[Any]:
-    raw = None if record.raw is None else base64.b64encode(record.raw).decode()
-    return [str(record.occurrence), record.event_id, record.counted_as, record.is_kept, raw]
+    return [str(record.occurrence), record.event_id, record.counted_as, record.is_kept]
 
 
 def order_from_json(text: str) -> Order:
@@ -96,11 +93,10 @@ def order_from_json(text: str) -> Order:
     if data["format"] > ORDER_FORMAT:
         raise FormatTooNew("the work order", data["format"], ORDER_FORMAT)
     records = []
-    for place, event_id, counted_as, is_kept, raw in data["records"]:
+    for place, event_id, counted_as, is_kept in data["records"]:
         if counted_as not in _OTHER_CLASSES:
             raise ValueError(f"{counted_as!r} is no class that a record leaves")
-        mended = None if raw is None else base64.b64decode(raw)
-        records.append(OrderedRecord(Occurrence.parse(place), event_id, counted_as, is_kept, mended))
+        records.append(OrderedRecord(Occurrence.parse(place), event_id, counted_as, is_kept))
     return Order(data["id"], data["epoch"], data["completed"], data["why"], tuple(records))
 
 

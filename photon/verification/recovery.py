@@ -83,11 +83,23 @@ def _recover_one(
     state = pipeline.datacenters[datacenter].state
     if records and not (state / STATE_FILE).exists():
         done.problem = NOT_HERE.format(datacenter)
-        return done
+    else:
+        leave_orders(done, state, report["epoch"], report["completed"], records, dry_run)
+    return done
+
+
+def leave_orders(
+    done: Recovered,
+    state: Path,
+    epoch: str,
+    completed: int,
+    records: Sequence[OrderedRecord],
+    dry_run: bool,
+) -> None:
+    """Leave orders for these records, and note it in `done`; a dry run leaves none. StateUnavailable."""
     done.ordered = len(records)
     if not dry_run:
-        done.orders = _write(state, report["epoch"], report["completed"], records)
-    return done
+        done.orders = _write(state, epoch, completed, records)
 
 
 def _write(state: Path, epoch: str, completed: int, records: Sequence[OrderedRecord]) -> list[str]:

@@ -12,6 +12,8 @@ from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.orders import OrderedRecord, waiting_orders, write_order
 from photon.faults import FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.tokens import Occurrence
+from photon.verification.dead_letters import recover_dead_letters
+from tests.simulation import failing_adapter
 from tests.simulation import recovery_stories as stories
 from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.verifying import recover_all, recover_from, verify
@@ -128,3 +130,30 @@ def test_a_row_that_is_there_is_not_made_again(world: World) -> None:
 
 def test_many_records_of_lost_events_get_one_row_each(world: World) -> None:
     stories.many_records_of_lost_events_get_one_row_each(world)
+
+
+def test_dead_letters_are_joined_once_the_adapter_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, more=f"adapter: {failing_adapter.NAME}:join")
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"), ("c3", "q1"))
+    world.log("east", "clicks", "no record\n")
+    monkeypatch.setattr(failing_adapter, "fails_on", ["c1", "c2"])
+    assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 1, "dead_letters": 3}
+    monkeypatch.setattr(failing_adapter, "fails_on", ["c2"])
+    assert recover_dead_letters(world.pipeline, ["east"], dry_run=True)["east"].ordered == 2
+    for _ in range(2):  # the second is of the same batch, and finds them taken up
+        recover_dead_letters(world.pipeline, ["east"])
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c3"]
+    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
+        "foreign": 4,
+        "joined": 2,
+        "dead_letters": 2,
+    }
+    assert (
+        recover_dead_letters(world.pipeline, ["east"], reason="KeyError", dry_run=True)["east"].ordered == 1
+    )
+    assert recover_dead_letters(world.pipeline, ["east"], reason="horizon")["east"].ordered == 0
+    assert counts.adds_up

@@ -1,0 +1,119 @@
+"""What recovery decides: who acts, what a record was counted as, which class it leaves, what is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from photon.cli.recover import recovery_text
+from photon.dispatcher.orders import (
+    ORDER_FORMAT,
+    Order,
+    OrderedRecord,
+    leaves,
+    order_from_json,
+    order_to_json,
+    still_open,
+)
+from photon.errors import FormatTooNew
+from photon.join.outcomes import OutcomeClass
+from photon.tokens import Occurrence
+from photon.verification.classes import Evidence
+from photon.verification.recovery import Recovered, acts_on, counted_as
+from photon.verification.report import Case
+
+TOKEN = "east:e1:3#p:1:0"
+PLACE = Occurrence(1, 0)
+
+
+def case(holder: str | None = None, token: str | None = None, evidence: int = 0, at: str = "1:0") -> Case:
+    return Case("c1", at, evidence, holder, token)
+
+
+@pytest.mark.parametrize(
+    ("holder", "acts"),
+    [
+        pytest.param(None, "east", id="nobody has registered it"),
+        pytest.param("east", "east", id="registered here"),
+        pytest.param("west", "west", id="registered by another one"),
+        pytest.param("lost", "east", id="registered by one that is retired"),
+    ],
+)
+def test_the_owner_acts_unless_it_is_retired(holder: str | None, acts: str) -> None:
+    assert acts_on(case(holder), "east", {"lost"}) == acts
+
+
+@pytest.mark.parametrize(
+    ("found", "is_first", "counted"),
+    [
+        pytest.param(case("east", TOKEN), True, "joined", id="its own token"),
+        pytest.param(case("east", TOKEN, at="1:99"), True, "duplicates", id="the token of another record"),
+        pytest.param(case("east", "east:e0:3#p:1:99"), True, "joined", id="a token of an earlier epoch"),
+        pytest.param(case("east", "east:e0:3#p:1:99"), False, "duplicates", id="the second of such an event"),
+        pytest.param(case("east"), True, "missing", id="cleared"),
+        pytest.param(case("lost", "lost:e:1#p:1:0"), True, "joined_elsewhere", id="of another datacenter"),
+        pytest.param(case(evidence=Evidence.UNJOINED), True, "unjoinable", id="given up once"),
+        pytest.param(case(evidence=Evidence.TOO_OLD), True, "too_old", id="too old once"),
+        pytest.param(case(), True, "joined", id="nobody knows of it"),
+    ],
+)
+def test_the_class_of_a_record_is_told_from_what_is_left_of_it(
+    found: Case, is_first: bool, counted: OutcomeClass
+) -> None:
+    assert counted_as(found, "missing", "east", "e1", is_first) == counted
+
+
+def test_no_class_falls_below_nothing_and_every_record_leaves_one() -> None:
+    records = [OrderedRecord(Occurrence(1, n), "c", "missing") for n in range(3)]
+    assert leaves(records, {"missing": 1, "joined": 1, "filtered": 5}) == {
+        "missing": -1,
+        "joined": -1,
+        "filtered": -1,
+    }
+
+
+def order(epoch: str = "e1", completed: int = 5, is_kept: bool = False) -> Order:
+    return Order("o", epoch, completed, "test", (OrderedRecord(PLACE, "c1", "joined", is_kept),))
+
+
+@pytest.mark.parametrize(
+    ("given", "ordered_at", "waits", "looked_at", "woken"),
+    [
+        pytest.param(order(), {}, {}, 1, 0, id="a record that is decided"),
+        pytest.param(order(epoch="e0"), {}, {}, 0, 0, id="an order of an earlier epoch"),
+        pytest.param(order(), {PLACE: 5}, {}, 0, 0, id="taken up since the report"),
+        pytest.param(order(), {PLACE: 4}, {}, 1, 0, id="taken up before the report"),
+        pytest.param(order(), {}, {PLACE: False}, 0, 0, id="it waits"),
+        pytest.param(order(is_kept=True), {}, {PLACE: True}, 0, 1, id="it is given up and kept"),
+        pytest.param(order(is_kept=True), {}, {}, 0, 0, id="it was kept and has moved on"),
+    ],
+)
+def test_an_order_says_nothing_of_a_record_that_has_moved_on(
+    given: Order,
+    ordered_at: dict[Occurrence, int],
+    waits: dict[Occurrence, bool],
+    looked_at: int,
+    woken: int,
+) -> None:
+    assert tuple(map(len, still_open(given, "e1", ordered_at, waits))) == (looked_at, woken)
+
+
+def test_an_order_is_read_as_it_was_written_and_a_newer_one_is_refused() -> None:
+    text = order_to_json(order(is_kept=True))
+    assert order_from_json(text) == order(is_kept=True)
+    with pytest.raises(FormatTooNew):
+        order_from_json(text.replace(f'"format": {ORDER_FORMAT}', f'"format": {ORDER_FORMAT + 1}'))
+
+
+def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
+    east = Recovered(ordered=2, kinds=Counter(missing=2), left_to=Counter(west=1), left_out=3)
+    west = Recovered(kinds=Counter(missing=1), problem="its state is not on this machine")
+    assert recovery_text({"east": east, "west": west}, dry_run=False).splitlines() == [
+        "east: 2 records are looked at again (2 missing)",
+        "east: 1 records are of datacenter west, which has to act: photon recover there",
+        "east: 3 more than a report names: recover again afterwards",
+        "west: PROBLEM 1 missing: its state is not on this machine",
+    ]
+    assert "2 records would be looked at again" in recovery_text({"east": east}, dry_run=True)
+    assert recovery_text({"east": Recovered()}, dry_run=False) == "nothing is to be recovered"
