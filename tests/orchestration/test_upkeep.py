@@ -18,11 +18,15 @@ from dagster import (
 from assets.pictures import shards_plot
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check
 from assets.upkeep import UPKEEP
+from photon.dispatcher.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
 from photon.registry.operations import repair
 from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState
 from photon.shift.run import prepare, run_shift
+from photon.state.view import open_view
+from photon.verification.report import Case, DatacenterReport, Finding, VerificationReport
+from photon.verification.stored_reports import append
 from tests.orchestration.location import Location
 
 served_by_a_server = [pytest.mark.server, pytest.mark.slow]
@@ -81,6 +85,17 @@ def looked_at(joined: Location, cleared: dict[str, Any]) -> ExecuteInProcessResu
     return run(joined, "registry_report")
 
 
+def store_report_of_a_missing_event(location: Location) -> None:
+    """A verification has found two: one of them is west's, which has to act itself."""
+    cases = (Case("c1", "1:0", 0), Case("c2", "1:90", 0, "west", "west:e:1#p:1:0"))
+    with open_view(location.pipeline.datacenters["east"].state) as state:
+        assert state is not None
+        report = DatacenterReport(
+            findings=(Finding("missing", 2, cases=cases),), epoch=state.epoch, completed=state.completed
+        )
+    append(location.pipeline, VerificationReport({"east": report}, rows=0), 1, "test", 1.0)
+
+
 class TestOnAServer:
     pytestmark = served_by_a_server
 
@@ -92,6 +107,14 @@ class TestOnAServer:
         assert cleared["bytes_after"] == expected * len("C:east") < cleared["bytes_before"] / 5
         (row,) = cleared["datacenters"]
         assert row.data["datacenter"] == "east"
+
+    def test_a_recovery_orders_what_the_newest_report_names(self, joined: Location) -> None:
+        assert metadata_of(run(joined, "recover"))["ordered"] == 0
+        store_report_of_a_missing_event(joined)
+        metadata = metadata_of(run(joined, "recover"))
+        assert (metadata["ordered"], metadata["left_to_others"]) == (1, 1)
+        (path,) = waiting_orders(joined.pipeline.datacenters["east"].state)
+        path.unlink()
 
     def test_the_state_has_tables_numbers_and_a_picture(
         self, joined: Location, looked_at: ExecuteInProcessResult
