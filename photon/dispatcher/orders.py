@@ -149,8 +149,11 @@ def leaves(records: Sequence[OrderedRecord], counts: Mapping[OutcomeClass, int])
     """
     left: dict[OutcomeClass, int] = {name: counts.get(name, 0) for name in _OTHER_CLASSES}
     taken: dict[str, int] = {}
-    for record in records:
-        classes = [record.counted_as, *_OTHER_CLASSES]
+    events: set[str] = set()
+    for record in sorted(records, key=lambda record: record.occurrence):
+        others = ["duplicates", *_OTHER_CLASSES] if record.event_id in events else _OTHER_CLASSES
+        events.add(record.event_id)
+        classes: list[OutcomeClass] = [record.counted_as, *others]
         found = next((name for name in classes if left[name] > 0), record.counted_as)
         left[found] -= 1
         taken[found] = taken.get(found, 0) - 1

@@ -155,7 +155,8 @@ def counted_as(case: Case, kind: str, datacenter: str, epoch: str | None, is_fir
         return "joined_elsewhere"
     if case.token is not None and Token.parse(case.token).plan.epoch == epoch:
         return "joined" if str(Token.parse(case.token).occurrence) == case.occurrence else "duplicates"
-    if not is_first:
-        return "duplicates"
-    # A cleared event whose row was gone before its record was read counts as missing.
-    return "missing" if case.holder is not None and case.token is None else "joined"
+    if case.holder is not None and case.token is None:
+        return (
+            "missing"  # if its row was gone before its record was read; else `orders.leaves` finds the class
+        )
+    return "joined" if is_first else "duplicates"

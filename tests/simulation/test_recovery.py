@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -157,3 +158,19 @@ def test_dead_letters_are_joined_once_the_adapter_is_mended(
     )
     assert recover_dead_letters(world.pipeline, ["east"], reason="horizon")["east"].ordered == 0
     assert counts.adds_up
+
+
+def test_what_a_new_epoch_misses_of_an_older_lake_is_made_again(world: World) -> None:
+    stories.joined_world(world)
+    stories.a_row_is_removed_and_its_id_cleared(world)
+    shutil.rmtree(world.state())
+    assert counts_of(world.join().counts, "joined", "missing") == {"joined": 1, "missing": 2}
+    recover_all(world)
+    counts = world.join().counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert counts_of(counts, "foreign", "joined", "duplicates", "missing") == {
+        "foreign": 3,
+        "joined": 2,
+        "duplicates": 1,
+        "missing": 0,
+    }

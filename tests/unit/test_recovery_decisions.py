@@ -51,7 +51,7 @@ def test_the_owner_acts_unless_it_is_retired(holder: str | None, acts: str) -> N
         pytest.param(case("east", TOKEN, at="1:99"), True, "duplicates", id="the token of another record"),
         pytest.param(case("east", "east:e0:3#p:1:99"), True, "joined", id="a token of an earlier epoch"),
         pytest.param(case("east", "east:e0:3#p:1:99"), False, "duplicates", id="the second of such an event"),
-        pytest.param(case("east"), True, "missing", id="cleared"),
+        pytest.param(case("east"), False, "missing", id="cleared"),
         pytest.param(case("lost", "lost:e:1#p:1:0"), True, "joined_elsewhere", id="of another datacenter"),
         pytest.param(case(evidence=Evidence.UNJOINED), True, "unjoinable", id="given up once"),
         pytest.param(case(evidence=Evidence.TOO_OLD), True, "too_old", id="too old once"),
@@ -65,12 +65,17 @@ def test_the_class_of_a_record_is_told_from_what_is_left_of_it(
 
 
 def test_no_class_falls_below_nothing_and_every_record_leaves_one() -> None:
-    records = [OrderedRecord(Occurrence(1, n), "c", "missing") for n in range(3)]
+    records = [OrderedRecord(Occurrence(1, n), f"c{n}", "missing") for n in range(3)]
     assert leaves(records, {"missing": 1, "joined": 1, "filtered": 5}) == {
         "missing": -1,
         "joined": -1,
         "filtered": -1,
     }
+
+
+def test_of_a_cleared_event_one_record_was_joined_and_the_others_were_duplicates() -> None:
+    records = [OrderedRecord(Occurrence(1, n), "c1", "missing") for n in range(3)]
+    assert leaves(records, {"joined": 9, "duplicates": 9}) == {"joined": -1, "duplicates": -2}
 
 
 def order(epoch: str = "e1", completed: int = 5, is_kept: bool = False) -> Order:
