@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import distinct_names, rows_without_columns, same_column
+from photon.logs.csv_lines import header_names, read_csv_lines
 from photon.logs.discovery import scan
-from photon.logs.lines import decode_record, header_names, read_csv_lines, read_whole_json_lines
+from photon.logs.json_lines import decode_record, read_whole_json_lines
 from photon.logs.source import UNREADABLE, open_source, read_header
 from photon.logs.times import parse_times
 from photon.pipeline.document import KeyPath, read_document

@@ -13,17 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.logs.csv_lines import header_names, read_csv_lines
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.lines import (
-    BLANK,
-    Lines,
-    LineTexts,
-    decode_record,
-    header_names,
-    read_csv_lines,
-    read_json_lines,
-    split_lines,
-)
+from photon.logs.json_lines import decode_record, read_json_lines
+from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
 from photon.logs.source import BYTE_ORDER_MARK
 from photon.logs.times import parse_times, time_problem
 from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog

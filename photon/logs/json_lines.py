@@ -1,0 +1,283 @@
+"""The values in JSON lines, as text columns: those of some keys, or of all.
+
+Strings stay as they are; null and what is missing are null; numbers and true/false keep their own text;
+arrays and objects are compact JSON. Of a key that occurs twice the last counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pyarrow_json
+
+from photon.logs.lines import BLANK, SMALLEST_BLOCK, LineTexts, in_halves, join_lines, one_array
+
+_DEEPEST = 200  # levels of nesting; pyarrow's parser, which recurses, overflows the stack at some 10,000
+_TOO_DEEP = f"not valid JSON: nested more than {_DEEPEST} levels deep"
+_QUICK_DECIMAL = pa.decimal128(38, 9)
+
+
+class _Number(str):
+    """The text of a number: nested in other values it is written without quotes."""
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+
+
+def decode_record(raw: bytes) -> dict[str, str | None]:
+    """The values of one line by key, as text; ValueError says why it is not a record."""
+    text = raw.decode()
+    if not text.strip(" \t\r"):
+        raise ValueError(BLANK)
+    try:
+        record = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if not isinstance(record, dict):
+        raise ValueError(f"not a JSON object but {_kind(record)}")
+    if not all(value is None or type(value) is str for value in record.values()):
+        if _depth(record) > _DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        record = {key: _as_text(value) for key, value in record.items()}
+    if "\\u" in text:  # only there a lone half of a character can come from
+        try:
+            "".join(part for item in record.items() for part in item if part is not None).encode()
+        except UnicodeEncodeError:
+            raise ValueError("not valid JSON: half a surrogate pair") from None
+    return record
+
+
+def _depth(value: object) -> int:
+    """How many arrays and objects are inside each other, without recursion."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, list | dict)]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _as_text(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str) else _compact(value)
+
+
+def _compact(value: object) -> str:
+    """A nested value as JSON without spaces, numbers as they were written."""
+    match value:
+        case _Number():
+            return str(value)
+        case list():
+            return "[" + ",".join(map(_compact, value)) + "]"
+        case dict():
+            return "{" + ",".join(f"{_quote(key)}:{_compact(item)}" for key, item in value.items()) + "}"
+        case str():
+            return _quote(value)
+        case _:
+            return {True: "true", False: "false", None: "null"}[value]  # type: ignore[index]
+
+
+_quote = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _kind(value: object) -> str:
+    kinds = {
+        list: "an array",
+        str: "a string or number",
+        _Number: "a string or number",
+        bool: "true or false",
+    }
+    return kinds.get(type(value), "null")
+
+
+def read_json_lines(
+    raws: pa.Array, names: Sequence[str], valued: Collection[str] = (), data: bytes | None = None
+) -> LineTexts:
+    """The values of `names` in lines that are UTF-8, as strings.
+
+    `valued`: of these only a number's value matters, not how it is written. `data`: the lines joined, if they
+    are at hand; to join them takes a tenth of the time of reading them.
+    """
+    block = _read_json_block(raws, names, valued, data)
+    if block is not None:
+        return block
+    if len(raws) <= SMALLEST_BLOCK:
+        return _read_each(raws, names)
+    return in_halves(raws, lambda half: read_json_lines(half, names, valued))
+
+
+def _read_each(raws: pa.Array, names: Sequence[str]) -> LineTexts:
+    failures: dict[int, str] = {}
+    values: list[list[str | None]] = [[] for _ in names]
+    for row, raw in enumerate(raws.to_pylist()):
+        try:
+            record = decode_record(raw)
+        except ValueError as error:
+            failures[row] = str(error)
+            record = {}
+        for name, column in zip(names, values, strict=True):
+            column.append(record.get(name))
+    return LineTexts(tuple(pa.array(column, pa.string()) for column in values), failures)
+
+
+def _read_json_block(
+    raws: pa.Array, names: Sequence[str], valued: Collection[str], data: bytes | None
+) -> LineTexts | None:
+    """All lines at once; None where pyarrow's parser might see another thing than Python's.
+
+    Every line begins with `{` and ends with `}`, so that no object can span two of them (nothing
+    joins a `}` to a `{`), and as many objects as lines means one in each.
+    """
+    if len(raws) <= SMALLEST_BLOCK // 4:
+        return None
+    data = join_lines(raws) if data is None else data
+    if not _is_plain(raws, data):
+        return None
+    schema = _guess_schema(raws[0].as_py(), names, valued)
+    if schema is None:
+        return None
+    try:
+        table = _read_json(data, schema, "ignore")
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(raws):
+        return None
+    if _may_have_minus_zero([table[name] for name in names], data):
+        return None
+    return LineTexts(tuple(_as_strings(table[name]) for name in names), {})
+
+
+def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
+    # One thread and one block, so that the rows are in order and no line straddles two blocks.
+    return pyarrow_json.read_json(
+        pa.BufferReader(data),
+        pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        pyarrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+    )
+
+
+def _is_plain(raws: pa.Array, data: bytes) -> bool:
+    """Each line in braces, not deeply nested, without what parsers see differently."""
+    return bool(
+        b"Inf" not in data  # a number to pyarrow, to Python only as Infinity
+        and _is_in_braces(raws)
+        and (_is_flat(raws, data) or _most(raws, b"[") + _most(raws, b"{") <= _DEEPEST)
+    )
+
+
+def _is_in_braces(raws: pa.Array) -> bool:
+    """Each line begins with `{` and ends with `}`."""
+    offsets = np.frombuffer(raws.buffers()[1], np.int32)[raws.offset : raws.offset + len(raws) + 1]
+    if (offsets[1:] == offsets[:-1]).any():
+        return False
+    codes = np.frombuffer(raws.buffers()[2], np.uint8)
+    return bool((codes[offsets[:-1]] == ord("{")).all() and (codes[offsets[1:] - 1] == ord("}")).all())
+
+
+def _is_flat(raws: pa.Array, data: bytes) -> bool:
+    """No line has an array, or an object but itself."""
+    return b"[" not in data and data.count(b"{") == len(raws)
+
+
+def _most(raws: pa.Array, part: bytes) -> int:
+    """How often `part` occurs in a line, at most."""
+    return int(pc.max(pc.count_substring(raws, part)).as_py())
+
+
+def _guess_schema(first: bytes, names: Sequence[str], valued: Collection[str]) -> pa.Schema | None:
+    """The types of a block, from its first line; a wrong guess only costs time."""
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    fields = []
+    for name in dict.fromkeys(names):
+        value = record.get(name)
+        is_number = isinstance(value, int | float)
+        if isinstance(value, bool | list | dict) or (isinstance(value, float) and name not in valued):
+            return None
+        number = _QUICK_DECIMAL if name in valued else pa.int64()
+        fields.append((name, number if is_number else pa.string()))
+    return pa.schema(fields)
+
+
+_MINUS_ZERO = re.compile(rb"-0(?<=[:\s]-0)[\s,}]")  # also in a text, which only costs time
+
+
+def _may_have_minus_zero(columns: Iterable[pa.ChunkedArray], data: bytes) -> bool:
+    """Whether one of the integers may be written as -0, which pyarrow's parser reads as 0."""
+    has_zero = any(pa.types.is_integer(each.type) and pc.any(pc.equal(each, 0)).as_py() for each in columns)
+    return has_zero and _MINUS_ZERO.search(data) is not None
+
+
+def _as_strings(column: pa.ChunkedArray) -> pa.Array:
+    array = one_array(column)
+    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+# -- all keys of JSON lines at once
+
+_SAMPLE_LINES = 16  # from which the keys and types of a block are guessed; a wrong guess only costs time
+_GUESSES = 3  # a guess finds what the one before it has missed
+
+
+def read_whole_json_lines(raws: pa.Array) -> dict[str, pa.Array] | None:
+    """All values of lines that are UTF-8, as `decode_record` has them, by key; null where a line has none.
+
+    None where pyarrow's parser might see another thing than Python's, or lose how a number is written.
+    """
+    data = join_lines(raws)
+    if not len(raws) or not _is_plain(raws, data) or not _is_flat(raws, data):
+        return None
+    types = _sampled_types(raws)
+    for _ in range(_GUESSES):
+        if types is None:
+            return None
+        try:
+            table = pyarrow_json.read_json(
+                pa.BufferReader(data),
+                pyarrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                pyarrow_json.ParseOptions(
+                    explicit_schema=pa.schema(types), unexpected_field_behavior="infer"
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(raws):
+            return None
+        missed = {name: table[name].type for name in table.column_names if name not in types}
+        if not missed:
+            if _may_have_minus_zero(table.columns, data):
+                return None
+            return {name: _as_strings(table[name]) for name in table.column_names}
+        # What looks like a time is inferred to be one, and would lose its text.
+        types |= {name: kind if kind in _EXACT_TYPES else pa.string() for name, kind in missed.items()}
+    return None
+
+
+_EXACT_TYPES = (pa.int64(), pa.bool_())
+
+
+def _sampled_types(raws: pa.Array) -> dict[str, pa.DataType] | None:
+    types: dict[str, pa.DataType] = {}
+    step = -(-len(raws) // _SAMPLE_LINES)
+    for raw in raws.take(pa.array(range(0, len(raws), step))).to_pylist():
+        try:
+            record = json.loads(raw)
+        except (ValueError, RecursionError):
+            return None
+        for name, value in record.items():
+            if isinstance(value, float):
+                return None
+            if value is not None:
+                kind = {bool: pa.bool_(), int: pa.int64()}.get(type(value), pa.string())
+                if types.setdefault(name, kind) != kind:
+                    return None
+    return types
