@@ -15,6 +15,8 @@ WHY = {
     "horizon": "because their times lie ahead of the registry's horizon",
     "contested": "for the table to say whether an earlier batch has joined them",
     "requeued": "in work that is taken up again",
+    "ordered": "to be looked at again, as photon recover has asked",
+    "unjoinable": "for another look: they had been given up, and their primary may have come",
 }
 
 
@@ -39,7 +41,7 @@ def headline(name: str, one: DatacenterStatus, now_us: int, start: str) -> str:
 
 def sentences(one: DatacenterStatus) -> list[str]:
     """What waits and why, and for how long; what needs somebody."""
-    said = [f"{count:,} events wait {WHY.get(reason, reason)}" for reason, count in one.waiting.items()]
+    said = [f"{count:,} events wait {WHY[reason]}" for reason, count in one.waiting.items()]
     if one.waiting:
         ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())
         said.append(f"they were first seen: {ages}")

@@ -3,9 +3,10 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.shift.deletable import deletable, files_of
-from photon.shift.standing import headline, sentences, size
+from photon.shift.standing import WHY, headline, sentences, size
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.state.plan import PlanContent
+from photon.waiting.reasons import REASONS
 
 NOW_US = 1_700_000_000 * MICROSECONDS
 START = "photon join p.yaml -d east"
@@ -61,6 +62,10 @@ def test_what_waits_is_told_with_its_reason_and_its_age():
         "2 events wait until the datacenter that registered them has published its batch",
         "they were first seen: 1 within a minute, 1 within an hour",
     ]
+
+
+def test_each_reason_to_wait_has_its_words():
+    assert WHY.keys() == {"requeued", *(reason.name for reason in REASONS)}
 
 
 def test_what_needs_somebody_comes_last():
