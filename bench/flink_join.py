@@ -17,7 +17,7 @@ READY = "ready"
 
 
 def run(configuration: dict[str, str], task: dict[str, Any], again: bool) -> None:
-    """Execute the statements, of which the last is an INSERT, until all files are read."""
+    """Execute the statements. The last one is an INSERT, and ends when all files are read."""
     settings = configuration | {"execution.checkpointing.dir": Path(task["checkpoints"]).as_uri()}
     if again and (complete := sorted(Path(task["checkpoints"]).glob("*/chk-*/_metadata"), key=_written)):
         settings["execution.state-recovery.path"] = complete[-1].parent.as_uri()

@@ -189,7 +189,7 @@ def _read_to(file: TrackedFile, step: Advance) -> TrackedFile:
 
 
 def note_files(pipeline: Pipeline, datacenter: str, state: DispatcherState, now_us: int) -> None:
-    """Take note of the files that are there, before anything that takes long: they may be rotated meanwhile.
+    """Note the files that are there, before anything that takes long: they may be rotated meanwhile.
 
     Not beside an open plan, whose end stores how far its files are read.
     """

@@ -56,7 +56,7 @@ from photon.tokens import Occurrence
 
 # Which events with one of these ids earlier epochs of the datacenter have joined.
 JoinedEarlier = Callable[[Collection[str]], Collection[EventKey]]
-# By event with one of these ids: the records of which this datacenter has rows; None: of an earlier epoch.
+# By event with one of these ids: the records that have rows here; None: one of an earlier epoch.
 RowsHere = Callable[[Collection[str]], Mapping[EventKey, Collection[Occurrence | None]]]
 
 

@@ -296,7 +296,7 @@ def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[Ev
 
 
 def _rows_here(context: TaskContext, ids: Collection[str]) -> Mapping[EventKey, set[Occurrence | None]]:
-    """The records of which the table has rows, by event with one of these ids. LakeUnavailable."""
+    """The records that have rows in the table, by event with one of these ids. LakeUnavailable."""
     found: dict[EventKey, set[Occurrence | None]] = {}
     table = OutputTable(context.folders.lake, "joined_events")
     for key, epoch, occurrence in rows_of_events(table, ids, context.pipeline.foreign):

@@ -291,7 +291,7 @@ class WaitingList:
         listed.mark(rows[is_woken], State.WOKEN)
 
     def replace(self, merged: Merged) -> None:
-        """List a merged segment in place of its sources; what became of records meanwhile goes with them."""
+        """List a merged segment in place of its sources. Its records keep the states that they have now."""
         states = [self._listed[name].states[rows] for name, rows in merged.sources]
         self.add([merged.info])
         new = self._listed[merged.info.name]
@@ -327,7 +327,7 @@ class WaitingList:
         return bool(wrong)
 
     def store(self) -> None:
-        """Store what has changed, and drop the segments of which no record is left."""
+        """Store what has changed, and drop the segments that have no record left."""
         pages: dict[str, list[tuple[str, int, bytes]]] = defaultdict(list)
         for name, listed in list(self._listed.items()):
             if not live(listed.tally):

@@ -223,7 +223,7 @@ class VerificationReport:
 
     @property
     def not_done(self) -> list[str]:
-        """The datacenters of which nothing could be verified."""
+        """The datacenters that could not be verified at all."""
         return [name for name, report in self.datacenters.items() if report.state_is_unreadable]
 
     def as_dict(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Merged:
 
 
 def next_merge(sizes: Sequence[Size]) -> tuple[str, ...]:
-    """What to merge now: the smallest tier that is full, else a big segment most of which is gone."""
+    """What to merge now: the smallest full tier, else a big segment that is mostly gone."""
     tiers: dict[tuple[int, bool], list[Size]] = defaultdict(list)
     for size in sizes:
         tiers[tier_of(size.live), size.is_given_up].append(size)
