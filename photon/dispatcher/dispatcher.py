@@ -12,13 +12,13 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.orders import waiting_orders
 from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
+from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import StateUnavailable
 from photon.state.plan import Advance, Plan, PlanContent

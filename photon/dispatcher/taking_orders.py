@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.dispatcher.orders import Order, OrderedRecord, leaves, read_order, still_open
-from photon.event_store.hashing import hash_ids
 from photon.faults import fault_point
-from photon.join.coming_again import expected_us
+from photon.join.coming_again import as_waiting
 from photon.logs.files import TrackedFile
-from photon.logs.one_record import read_records
-from photon.logs.parse import FOREIGN_EVENTS
+from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
+from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open
 from photon.state.database import DispatcherState
 from photon.state.plan import PlanContent
 from photon.tokens import Occurrence, new_id
 from photon.waiting.reasons import ORDERED
 from photon.waiting.retries import Retries
-from photon.waiting.segments import RECORD_COLUMNS, read_all_records, write_segment
+from photon.waiting.segments import read_all_records, write_segment
 
 # One task reads them all, so that two records of an event are never made rows of by two tasks (E8).
 MOST_RECORDS_A_PLAN = 1_000
@@ -92,18 +89,9 @@ class OrderTaking:
 
     def _read(self, records: Sequence[OrderedRecord], files: Mapping[int, TrackedFile]) -> pa.Table:
         """The records as the logs have them (`FOREIGN_EVENTS`), without those that are gone."""
-        by_file: dict[int, dict[int, str]] = defaultdict(dict)
-        for record in records:
-            place = record.occurrence
-            if place.file_number in files:
-                by_file[place.file_number][place.offset_bytes] = record.event_id
+        wanted = ((record.occurrence, record.event_id) for record in records)
         logs = self.pipeline.datacenters[self.datacenter].logs
-        foreign, limits = self.pipeline.foreign, self.pipeline.limits
-        parts = [
-            read_records(logs, files[number].file, event_ids, foreign, limits)
-            for number, event_ids in by_file.items()
-        ]
-        return pa.concat_tables([FOREIGN_EVENTS.empty_table(), *parts])
+        return read_records_of(logs, wanted, files, self.pipeline.foreign, self.pipeline.limits)
 
     def _waiting(self, found: pa.Table, taken: Sequence[OrderedRecord], now_us: int) -> pa.Table:
         """The records as those that wait, due now."""
@@ -114,13 +102,10 @@ class OrderTaking:
             "attempts": np.zeros(rows, np.int32),
             "first_seen_us": np.full(rows, now_us),
             "recorded": pa.array([Occurrence(*place) in given_up for place in places], pa.bool_()),
-            "key_hash": hash_ids(pc.fill_null(found["_key"], "")),
-            "primary_time_us": expected_us(found, self.pipeline.primary),
             "reason": np.full(rows, ORDERED, np.int8),
             "due_us": np.full(rows, now_us),
         }
-        as_read = {name: found[name] for name in RECORD_COLUMNS.names if name not in columns}
-        return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+        return as_waiting(found, columns, self.pipeline.primary)
 
 
 def _plans(segment: str, records: pa.Table) -> list[PlanContent]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
-from photon.logs.one_record import read_records
+from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.state.database import DispatcherState
 from photon.storage.sync import sync
@@ -125,16 +124,12 @@ class WaitingRepair:
         self, index: WaitingIndex, rows: np.ndarray, logs: Path, files: Mapping[int, TrackedFile]
     ) -> dict[Occurrence, dict[str, object]]:
         """What the logs still have of the records at these rows."""
-        ids: dict[int, dict[int, str]] = defaultdict(dict)
-        for record in index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows)).to_pylist():
-            ids[record["_file"]][record["_offset"]] = record["_id"]
-        foreign, limits = self.pipeline.foreign, self.pipeline.limits
-        found: dict[Occurrence, dict[str, object]] = {}
-        for number, event_ids in ids.items():
-            records = read_records(logs, files[number].file, event_ids, foreign, limits)
-            places = [Occurrence(number, offset) for offset in records["_offset"].to_pylist()]
-            found.update(zip(places, records.select(KEPT).to_pylist(), strict=True))
-        return found
+        known = index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows)).to_pylist()
+        wanted = ((Occurrence(each["_file"], each["_offset"]), each["_id"]) for each in known)
+        found = read_records_of(logs, wanted, files, self.pipeline.foreign, self.pipeline.limits)
+        numbers, offsets_bytes = found["_file"].to_pylist(), found["_offset"].to_pylist()
+        places = map(Occurrence, numbers, offsets_bytes)
+        return dict(zip(places, found.select(KEPT).to_pylist(), strict=True))
 
     def _lose(self, segment: str) -> str:
         """Both files are gone, and with them what they held: count it, and go on with what plans know."""
@@ -160,7 +155,7 @@ class WaitingRepair:
 
 
 def _stub(records: int, kept: Sequence[Retries]) -> pa.Table:
-    """Records of which nothing is known but the places in the log of those that plans refer to."""
+    """Empty records, which have the places in the log of those that plans refer to."""
     files, offsets_bytes = np.zeros(records, np.int32), np.zeros(records, np.int64)
     for each in kept:
         files[each.rows.to_numpy()] = each.files.to_numpy()

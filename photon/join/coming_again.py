@@ -6,6 +6,7 @@ still waits after another look moves to a new segment, so an old one soon holds 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from zlib import crc32
 
 import numpy as np
@@ -65,16 +66,24 @@ def _with_due_times(
     columns = {
         "attempts": attempts,
         "recorded": pc.or_(table["recorded"], pa.array(reasons == UNJOINABLE)),
-        "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
-        "primary_time_us": expected_us(table, context.pipeline.primary),
         "reason": reasons,
         "due_us": due,
     }
-    as_read = {name: table[name] for name in RECORD_COLUMNS.names if name not in columns}
-    return pa.table(as_read | columns).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+    return as_waiting(table, columns, context.pipeline.primary)
 
 
-def expected_us(table: pa.Table, log: PrimaryLog) -> pa.ChunkedArray | list[int]:
+def as_waiting(table: pa.Table, columns: Mapping[str, object], log: PrimaryLog) -> pa.Table:
+    """Records with these columns beside those that were read, as `RECORD_COLUMNS`."""
+    of_keys = {
+        "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
+        "primary_time_us": _expected_us(table, log),
+    }
+    as_read = {name: table[name] for name in RECORD_COLUMNS.names if name not in (*columns, *of_keys)}
+    every = {**as_read, **columns, **of_keys}
+    return pa.table(every).select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
+
+
+def _expected_us(table: pa.Table, log: PrimaryLog) -> pa.ChunkedArray | list[int]:
     """When the primary of each record is expected: the record's own time, unless ids carry theirs."""
     if log.id_codec is None:
         return table["_time_us"]

@@ -108,7 +108,7 @@ def waiting_orders(state: Path) -> list[Path]:
 
 
 def read_order(path: Path) -> Order | None:
-    """The order in this file. What is none is set aside, and None. OSError."""
+    """The order in this file; None if it holds none: then the file is set aside. OSError."""
     try:
         return order_from_json(path.read_text())
     except FileNotFoundError:

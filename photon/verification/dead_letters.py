@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow.dataset as ds
 
-from photon.dispatcher.orders import MOST_RECORDS, OrderedRecord
 from photon.pipeline.file import Pipeline
+from photon.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.state.view import open_view
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from photon.dispatcher.orders import MOST_RECORDS, OrderedRecord, write_order
 from photon.join.outcomes import OutcomeClass
 from photon.pipeline.file import Pipeline
+from photon.recovery.orders import MOST_RECORDS, OrderedRecord, write_order
 from photon.registry.consensus.register import retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry

@@ -18,7 +18,7 @@ from dagster import (
 from assets.pictures import shards_plot
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check
 from assets.upkeep import UPKEEP
-from photon.dispatcher.orders import waiting_orders
+from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
 from photon.registry.operations import repair

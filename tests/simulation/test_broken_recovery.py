@@ -11,8 +11,8 @@ import pytest
 
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
-from photon.dispatcher.orders import Order, OrderedRecord
 from photon.join.joiner import Joiner
+from photon.recovery.orders import Order, OrderedRecord
 from photon.state.plan import PlanContent
 from photon.verification import recovery
 from photon.waiting.retries import Retries

@@ -10,8 +10,8 @@ import pytest
 
 from photon import faults
 from photon.dispatcher.dispatcher import Mode
-from photon.dispatcher.orders import OrderedRecord, waiting_orders, write_order
 from photon.faults import FAULT_POINTS, ORDER_FAULT_POINTS
+from photon.recovery.orders import OrderedRecord, waiting_orders, write_order
 from photon.tokens import Occurrence
 from photon.verification.dead_letters import recover_dead_letters
 from tests.simulation import failing_adapter

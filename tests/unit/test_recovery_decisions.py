@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 from photon.cli.recover import recovery_text
-from photon.dispatcher.orders import (
+from photon.errors import FormatTooNew
+from photon.join.outcomes import OutcomeClass
+from photon.recovery.orders import (
     ORDER_FORMAT,
     Order,
     OrderedRecord,
@@ -16,8 +18,6 @@ from photon.dispatcher.orders import (
     order_to_json,
     still_open,
 )
-from photon.errors import FormatTooNew
-from photon.join.outcomes import OutcomeClass
 from photon.tokens import Occurrence
 from photon.verification.classes import Evidence
 from photon.verification.recovery import Recovered, acts_on, counted_as
