@@ -5,12 +5,7 @@ For tests and measurements on real servers. What is then done with a registry ov
 
 from __future__ import annotations
 
-import random
 import shutil
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,74 +15,31 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from bench.server_process import ServerProcess
 from photon.errors import UserError
 from photon.pipeline.file import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
 from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import (
     ServerKind,
     answers,
-    die_with_parent,
     server_command,
     use_write_ahead_log,
 )
 
-START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes milliseconds
-START_POLL_SECONDS = 0.02
-# Below the ports that a kernel gives to connections: one of those could take a killed server's port.
-PORTS = range(20_000, 30_000)
 
-
-class StoreServer:
-    """One server with its folder and port, which it keeps through kills.
-
-    Its process ends with the thread that started it.
-    """
+class StoreServer(ServerProcess):
+    """One store of a registry."""
 
     def __init__(self, kind: ServerKind, folder: Path) -> None:
+        super().__init__(folder)
         self.kind = kind
-        self.folder = folder
-        self.port = _free_steady_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a process; it may be stalled."""
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> None:
-        """Start it, unless it runs, and wait until it answers. TimeoutError if it does not."""
-        if self.is_running:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def command(self) -> Sequence[str]:
         use_write_ahead_log(self.kind, self.folder)
-        command = server_command(self.kind, self.folder, self.port)
-        with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=self.folder, stdout=log, stderr=log, preexec_fn=die_with_parent
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(self.url):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise TimeoutError(f"{self.url} does not answer; see {self.folder / 'server.log'}")
-            time.sleep(START_POLL_SECONDS)
+        return server_command(self.kind, self.folder, self.port)
 
-    def kill(self) -> None:
-        """End it at once, as `kill -9` does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def stall(self) -> None:
-        """Let it answer nobody, with its connections open, until `resume`."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on, with all that was asked since it stopped."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+    def answers(self) -> bool:
+        return answers(self.url)
 
     def wipe(self) -> None:
         """Kill it and start it again without any of its data."""
@@ -157,14 +109,3 @@ def registry_pipeline(name: str, urls: Sequence[str], settings: Registry) -> Pip
         foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
         registry=settings.model_copy(update={"endpoints": endpoints}),
     )
-
-
-def _free_steady_port() -> int:
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -1,6 +1,6 @@
-"""Fault points: named places where a test may crash the process.
+"""Fault points: named places where a test may crash the process, or have what is done there fail.
 
-`fault_point(name)` does nothing unless the point is armed in this process, with `arm`.
+`fault_point(name)` does nothing unless the point is armed in this process, with `arm`, or somebody watches.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 FAULT_POINTS: tuple[str, ...] = (
@@ -57,6 +58,7 @@ RECOVERY_FAULT_POINTS: tuple[str, ...] = (
 ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.before_rename",
     "order.after_rename",
+    "order.after_mended",
     "order.after_segment",
     "order.after_taken",
 )
@@ -79,7 +81,21 @@ GC_FAULT_POINTS: tuple[str, ...] = (
     "gc.after_endpoint",
 )
 
+# In the process of a backfill; the first one in a task of it.
+BACKFILL_FAULT_POINTS: tuple[str, ...] = (
+    "rebuild.in_task",
+    "rebuild.after_tasks",
+    "rebuild.after_note",
+    "rebuild.after_removed",
+    "rebuild.after_commit",
+    "rebuild.before_end",
+)
+
 INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
+
+# In whichever process touches a file or a table; each says which one.
+DISK_FAULT_POINTS: tuple[str, ...] = ("disk.before_write", "disk.before_sync", "disk.after_sync")
+LAKE_FAULT_POINTS: tuple[str, ...] = ("lake.after_load", "lake.before_commit", "lake.after_commit")
 
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
@@ -92,8 +108,13 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *CLEARING_FAULT_POINTS,
     *GC_FAULT_POINTS,
     *INDEX_FAULT_POINTS,
+    *DISK_FAULT_POINTS,
+    *LAKE_FAULT_POINTS,
+    *BACKFILL_FAULT_POINTS,
     "verify.after_files",
 )
+
+Watcher = Callable[[str, object], None]  # told the point, and the file or folder where it has one
 
 
 @dataclass
@@ -106,6 +127,7 @@ class Armed:
 
 
 _armed: Armed | None = None
+_watchers: tuple[Watcher, ...] = ()
 _passing = threading.Lock()  # threads of one process may pass a point at once
 
 
@@ -138,8 +160,21 @@ def disarm() -> None:
     _armed = None
 
 
-def fault_point(name: str) -> None:
-    """Pass the point `name`: crash here if it is armed and its turn has come."""
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Tell `watcher` of every passing in this process. What it raises is raised there."""
+    global _watchers
+    _watchers += (watcher,)
+    try:
+        yield
+    finally:
+        _watchers = tuple(each for each in _watchers if each is not watcher)
+
+
+def fault_point(name: str, place: object = None) -> None:
+    """Pass the point `name`, at a file or folder: crash here if it is armed and its turn has come."""
+    for watcher in _watchers:
+        watcher(name, place)
     armed = _armed
     if armed is None or armed.name != name:
         return

@@ -27,13 +27,20 @@ class SparkResource(LazyPySparkResource):
 
     def rebuild(self) -> SparkSession:
         """A session for joins: a new one if the one before is dead."""
+        return self.session_on(joining_master())
+
+    def session_on(self, master: str) -> SparkSession:
+        """A live session, on this master unless the environment names one."""
         if self._spark_session is None or not is_alive(self._spark_session):
-            master = self.master or joining_master()
-            self._spark_session = build_session(self.name, master, self.spark_config)
+            self._spark_session = build_session(self.name, self.master or master, self.spark_config)
         session: SparkSession = self._spark_session
         return session
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the session, if there is one. Who must not be interrupted in this calls it itself."""
         if self._spark_session is not None:
             stop_session(self._spark_session)
             self._spark_session = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +26,7 @@ from pydantic import (
 from photon.adapters import PRIMARY_PREFIX
 from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
+from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.values import (
     LONGEST,
     AdapterName,
@@ -41,6 +42,7 @@ from photon.pipeline.values import (
     Glob,
     IdCodec,
     IdTimeUnit,
+    Place,
     PositiveDuration,
     Share,
     TimeUnit,
@@ -81,11 +83,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
 
+class Storage(Strict):
+    """How a datacenter reaches S3, beside boto3's credentials, which are in no file of Photon."""
+
+    endpoint_url: Url | None = None  # None: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else AWS itself
+    region: str | None = None  # None: as boto3 finds it
+
+
 class Datacenter(Strict):
     """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
 
+    storage: Storage = Storage()  # before those that it says how to reach
     logs: Folder
-    lake: Folder
+    lake: Place
     state: Folder
 
 
@@ -205,6 +215,8 @@ class Home(Strict):
 
     takeover_delay: Duration = timedelta(seconds=2)
     quiet_after: Duration = timedelta(seconds=30)  # nothing registered for this long: no delay
+    # So many of its events in a row were left to it in vain: no delay either.
+    quiet_after_events: Whole = Field(default=20, ge=1)
 
 
 class Recovery(Strict):
@@ -212,6 +224,7 @@ class Recovery(Strict):
 
     # An open batch of it gives no sign of life for this long, while events of it are held.
     silent_after: PositiveDuration = timedelta(seconds=30)
+    lake_timeout: PositiveDuration = timedelta(seconds=10)  # the joins here wait so long for its lake, once
     cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before clearing
 
 
@@ -222,6 +235,8 @@ class Limits(Strict):
     batch_primary_bytes: BatchSize = _keyed("batch_primary", 256 * 2**20)
     batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
     batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
+    # The same while another datacenter has joined what is read: the registry has time for its live events.
+    catch_up_events: Whole = Field(default=5_000, ge=1)
     pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
     workers: Whole | None = Field(default=None, ge=1)  # tasks at once; None: one for each core
     columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
@@ -245,6 +260,29 @@ class Verification(Strict):
     examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
     piece_bytes: BatchSize = _keyed("piece", 32 * 2**20)  # a task reads a log file in pieces of this size
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
+    anew_after: PositiveDuration = timedelta(days=7)  # kept results count so long; then all is read again
+    copies_after: Duration = timedelta(minutes=15)  # an event may come into one copy so much later
+
+
+class Availability(Strict):
+    """The promise: of the events of a minute this share is readable so soon, in this share of the minutes."""
+
+    within: PositiveDuration = timedelta(seconds=5)  # of the moment when both events had come
+    of_events: Share = 0.999
+    of_minutes: Share = 0.99  # of 28 days: the others are the error budget
+    keep_timeline: PositiveDuration = timedelta(days=3)  # what a datacenter notes of when its logs grew
+
+
+class Backfill(Strict):
+    """How rows of some days are made again beside live joins."""
+
+    page_rows: Whole = Field(default=1_000_000, ge=1)  # of one commit; a file that has more is one alone
+    piece_rows: Whole = Field(default=100_000, ge=1)  # of one task, which holds them in memory
+    workers: Whole = Field(default=1, ge=1)  # tasks at once
+    niceness: Whole = Field(default=10, ge=0, le=19)  # how much its process yields to others
+    # While the datacenter's joins are further behind, no page is begun.
+    pause_lag: PositiveDuration = timedelta(seconds=30)
+    first_day: date = date(2026, 1, 1)  # of the partitions that Dagster shows of `daily_joins`, in UTC
 
 
 class Shift(Strict):
@@ -282,6 +320,8 @@ class Pipeline(Strict):
     limits: Limits = Limits()
     tailing: Tailing = Tailing()
     verification: Verification = Verification()
+    availability: Availability = Availability()
+    backfill: Backfill = Backfill()
     shift: Shift = Shift()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
@@ -342,14 +382,23 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
     def refuse(path: tuple[str, ...], what: str) -> None:
         found.append(document.problem(path, what))
 
-    owners: dict[Path, str] = {}
+    owners: dict[Location, str] = {}
     for name, datacenter in pipeline.datacenters.items():
         for key in ("lake", "state"):
-            place = getattr(datacenter, key).resolve()
+            place: Location = getattr(datacenter, key)
+            if isinstance(place, Path):
+                place = place.resolve()
             if place in owners:
                 own = f"expected a folder of its own, got that of {owners[place]}"
                 refuse(("datacenters", name, key), own)
             owners[place] = f"datacenters.{name}.{key}"
+    endpoints: dict[str, Storage] = {}
+    for name, datacenter in pipeline.datacenters.items():
+        if isinstance(datacenter.lake, S3Folder):
+            bucket, storage = datacenter.lake.bucket, datacenter.storage
+            if endpoints.setdefault(bucket, storage) != storage:  # Spark knows a bucket by its name alone
+                elsewhere = f"one storage for the bucket {bucket}, got two; give the buckets different names"
+                refuse(("datacenters", name, "lake"), f"expected {elsewhere}")
     if len(pipeline.foreign.key) != len(pipeline.primary.id):
         counts = f"{len(pipeline.primary.id)}, as primary.id has, got {len(pipeline.foreign.key)}"
         refuse(("foreign", "key"), f"expected as many columns as make the primary's id: {counts}")

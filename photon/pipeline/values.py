@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from photon.pipeline.location import Location, parse_s3_url
+
 LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a time in a log
@@ -70,9 +72,24 @@ def _folder(value: object, info: ValidationInfo) -> object:
     """A local folder, relative to that of the pipeline file, which is the context of the validation."""
     if not isinstance(value, str):
         return value
-    if scheme := re.match(r"([a-z0-9]+)://", value):
-        raise ValueError(f"a local folder: {scheme[1]} is not supported yet")
+    if scheme := _scheme(value):
+        raise ValueError(f"a local folder: {scheme} is not supported yet")
     return info.context / value if info.context else value
+
+
+def _location(value: object, info: ValidationInfo) -> object:
+    """A local folder, or one on S3, which the datacenter's `storage` says how to reach."""
+    if not isinstance(value, str) or (scheme := _scheme(value)) is None:
+        return _folder(value, info)
+    if scheme != "s3":
+        raise ValueError(f"a local folder, or a URL such as s3://bucket/folder: {scheme} is not supported")
+    storage = info.data.get("storage")
+    return parse_s3_url(value, getattr(storage, "endpoint_url", None), getattr(storage, "region", None))
+
+
+def _scheme(value: str) -> str | None:
+    found = re.match(r"([a-z0-9]+)://", value)
+    return found[1] if found else None
 
 
 def _cron(value: str) -> str:
@@ -158,6 +175,7 @@ Url = Annotated[
     ),
 ]
 Folder = Annotated[Path, BeforeValidator(_folder)]
+Place = Annotated[Location, BeforeValidator(_location)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Format = Literal["csv", "tsv", "jsonl"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]

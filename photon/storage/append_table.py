@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -14,7 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
-from photon.storage.tables import create_table, lake_errors
+from photon.pipeline.location import Location
+from photon.storage.store import store_of
+from photon.storage.tables import LOG_FOLDER, create_table, is_table, lake_errors, log_entry, open_table
 
 FORMAT_PROPERTY, FORMAT = "photon.format", 1
 
@@ -26,27 +29,48 @@ class AppendTable:
     name: str
     columns: pa.Schema
 
-    def folder(self, pipeline: Pipeline, datacenter: str) -> Path:
+    def folder(self, pipeline: Pipeline, datacenter: str) -> Location:
         return pipeline.datacenters[datacenter].lake / self.name
 
-    def append(self, pipeline: Pipeline, datacenter: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Add rows, all or none of them. LakeUnavailable, FormatTooNew."""
+    def append(
+        self, pipeline: Pipeline, datacenter: str, rows: Sequence[dict[str, Any]], synced: bool = False
+    ) -> None:
+        """Add rows, all or none of them; `synced`: they outlast a power cut (protocol A18).
+
+        LakeUnavailable, FormatTooNew.
+        """
         folder = self.folder(pipeline, datacenter)
         with lake_errors(f"add rows to {folder}, which must be writable"):
             description = f"{self.name} of pipeline {pipeline.name}, datacenter {datacenter}"
             create_table(folder, self.columns, description, {FORMAT_PROPERTY: str(FORMAT)})
             write_deltalake(self._open(folder), pa.Table.from_pylist(rows, self.columns), mode="append")
+            if synced:
+                self._sync(folder)
+
+    def _sync(self, folder: Location) -> None:
+        """Put the latest commits and their files on disk: the last may follow one of a killed process."""
+        store = store_of(folder)
+        if store.is_durable:
+            return
+        last = self._open(folder).version()
+        for version in range(max(0, last - 1), last + 1):
+            entry = log_entry(version)
+            for line in store.read(entry).splitlines():
+                if (added := json.loads(line).get("add")) is not None:
+                    store.sync(unquote(added["path"]))
+            store.sync(entry)
+        store.sync(LOG_FOLDER, "")
+        store_of(folder.parent).sync()
 
     @contextmanager
     def reading(self, pipeline: Pipeline, datacenter: str) -> Iterator[ds.Dataset | None]:
         """The rows now; None if nothing was ever added. LakeUnavailable, FormatTooNew."""
         folder = self.folder(pipeline, datacenter)
         with lake_errors(f"read {folder}"):
-            made = DeltaTable.is_deltatable(str(folder))
-            yield self._open(folder).to_pyarrow_dataset() if made else None
+            yield self._open(folder).to_pyarrow_dataset() if is_table(folder) else None
 
-    def _open(self, folder: Path) -> DeltaTable:
-        table = DeltaTable(str(folder))
+    def _open(self, folder: Location) -> DeltaTable:
+        table = open_table(folder)
         written = int(table.metadata().configuration.get(FORMAT_PROPERTY, FORMAT))
         if written > FORMAT:
             raise FormatTooNew(folder, written, FORMAT)

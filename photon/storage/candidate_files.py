@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from photon.pipeline.location import Location
 from photon.storage.columns import TableName
-from photon.storage.sync import sync
+from photon.storage.store import store_of
 from photon.storage.tables import OutputFile, lake_errors, write_parquet
 from photon.tokens import PlanKey
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 TABLE: TableName = "joined_events"
 
 
-def write_candidates(lake: Path, plan: PlanKey, task: int, rows: pa.Table) -> OutputFile:
+def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -> OutputFile:
     """Store the rows of a task, durably, under a name that no earlier run has used. LakeUnavailable."""
     folder = lake / TABLE
     with lake_errors(f"write candidate rows to {folder}; make it writable, it is tried again"):
@@ -34,48 +34,51 @@ def write_candidates(lake: Path, plan: PlanKey, task: int, rows: pa.Table) -> Ou
                 written = write_parquet(folder, name, rows)
             except FileExistsError:
                 continue
-            sync(folder)
+            store_of(folder).sync()
             return OutputFile(TABLE, name, written, rows.num_rows, rows.schema)
     raise AssertionError("numbers do not end")
 
 
-def candidate_files(lake: Path, plan: PlanKey) -> list[str]:
+def candidate_files(lake: Location, plan: PlanKey) -> list[str]:
     """The names of all candidate files of a plan. LakeUnavailable."""
     with lake_errors(f"read the folder {lake / TABLE}"):
-        return sorted(path.name for path in (lake / TABLE).glob(f"{_prefix(plan)}*.parquet"))
+        return sorted(store_of(lake / TABLE).names(_prefix(plan)))
 
 
-def own_candidate_files(lake: Path, plan: PlanKey, task: int) -> list[str]:
+def own_candidate_files(lake: Location, plan: PlanKey, task: int) -> list[str]:
     """The files of one task alone, from runs that died. It looks at names in turn, and lists no folder."""
+    store = store_of(lake / TABLE)
     names = (f"{_prefix(plan)}{task}-{attempt}.parquet" for attempt in count())
     found: list[str] = []
     for name in names:
-        if not (lake / TABLE / name).exists():
+        if store.size_bytes(name) is None:
             break
         found.append(name)
     return found
 
 
 def read_candidates(
-    lake: Path, names: Iterable[str], columns: Sequence[str] | None = None
+    lake: Location, names: Iterable[str], columns: Sequence[str] | None = None
 ) -> pa.Table | None:
     """The rows of these files, without those that can't be read; None without any.
 
     A file that was not written to its end can't be read, and nothing of it was registered.
     """
     parts: list[pa.Table] = []
+    store = store_of(lake / TABLE)
     for name in names:
         try:
-            parts.append(pq.read_table(lake / TABLE / name, columns=columns and list(columns)))
+            parts.append(pq.read_table(store.open(name), columns=columns and list(columns)))
         except (OSError, pa.ArrowInvalid) as error:
             log.warning("no candidate rows are read from %s: %s", lake / TABLE / name, error)
     return pa.concat_tables(parts, promote_options="default") if parts else None
 
 
-def drop_candidates(lake: Path, names: Collection[str]) -> None:
+def drop_candidates(lake: Location, names: Collection[str]) -> None:
     """Remove files that nobody needs. OSError."""
+    store = store_of(lake / TABLE)
     for name in names:
-        (lake / TABLE / name).unlink(missing_ok=True)
+        store.remove(name)
 
 
 def _prefix(plan: PlanKey) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from photon.faults import fault_point
+
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
     """Have `write` fill a new file, and sync it. OSError removes what is there of it; FileExistsError.
@@ -15,18 +17,31 @@ def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
     """
     with target.open("xb") as sink:
         try:
+            fault_point("disk.before_write", target)
             write(sink)
             sink.flush()
+            fault_point("disk.before_sync", target)
             os.fsync(sink.fileno())
         except OSError:
             target.unlink(missing_ok=True)
             raise
+    fault_point("disk.after_sync", target)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each with its name on disk. OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync(each.parent)
 
 
 def sync(path: Path) -> None:
     """Put what is in this file, or the names in this folder, on disk."""
+    fault_point("disk.before_sync", path)
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:
         os.close(opened)
+    fault_point("disk.after_sync", path)

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -26,8 +25,11 @@ from deltalake.transaction import AddAction
 
 from photon.adapters import same_column
 from photon.errors import UserError
+from photon.faults import fault_point
+from photon.pipeline.location import Location
 from photon.storage.columns import TABLE_COLUMNS, TableName, text
-from photon.storage.sync import sync, write_synced
+from photon.storage.native_errors import reason_of
+from photon.storage.store import store_of
 from photon.tokens import Occurrence, PlanKey, Token
 
 # What the table says of a token. "no row": none will come; "undecided": its batch is not yet committed.
@@ -35,10 +37,12 @@ RowStatus = Literal["row", "no row", "undecided"]
 
 # Commits of one app id are numbered by batch; a fence is beyond every batch there can be.
 FENCE_VERSION = 2**53
+FENCE_TRIES = 5
 COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
 STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 # What a commit says of itself beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
+LOG_FOLDER = "_delta_log"
 FIRST_COMMITS_READ = 8  # to find an app's last one: it is nearly always the very last
 
 
@@ -92,16 +96,28 @@ def lake_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (OSError, DeltaError) as error:
-        # What a native library says goes on with its stack.
-        said = str(error).partition("\n   0: ")[0]
-        raise LakeUnavailable(f"cannot {doing}: {said}") from error
+        raise LakeUnavailable(f"cannot {doing}: {reason_of(error)}") from error
 
 
-def create_table(folder: Path, columns: pa.Schema, description: str, properties: dict[str, str]) -> None:
+def is_table(folder: Location) -> bool:
+    """Whether there is a Delta table."""
+    store = store_of(folder)
+    return DeltaTable.is_deltatable(store.url, store.delta_options)
+
+
+def open_table(folder: Location) -> DeltaTable:
+    """A handle on a table as it is now. DeltaError."""
+    store = store_of(folder)
+    return DeltaTable(store.url, storage_options=store.delta_options)
+
+
+def create_table(folder: Location, columns: pa.Schema, description: str, properties: dict[str, str]) -> None:
     """Make the table in `folder`, unless there is one."""
-    folder.mkdir(parents=True, exist_ok=True)
+    store = store_of(folder)
+    store.make()
     DeltaTable.create(
-        str(folder),
+        store.url,
+        storage_options=store.delta_options,
         schema=columns,
         mode="ignore",
         name=folder.name,
@@ -111,7 +127,7 @@ def create_table(folder: Path, columns: pa.Schema, description: str, properties:
     )
 
 
-def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
+def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
     """Write rows to a file below the table's folder, and sync it, for a later commit. LakeUnavailable.
 
     A file that is never committed is invisible; vacuum removes it.
@@ -126,25 +142,25 @@ def write_rows(lake: Path, name: TableName, batch: int, rows: pa.Table) -> Outpu
         ) from error
 
 
-def write_parquet(folder: Path, name: str, rows: pa.Table) -> int:
+def write_parquet(folder: Location, name: str, rows: pa.Table) -> int:
     """Write rows to a new file, and sync it; its size in bytes. OSError, FileExistsError."""
-    target = folder / name
-    write_synced(target, lambda sink: pq.write_table(rows, sink, compression="zstd"))
-    return target.stat().st_size
+    return store_of(folder).create(name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
 
 
 class OutputTable:
     """One Delta table of one datacenter, as its dispatcher writes it."""
 
-    def __init__(self, lake: Path, name: TableName) -> None:
+    def __init__(self, lake: Location, name: TableName) -> None:
         self.name = name
         self.folder = lake / name
+        self.store = store_of(self.folder)
         self._handle: DeltaTable | None = None
         # The last commit that is on disk; None: some process' before this one.
         self._synced: int | None = None
 
     def exists(self) -> bool:
-        return DeltaTable.is_deltatable(str(self.folder))
+        with lake_errors(f"look for the table {self.folder}"):
+            return is_table(self.folder)
 
     def create(self, pipeline: str, datacenter: str) -> None:
         """Make the table if it is not there, with Photon's own columns; the others come with the rows.
@@ -164,7 +180,7 @@ class OutputTable:
         with lake_errors(f"make the table {self.folder}"):
             description = f"pipeline {pipeline}, datacenter {datacenter}"
             create_table(self.folder, TABLE_COLUMNS[self.name], description, properties)
-            sync(self.folder.parent)
+            store_of(self.folder.parent).sync()
         self.sync()
 
     def load(self) -> DeltaTable:
@@ -175,10 +191,12 @@ class OutputTable:
         """
         handle, self._handle = self._handle, None
         with lake_errors(f"read the table {self.folder}"):
-            if handle is not None and self._log_entry(handle.version()).exists():
-                handle.update_incremental()
+            if handle is not None and self._is_committed(handle.version()):
+                if self._is_committed(handle.version() + 1):  # a look costs 20 us, an update 800
+                    handle.update_incremental()
             else:
-                handle = DeltaTable(str(self.folder))
+                handle = open_table(self.folder)
+            fault_point("lake.after_load", self.folder)
         self._handle = handle
         return handle
 
@@ -186,8 +204,8 @@ class OutputTable:
         """Raise what goes wrong while rows are read as LakeUnavailable."""
         return lake_errors(f"read rows of {self.folder}")
 
-    def _log_entry(self, version: int) -> Path:
-        return self.folder / "_delta_log" / f"{version:020d}.json"
+    def _is_committed(self, version: int) -> bool:
+        return self.store.size_bytes(log_entry(version)) is not None
 
     def table_id(self) -> str:
         return str(self.load().metadata().id)
@@ -225,7 +243,7 @@ class OutputTable:
         else below `batch`. CommitConflict if it is not, or somebody else commits at the same time.
         LakeUnavailable if the table can't be reached: then nobody knows whether the commit took place.
         """
-        handle = self._with_columns_of(files)
+        handle = self.with_columns_of(files)
         version = handle.transaction_version(app) or 0
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
@@ -236,7 +254,7 @@ class OutputTable:
 
         Rows are compared on the very handle that commits. CommitConflict, LakeUnavailable.
         """
-        app, handle = app_id(datacenter, plan.epoch, self.name), self._with_columns_of(files)
+        app, handle = app_id(datacenter, plan.epoch, self.name), self.with_columns_of(files)
         version = handle.transaction_version(app) or 0
         if version > plan.batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, beyond {plan.batch}")
@@ -249,7 +267,7 @@ class OutputTable:
     def _without(self, file: OutputFile, occurrences: Collection[Occurrence]) -> OutputFile | None:
         """A file of the other rows; None without any."""
         with self.reading():
-            rows = pq.read_table(self.folder / file.path)
+            rows = pq.read_table(self.store.open(file.path))
         known = pa.array([str(occurrence) for occurrence in occurrences], pa.string())
         rest = rows.filter(pc.invert(pc.is_in(rows["_occurrence"], value_set=known)))
         if rest.num_rows == rows.num_rows:
@@ -265,32 +283,43 @@ class OutputTable:
             if plan_id is not None:
                 says[PLAN_METADATA] = plan_id
             commit = CommitProperties(custom_metadata=says, app_transactions=[Transaction(app, batch)])
+            fault_point("lake.before_commit", self.folder)
             try:
                 handle.create_write_transaction(
-                    [self._add_action(file) for file in files],
+                    [self.add_action(file) for file in files],
                     mode="append",
                     schema=handle.schema(),
                     commit_properties=commit,
                 )
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
+            fault_point("lake.after_commit", self.folder)
         self.sync()
 
     def sync(self) -> None:
         """Put the latest commits and the names of their files on disk (protocol A18). LakeUnavailable."""
+        if self.store.is_durable:
+            return
         version = self.load().version()
         first = version + 1 - COMMITS_OF_A_BATCH if self._synced is None else self._synced + 1
         with lake_errors(f"sync the table {self.folder}"):
-            for number in range(max(first, 0), version + 1):
-                sync(self._log_entry(number))
-            sync(self.folder / "_delta_log")
-            sync(self.folder)
+            entries = (log_entry(number) for number in range(max(first, 0), version + 1))
+            self.store.sync(*entries, LOG_FOLDER, "")
         self._synced = version
 
     def fence(self, app: str) -> None:
-        """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1)."""
-        if self.version_of(app) < FENCE_VERSION:
-            self.commit([], app, FENCE_VERSION, None)
+        """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1).
+
+        Others may fence it at the same moment. CommitConflict if the app commits each time; LakeUnavailable.
+        """
+        for tries_left in reversed(range(FENCE_TRIES)):
+            if self.version_of(app) == FENCE_VERSION:
+                return
+            try:
+                return self.commit([], app, FENCE_VERSION, None)
+            except CommitConflict:
+                if not tries_left:
+                    raise
 
     def row_status_of(self, tokens: Collection[Token]) -> dict[Token, RowStatus]:
         """What the table, at one snapshot, says of tokens of this datacenter (protocol A8, E1).
@@ -343,7 +372,7 @@ class OutputTable:
             columns = ["_batch", "_plan", "_occurrence"]
             return handle.to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
 
-    def _with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
+    def with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
         """The table with all columns that the files have. SchemaConflict if types differ.
 
         CommitConflict if files spell a new column differently: they are to be written again with the one
@@ -378,21 +407,26 @@ class OutputTable:
         if new := [field for field in wanted if field.name not in names]:
             handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
-    def _add_action(self, file: OutputFile) -> AddAction:
+    def add_action(self, file: OutputFile) -> AddAction:
         target = self.folder / file.path
-        try:
-            size_bytes = target.stat().st_size
-        except OSError as error:
-            raise LakeUnavailable(f"{target}, written by a task, is not there: {error}") from error
-        if size_bytes != file.size_bytes:
-            raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
+        with lake_errors(f"look at {target}, which a task has written"):
+            size_bytes = self.store.size_bytes(file.path)
+            if size_bytes is None:
+                raise LakeUnavailable(f"{target}, written by a task, is not there")
+            if size_bytes != file.size_bytes:
+                raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
+            bounds = _stats(pq.read_metadata(self.store.open(file.path)), file.rows)
         now_ms = int(time.time() * 1000)
-        return AddAction(file.path, size_bytes, {}, now_ms, True, _stats(target, file.rows))
+        return AddAction(file.path, size_bytes, {}, now_ms, True, bounds)
 
 
-def _stats(target: Path, rows: int) -> str:
+def log_entry(version: int) -> str:
+    """The file of a commit in a table's folder."""
+    return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def _stats(metadata: pq.FileMetaData, rows: int) -> str:
     """Bounds of the columns by which rows are read back; Parquet's footer has them."""
-    metadata = pq.read_metadata(target)
     low: dict[str, object] = {}
     high: dict[str, object] = {}
     for name in STATS_COLUMNS:

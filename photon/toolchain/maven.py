@@ -21,8 +21,15 @@ from photon.toolchain.java import java_command
 SPARK_SERIES = "4.2"
 SCALA_SERIES = "2.13"
 DELTA_VERSION = "4.4.0"
+# Spark's own Hadoop, and what that Hadoop was built with. Its POM asks for the SDK of all of AWS, 600 MB in
+# one JAR; these parts of it are 13 MB with what they need.
+HADOOP_VERSION = "3.5.0"
+AWS_SDK_VERSION = "2.35.4"
+AWS_SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")
+S3_ACCELERATOR_VERSION = "1.3.1"
 DYNAMODB_LOCAL_VERSION = "2.6.1"
 SQLITE4JAVA_VERSION = "1.0.392"
+_AMAZON = "software.amazon"
 _SQLITE = "io.github.ganadist.sqlite4java"
 
 FETCH_SECONDS = 900
@@ -129,7 +136,7 @@ class Jars(Fetched):
 
 
 def spark_jars_dir() -> Path:
-    """The folder of the JARs that Spark needs for Delta Lake beyond its own; may not exist yet."""
+    """The folder of the JARs that Spark needs for Delta Lake and S3 beyond its own; may not exist yet."""
     return share_dir() / "spark-jars"
 
 
@@ -145,14 +152,18 @@ def dynamodb_local_jars() -> Path:
 
 
 def delta() -> Jars:
-    """Delta Lake for Spark."""
-    artifact = Artifact("io.delta", f"delta-spark_{SPARK_SERIES}_{SCALA_SERIES}", DELTA_VERSION)
+    """Delta Lake for Spark, and S3A, by which Spark reads it on S3."""
     return Jars(
-        title=f"Delta Lake {DELTA_VERSION} for Spark {SPARK_SERIES}",
+        title=f"Delta Lake {DELTA_VERSION} and S3A {HADOOP_VERSION} for Spark {SPARK_SERIES}",
         folder=spark_jars_dir(),
-        artifacts=(artifact,),
-        # Delta's POM names older versions of what Spark brings along; a class path must not have two.
-        excluded=artifact_names(path.name for path in _pyspark_jars_dir().glob("*.jar")),
+        artifacts=(
+            Artifact("io.delta", f"delta-spark_{SPARK_SERIES}_{SCALA_SERIES}", DELTA_VERSION),
+            Artifact("org.apache.hadoop", "hadoop-aws", HADOOP_VERSION),
+            Artifact(f"{_AMAZON}.s3.analyticsaccelerator", "analyticsaccelerator-s3", S3_ACCELERATOR_VERSION),
+            *(Artifact(f"{_AMAZON}.awssdk", part, AWS_SDK_VERSION) for part in AWS_SDK_PARTS),
+        ),
+        # Their POMs name older versions of what Spark brings along; a class path must not have two.
+        excluded=("bundle", *artifact_names(path.name for path in _pyspark_jars_dir().glob("*.jar"))),
     )
 
 

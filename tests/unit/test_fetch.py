@@ -143,9 +143,10 @@ def test_artifact_names_leave_out_version_and_ending():
 def test_what_is_asked_of_ivy_leaves_out_what_spark_brings(share):
     delta = maven.delta()
     tree = ElementTree.fromstring(delta.ivy_file())
-    assert [element.get("name") for element in tree.iter("dependency")] == ["delta-spark_4.2_2.13"]
+    wanted = {element.get("name") for element in tree.iter("dependency")}
+    assert {"delta-spark_4.2_2.13", "hadoop-aws", "s3"} <= wanted
     excluded = {element.get("module") for element in tree.iter("exclude")}
-    assert {"scala-library", "jackson-core", "parquet-hadoop", "hadoop-client-api"} <= excluded
+    assert {"bundle", "scala-library", "jackson-core", "parquet-hadoop", "hadoop-client-api"} <= excluded
     assert not any(name.startswith("delta") for name in excluded)
 
 
@@ -154,6 +155,7 @@ def test_the_versions_fit_the_installed_packages():
 
     assert version("delta-spark") == maven.DELTA_VERSION
     assert version("pyspark").startswith(maven.SPARK_SERIES + ".")
+    assert (maven._pyspark_jars_dir() / f"hadoop-client-api-{maven.HADOOP_VERSION}.jar").exists()
 
 
 def test_set_up_fetches_delta_and_dynoxide_and_a_second_run_does_nothing(java, share, npm, capsys):

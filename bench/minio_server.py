@@ -1,0 +1,64 @@
+"""A MinIO of one machine, for tests, measurements and the demo: started, killed, stalled, given buckets.
+
+What is then stored in it does not belong here.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.server_process import ServerProcess
+from photon.errors import UserError
+from photon.toolchain.minio import minio_command
+
+USER, PASSWORD = "photon", "photon-on-minio"
+# As boto3 reads them in the environment.
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD, "AWS_REGION": "us-east-1"}
+
+
+class MinioServer(ServerProcess):
+    """One MinIO with its buckets."""
+
+    def __init__(self, folder: Path, buckets: Sequence[str] = (), port: int | None = None) -> None:
+        super().__init__(folder, port)
+        self._data = folder / "data"
+        for bucket in buckets:  # a folder is a bucket, and is there with the first request
+            (self._data / bucket).mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> Sequence[str]:
+        address = f"127.0.0.1:{self.port}"
+        return [minio_command(), "server", "--quiet", "--address", address, str(self._data)]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
+
+    def answers(self) -> bool:
+        # Not `ready`: requests of the moment after that may stand still for a minute.
+        try:
+            with urllib.request.urlopen(f"{self.url}/minio/health/cluster", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@contextmanager
+def minio_server(folder: Path, buckets: Sequence[str] = (), port: int | None = None) -> Iterator[MinioServer]:
+    """Run a server with these buckets, on this port or any; killed at the end."""
+    server = MinioServer(folder, buckets, port)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def has_minio() -> bool:
+    """Whether this machine has one."""
+    try:
+        minio_command()
+    except UserError:
+        return False
+    return True

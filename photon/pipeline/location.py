@@ -1,0 +1,48 @@
+"""Where logs and tables lie: a local folder, or a key of an S3 bucket. Values, without I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_S3_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/*(?P<key>[^?#*]*)")
+
+
+@dataclass(frozen=True, order=True)
+class S3Folder:
+    """The objects of a bucket whose keys begin with `key` and a slash. It has no credentials."""
+
+    bucket: str
+    key: str  # without a slash at either end; empty: the whole bucket
+    endpoint_url: str | None = None  # None: as the environment says, else AWS
+    region: str | None = None
+
+    def __truediv__(self, name: str) -> S3Folder:
+        return replace(self, key=f"{self.key}/{name}" if self.key else name)
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}".removesuffix("/")
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> S3Folder:
+        """The folder above; the bucket has none, and is its own."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+
+# A path or a URL may be extended with `/`, has `name` and `parent`, and `str` shows it to people.
+Location = Path | S3Folder
+
+
+def parse_s3_url(url: str, endpoint_url: str | None, region: str | None) -> S3Folder:
+    """The folder that `s3://bucket/key` names; ValueError says what was expected."""
+    match = _S3_URL.fullmatch(url)
+    if match is None:
+        raise ValueError("a URL such as s3://bucket/folder, without ?, # and *")
+    key = "/".join(part for part in match["key"].split("/") if part)
+    return S3Folder(match["bucket"], key, endpoint_url, region)

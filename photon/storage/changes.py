@@ -1,0 +1,81 @@
+"""Which data files came into a Delta table since a commit, and which went. Reads only commits, no row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from photon.pipeline.location import Location
+from photon.storage.store import store_of
+from photon.storage.tables import log_entry
+
+NO_COMMIT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit as it is known again: another table, or one put back, has another digest at this version."""
+
+    version: int = NO_COMMIT
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFiles:
+    """Data files of a table, by path: with rows that are there now and were not, and the other way about."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.added, *self.removed)
+
+
+def commit_at(folder: Location, version: int | None) -> Commit:
+    """The commit that made this version of the table in `folder`; None: there is no table.
+
+    One whose entry is gone is never known again.
+    """
+    if version is None:
+        return Commit()
+    try:
+        return Commit(version, hashlib.sha256(store_of(folder).read(log_entry(version))).hexdigest())
+    except OSError:
+        return Commit(version)
+
+
+def changed_since(folder: Location, since: Commit, version: int | None) -> ChangedFiles | None:
+    """What changed between `since` and this version of the table in `folder`.
+
+    None if nobody can tell: commits are gone, it is another table now, or a removed file is gone.
+    """
+    store, last = store_of(folder), NO_COMMIT if version is None else version
+    if last < since.version:
+        return None
+    try:
+        if since.version != NO_COMMIT and (not since.digest or commit_at(folder, since.version) != since):
+            return None
+        entries = [store.read(log_entry(number)) for number in range(since.version + 1, last + 1)]
+    except OSError:
+        return None
+    added: dict[str, None] = {}
+    removed: dict[str, None] = {}
+    for line in (line for entry in entries for line in entry.splitlines()):
+        action = json.loads(line)
+        if (add := action.get("add")) is not None:
+            if add.get("deletionVector"):
+                return None
+            added[unquote(add["path"])] = None
+        elif (remove := action.get("remove")) is not None:
+            path = unquote(remove["path"])
+            # One that came in between was never looked at.
+            if path in added:
+                del added[path]
+            else:
+                removed[path] = None
+    if not all(store.size_bytes(path) is not None for path in removed):
+        return None
+    return ChangedFiles(*(tuple(str(folder / path) for path in paths) for paths in (added, removed)))

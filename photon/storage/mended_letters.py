@@ -1,0 +1,100 @@
+"""Dead letters that were looked at again, with the lines that people have put in their places.
+
+The dispatcher adds a row before it takes a letter up (docs/adr/0047). Verification and repairs read a record
+as it is here: the log keeps the line that was wrong. Rows of an epoch name its files by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from photon.pipeline.file import Pipeline
+from photon.storage.append_table import AppendTable
+from photon.storage.columns import text
+from photon.tokens import Occurrence
+
+MENDED_LETTERS = AppendTable(
+    "mended_letters",
+    pa.schema(
+        [
+            ("_datacenter", pa.string()),
+            ("_epoch", pa.string()),
+            ("_batch", pa.int64()),  # the last completed one; a later one looks at the letter again
+            ("_occurrence", pa.string()),
+            ("event_id", pa.string()),
+            ("raw", pa.binary()),  # null: the line as the log has it, for what it failed on was mended
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MendedLetter:
+    """A dead letter as it was taken up last: a dead letter of a later batch has failed again."""
+
+    epoch: str
+    occurrence: Occurrence
+    event_id: str
+    batch: int
+    raw: bytes | None = None
+
+
+def add_mended(pipeline: Pipeline, datacenter: str, letters: Iterable[MendedLetter], now_us: int) -> None:
+    """Add letters that are about to be taken up, and put them on disk. LakeUnavailable, FormatTooNew."""
+    rows = [
+        {
+            "_datacenter": datacenter,
+            "_epoch": each.epoch,
+            "_batch": each.batch,
+            "_occurrence": str(each.occurrence),
+            "event_id": each.event_id,
+            "raw": each.raw,
+            "at": now_us,
+        }
+        for each in letters
+    ]
+    if rows:
+        MENDED_LETTERS.append(pipeline, datacenter, rows, synced=True)
+
+
+def mended_letters(
+    pipeline: Pipeline, datacenter: str, epoch: str, completed: int | None = None
+) -> Mapping[Occurrence, MendedLetter]:
+    """The letters of an epoch that were taken up before batch `completed`, as they were last.
+
+    LakeUnavailable, FormatTooNew.
+    """
+    wanted = text("_epoch") == epoch
+    if completed is not None:
+        wanted &= ds.field("_batch") < completed
+    return {each.occurrence: each for each in _read(pipeline, datacenter, wanted)}
+
+
+def all_mended(pipeline: Pipeline, datacenter: str) -> list[MendedLetter]:
+    """The letters of all epochs that were taken up, as they were last. LakeUnavailable, FormatTooNew."""
+    found = _read(pipeline, datacenter, ds.scalar(True))
+    return list({(each.epoch, each.occurrence): each for each in found}.values())
+
+
+def mended_before(pipeline: Pipeline, datacenter: str, epoch: str) -> list[MendedLetter]:
+    """Those of earlier epochs. LakeUnavailable, FormatTooNew."""
+    return [each for each in all_mended(pipeline, datacenter) if each.epoch != epoch]
+
+
+def _read(pipeline: Pipeline, datacenter: str, wanted: ds.Expression) -> list[MendedLetter]:
+    """These letters, the newest last."""
+    with MENDED_LETTERS.reading(pipeline, datacenter) as rows:
+        if rows is None:
+            return []
+        found = rows.to_table(filter=wanted).sort_by([("_batch", "ascending"), ("at", "ascending")])
+    return [
+        MendedLetter(
+            row["_epoch"], Occurrence.parse(row["_occurrence"]), row["event_id"], row["_batch"], row["raw"]
+        )
+        for row in found.to_pylist()
+    ]

@@ -1,0 +1,29 @@
+"""What native libraries (delta-rs, obstore) say of an error: a line for people, without stack and secrets."""
+
+from __future__ import annotations
+
+import re
+
+_S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
+REASON_CHARACTERS = 1_000
+
+
+def reason_of(error: BaseException) -> str:
+    """What a native library says of an error, in a line: without its stack, and without what S3 answered.
+
+    S3 answers a wrong signature with the key's id and what was signed.
+    """
+    said = _COLOURS.sub("", str(error))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = lines[0][:REASON_CHARACTERS] if lines else type(error).__name__
+    request = _REQUEST.search(said)
+    if request is None:
+        return first
+    if (answer := _S3_SAYS.search(said)) is not None:
+        why = ": ".join(part for part in (answer["code"], answer["message"]) if part)
+    else:
+        causes = [line.removeprefix("\u21b3").strip() for line in lines if line.startswith("\u21b3")]
+        why = causes[-1] if causes else first.rpartition(" - ")[2]
+    return f"{why}, at {request['endpoint']}"

@@ -1,0 +1,107 @@
+"""Files of a table that give way to others in one commit, while its dispatcher appends (protocol E3).
+
+delta-rs takes removes beside adds in one transaction. Its check of conflicts lets pass what removes a file
+that a compaction has removed since, or that the table never had: both would double rows. So a commit is for
+one version only, on a handle that still has every file, and is tried again on the next one.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import RemoveAction
+
+from photon.errors import UserError
+from photon.storage.tables import APP_METADATA, CommitConflict, OutputFile, OutputTable, lake_errors
+
+MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
+TRY_PAUSE_SECONDS = 0.02  # times a random number up to the number of the try, at most ten
+NUMBER_METADATA = "photon.replacement"
+
+
+class FilesGone(Exception):
+    """Somebody else has replaced some of the files since they were read."""
+
+
+class NotReplaced(UserError):
+    """A replacement could not be committed; the message says why and what to do."""
+
+
+def data_files(handle: DeltaTable) -> dict[str, int]:
+    """The data files of a table's version, with their sizes."""
+    files = pa.table(handle.get_add_actions())
+    return dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
+
+
+def replace_files(
+    table: OutputTable,
+    gone: Collection[str],
+    files: Sequence[OutputFile],
+    app: str,
+    number: int,
+    says: Mapping[str, str],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Put `files` in the place of the files `gone`, as number `number` of `app`, all or nothing, and on disk.
+
+    FilesGone if the table has not all of them any more; NotReplaced if somebody else commits as `app`;
+    SchemaConflict or CommitConflict if new columns do not fit. LakeUnavailable: then nobody knows whether it
+    was committed.
+    """
+    table.sync()  # what a dispatcher that died has committed last comes before this
+    for attempt in range(1, MOST_TRIES + 1):
+        handle = table.with_columns_of(files)
+        version = handle.transaction_version(app) or 0
+        there = data_files(handle)
+        if version >= number:
+            if all(file.path in there for file in files) and there.keys().isdisjoint(gone):
+                break  # an earlier try, whose answer was lost
+            raise NotReplaced(
+                f"{table.folder} is at replacement {version} of {app}, which must be below {number}: another "
+                "backfill of this table runs; wait for its end"
+            )
+        if not there.keys() >= set(gone):
+            raise FilesGone(sorted(set(gone) - there.keys()))
+        try:
+            _commit(table, handle, {path: there[path] for path in gone}, files, app, number, says)
+            break
+        except CommitConflict:
+            sleep(TRY_PAUSE_SECONDS * random.uniform(0, min(attempt, 10)))
+    else:
+        raise NotReplaced(
+            f"{table.folder}: {MOST_TRIES} commits met others in a row; start the backfill again: it goes on"
+        )
+    table.sync()
+
+
+def _commit(
+    table: OutputTable,
+    handle: DeltaTable,
+    gone: Mapping[str, int],
+    files: Sequence[OutputFile],
+    app: str,
+    number: int,
+    says: Mapping[str, str],
+) -> None:
+    now_ms = int(time.time() * 1000)
+    with lake_errors(f"replace files of {table.folder}"):
+        adds = [table.add_action(file) for file in files]
+        removes = [RemoveAction(path, True, now_ms, size_bytes, {}) for path, size_bytes in gone.items()]
+        try:
+            handle.create_write_transaction(
+                [*removes, *adds],
+                mode="append",
+                schema=handle.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={APP_METADATA: app, NUMBER_METADATA: str(number), **says},
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(app, number)],
+                ),
+            )
+        except CommitFailedError as error:
+            raise CommitConflict(f"{table.folder}: replacement {number} of {app}: {error}") from error

@@ -1,0 +1,212 @@
+"""Objects of an S3 bucket, or of a store that speaks S3 (MinIO), by obstore.
+
+Credentials are boto3's: environment, profile, role. Each process looks them up, and no message has them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from itertools import chain
+from typing import BinaryIO
+
+import obstore
+import pyarrow as pa
+from boto3 import Session
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store as Client
+
+from photon.pipeline.location import S3Folder
+from photon.storage.native_errors import reason_of
+
+REQUEST_TIMEOUT = timedelta(seconds=30)
+CONNECT_TIMEOUT = timedelta(seconds=5)
+# Of one call. Whoever waits longer for a lake says so once (`retrying.BackoffRetry`), which nothing here can.
+RETRIES, RETRY_TIMEOUT = 3, timedelta(seconds=10)
+READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for its footer and one a column
+DEFAULT_REGION = "us-east-1"  # MinIO takes any
+
+
+class S3Store:
+    """The objects below a key of a bucket."""
+
+    is_durable = True
+
+    def __init__(self, folder: S3Folder) -> None:
+        self._folder = folder
+
+    @property
+    def url(self) -> str:
+        return str(self._folder)
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        options = {
+            "aws_conditional_put": "etag",  # a commit is an object that nobody else has made
+            "max_retries": str(RETRIES),
+            "retry_timeout": f"{RETRY_TIMEOUT.total_seconds():.0f}s",
+            "timeout": f"{REQUEST_TIMEOUT.total_seconds():.0f}s",
+            "connect_timeout": f"{CONNECT_TIMEOUT.total_seconds():.0f}s",
+        }
+        if (endpoint_url := endpoint_url_of(self._folder)) is not None:
+            options["aws_endpoint_url"] = endpoint_url
+            options["aws_allow_http"] = str(_is_http(endpoint_url)).lower()
+        return options | {"aws_region": region_of(self._folder)}
+
+    def size_bytes(self, name: str) -> int | None:
+        try:
+            with self._errors(name):
+                return int(obstore.head(self._client, name)["size"])
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
+        with self._errors(name):
+            if end_bytes is None:
+                found = obstore.get(self._client, name, options={"range": {"offset": start_bytes}}).bytes()
+            else:
+                found = obstore.get_range(self._client, name, start=start_bytes, end=end_bytes)
+        return found.to_bytes()
+
+    def open(self, name: str) -> pa.NativeFile:
+        with self._errors(name):
+            found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
+            if (size_bytes := found.meta["size"]) <= READ_WHOLE_BYTES:
+                return pa.BufferReader(found.bytes().to_bytes())
+        return pa.PythonFile(_Ranges(self, name, size_bytes), mode="r")
+
+    def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
+        content = io.BytesIO()
+        write(content)
+        with self._errors(name):
+            # Only a put at once can be refused where there is an object; those of several parts replace it.
+            obstore.put(self._client, name, content.getvalue(), mode="create", use_multipart=False)
+        return content.tell()
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        with self._errors(prefix):
+            # From just before the prefix: a folder of many files is not listed from its beginning.
+            for found in chain.from_iterable(obstore.list(self._client, offset=prefix[:-1] or None)):
+                name = found["path"]
+                if name.startswith(prefix) and "/" not in name:
+                    yield name
+                elif name > prefix and not name.startswith(prefix):
+                    return
+
+    def remove(self, name: str) -> None:
+        with self._errors(name):
+            obstore.delete(self._client, name)
+
+    def make(self) -> None:
+        pass  # an object's key makes its folders
+
+    def sync(self, *names: str) -> None:
+        pass  # an object that was put is safe
+
+    @property
+    def _client(self) -> Client:
+        return _client(self._folder)
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """Raise what goes wrong with an object as OSError that says what was done to which one."""
+        try:
+            yield
+        except (NotFoundError, FileNotFoundError) as error:
+            raise FileNotFoundError(f"{self._folder / name}: {reason_of(error)}") from None
+        except (AlreadyExistsError, FileExistsError):
+            raise FileExistsError(f"{self._folder / name} is there already") from None
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+            raise PermissionError(
+                f"{self._folder / name}: the store refuses these credentials ({reason_of(error)}); "
+                "set others as for boto3, or grant them the bucket"
+            ) from None
+        except (BaseError, ValueError, OSError) as error:
+            raise OSError(f"{self._folder / name}: {reason_of(error)}") from None
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file that is read here and there, by one request a read."""
+
+    def __init__(self, store: S3Store, name: str, size_bytes: int) -> None:
+        self._store, self._name, self._size_bytes = store, name, size_bytes
+        self._at_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start_bytes = {io.SEEK_SET: 0, io.SEEK_CUR: self._at_bytes, io.SEEK_END: self._size_bytes}[whence]
+        self._at_bytes = start_bytes + offset
+        return self._at_bytes
+
+    def tell(self) -> int:
+        return self._at_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        end_bytes = self._size_bytes if size < 0 else min(self._at_bytes + size, self._size_bytes)
+        if end_bytes <= self._at_bytes:
+            return b""
+        found = self._store.read(self._name, self._at_bytes, end_bytes)
+        self._at_bytes = end_bytes
+        return found
+
+
+@lru_cache
+def _client(folder: S3Folder) -> Client:
+    """A client of this process: its connections do not outlast a fork, so it is made in the task."""
+    session = Session()
+    if session.get_credentials() is None:
+        raise PermissionError(
+            f"{folder}: there are no credentials; set them as for boto3, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        )
+    endpoint_url = endpoint_url_of(folder)
+    return Client(
+        folder.bucket,
+        prefix=folder.key or None,
+        config={"region": region_of(folder), **({"endpoint": endpoint_url} if endpoint_url else {})},
+        client_options={
+            "timeout": REQUEST_TIMEOUT,
+            "connect_timeout": CONNECT_TIMEOUT,
+            "allow_http": _is_http(endpoint_url),
+        },
+        retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+        credential_provider=Boto3CredentialProvider(session),
+    )
+
+
+def endpoint_url_of(folder: S3Folder) -> str | None:
+    """The pipeline file's, else boto3's own variables; None: AWS."""
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return folder.endpoint_url or next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _is_http(endpoint_url: str | None) -> bool:
+    return endpoint_url is not None and endpoint_url.startswith("http:")
+
+
+@lru_cache  # a session of boto3 reads its files anew, and each handle on a table asks
+def region_of(folder: S3Folder) -> str:
+    """The pipeline file's, else boto3's."""
+    return folder.region or Session().region_name or DEFAULT_REGION
+
+
+def forget_clients() -> None:
+    """Look credentials up anew, for whoever has changed them in this process."""
+    _client.cache_clear()
+    region_of.cache_clear()

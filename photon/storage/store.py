@@ -1,0 +1,115 @@
+"""Objects below one location: a local folder, or a prefix of an S3 bucket.
+
+Whatever reads and writes data files goes through a `Store`; Delta's own log goes through delta-rs. Both kinds
+promise the same: `create` never replaces an object, and what `sync` was asked for outlasts a power cut.
+Errors are OSError, and never tell credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+
+from photon.pipeline.location import Location
+from photon.storage.sync import make_folder, sync, write_synced
+
+
+class Store(Protocol):
+    """The objects of one folder, by name. A name may have slashes."""
+
+    @property
+    def url(self) -> str:
+        """As Delta and Spark know the folder."""
+
+    @property
+    def delta_options(self) -> dict[str, str] | None:
+        """What delta-rs needs to reach the folder beside the environment's credentials."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that is written outlasts a power cut by itself, without `sync`."""
+
+    def size_bytes(self, name: str) -> int | None:
+        """The object's size; None if there is none."""
+
+    def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
+        """The bytes of an object from `start_bytes` up to `end_bytes`, or to its end. FileNotFoundError."""
+
+    def open(self, name: str) -> pa.NativeFile:
+        """An object for reading here and there, as Parquet is read. FileNotFoundError."""
+
+    def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
+        """Have `write` fill a new object; its size in bytes. FileExistsError if there is one."""
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of the folder's own objects that begin so, in no order; none of folders in it."""
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+
+    def make(self) -> None:
+        """Make the folder, where folders must be made."""
+
+    def sync(self, *names: str) -> None:
+        """Put these names of objects or folders on disk; without one, the names in this folder."""
+
+
+class LocalStore:
+    """A folder of this machine."""
+
+    delta_options: None = None
+    is_durable = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def url(self) -> str:
+        return str(self._folder)
+
+    def size_bytes(self, name: str) -> int | None:
+        try:
+            return (self._folder / name).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
+        with (self._folder / name).open("rb") as file:
+            file.seek(start_bytes)
+            return file.read() if end_bytes is None else file.read(end_bytes - start_bytes)
+
+    def open(self, name: str) -> pa.NativeFile:
+        return pa.OSFile(str(self._folder / name))
+
+    def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
+        target = self._folder / name
+        write_synced(target, write)
+        return target.stat().st_size
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        if self._folder.is_dir():
+            with os.scandir(self._folder) as found:
+                yield from (each.name for each in found if each.name.startswith(prefix) and each.is_file())
+
+    def remove(self, name: str) -> None:
+        (self._folder / name).unlink(missing_ok=True)
+
+    def make(self) -> None:
+        make_folder(self._folder)
+
+    def sync(self, *names: str) -> None:
+        for name in names or ("",):
+            sync(self._folder / name)
+
+
+def store_of(folder: Location) -> Store:
+    """The objects below a location."""
+    if isinstance(folder, Path):
+        return LocalStore(folder)
+    from photon.storage.s3 import S3Store  # only who uses S3 waits for its libraries
+
+    return S3Store(folder)

@@ -1,0 +1,126 @@
+"""What a folder on this machine and one on S3 promise alike (`photon.storage.store`)."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bench.minio_server import MinioServer
+from photon.pipeline.location import Location, S3Folder
+from photon.storage import s3
+from photon.storage.s3 import S3Store
+from photon.storage.store import store_of
+from tests.conftest import BUCKET
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty folder."""
+    if request.param == "local":
+        return tmp_path / "lake"
+    minio: MinioServer = request.getfixturevalue("minio")
+    return S3Folder(BUCKET, f"lakes/{tmp_path.name}", minio.url)
+
+
+def put(folder: Location, name: str, content: bytes = b"content") -> int:
+    def write(sink: BinaryIO) -> None:
+        sink.write(content)
+
+    store = store_of(folder)
+    store.make()
+    return store.create(name, write)
+
+
+def test_what_was_created_is_read_back_whole_and_in_part(folder: Location) -> None:
+    assert put(folder, "a", b"0123456789") == 10
+    store = store_of(folder)
+    assert store.read("a") == b"0123456789"
+    assert store.read("a", 3) == b"3456789"
+    assert store.read("a", 3, 5) == b"34"
+    assert store.size_bytes("a") == 10
+
+
+def test_an_object_that_is_there_is_not_replaced(folder: Location) -> None:
+    put(folder, "a", b"first")
+    with pytest.raises(FileExistsError):
+        put(folder, "a", b"second")
+    assert store_of(folder).read("a") == b"first"
+
+
+def test_what_is_not_there_has_no_size_and_is_not_read(folder: Location) -> None:
+    store = store_of(folder)
+    assert store.size_bytes("a") is None
+    with pytest.raises(FileNotFoundError):
+        store.read("a")
+    with pytest.raises(FileNotFoundError):
+        store.open("a")
+
+
+def test_names_are_those_of_the_folder_that_begin_so(folder: Location) -> None:
+    for name in ("batch-1-a", "batch-1-b", "batch-10-a", "batch-2-a", "a"):
+        put(folder, name)
+    put(folder / "batch-1-c", "deeper")
+    store = store_of(folder)
+    assert sorted(store.names("batch-1-")) == ["batch-1-a", "batch-1-b"]
+    assert list(store.names("a")) == ["a"]
+    assert set(store.names()) == {"a", "batch-1-a", "batch-1-b", "batch-10-a", "batch-2-a"}
+    assert list(store_of(folder / "nowhere").names("b")) == []
+
+
+def test_what_is_removed_is_gone_and_may_be_removed_again(folder: Location) -> None:
+    put(folder, "a")
+    for _ in range(2):
+        store_of(folder).remove("a")
+    assert store_of(folder).size_bytes("a") is None
+
+
+@pytest.mark.parametrize("rows", [10, 300_000])  # read at once, and in parts
+def test_a_parquet_file_is_read_by_its_columns(folder: Location, rows: int) -> None:
+    table = pa.table({"number": range(rows), "text": [f"text of {number * 7919}" for number in range(rows)]})
+    store = store_of(folder)
+    store.make()
+    store.create("a.parquet", lambda sink: pq.write_table(table, sink))
+    assert (store.size_bytes("a.parquet") or 0) > s3.READ_WHOLE_BYTES or rows == 10
+    assert pq.read_table(store.open("a.parquet"), columns=["number"]) == table.select(["number"])
+    assert pq.read_metadata(store.open("a.parquet")).num_rows == rows
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("folder_of", "says"),
+    [
+        (lambda url: S3Folder("no-such-bucket", "lake", url), "s3://no-such-bucket/lake/a: NoSuchBucket"),
+        (
+            lambda url: S3Folder(BUCKET, "lake", "http://127.0.0.1:9"),
+            "s3://photon/lake/a: .*, at http://127.0.0.1:9$",
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_named(minio: MinioServer, folder_of, says, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(s3, "RETRIES", 0)
+    with pytest.raises(OSError, match=says):
+        put(folder_of(minio.url), "a")
+
+
+@pytest.mark.server
+def test_credentials_that_are_refused_are_told_without_them(
+    minio: MinioServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.forget_clients()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
+    with pytest.raises(PermissionError, match="SignatureDoesNotMatch") as raised:
+        put(S3Folder(BUCKET, "lake", minio.url), "a")
+    s3.forget_clients()
+    said = "".join(traceback.format_exception(raised.value))
+    assert not [secret for secret in ("not-the-secret", "Signature=") if secret in said]
+
+
+def test_a_lake_on_s3_asks_for_nothing_that_outlasts_a_task() -> None:
+    store = S3Store(S3Folder(BUCKET, "lake"))
+    assert store.is_durable
+    assert not [key for key in store.delta_options if "key" in key or "token" in key]
