@@ -21,26 +21,6 @@ Heard = Callable[[int, Sequence[Any], float], None]  # with the seconds that the
 Answer = tuple[int, Sequence[Any]]  # to which request, and the replies
 
 
-class VirtualTime:
-    """Virtual time, and what happens next."""
-
-    def __init__(self) -> None:
-        self.now_seconds = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
-
-    def after(self, seconds: float, event: Callable[[], None]) -> None:
-        """Have `event` happen so much later."""
-        self._count += 1
-        heapq.heappush(self._events, (self.now_seconds + seconds, self._count, event))
-
-    def run(self) -> None:
-        """Until nothing is left to happen."""
-        while self._events:
-            self.now_seconds, _, event = heapq.heappop(self._events)
-            event()
-
-
 def _taken() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
@@ -49,24 +29,69 @@ def _taken() -> threading.Lock:
 
 @dataclass(eq=False)
 class Strand:
-    """One thread of a client, which runs only while the network waits for it."""
+    """One thread of a client, which runs only when it is its turn."""
 
-    # Locks that one thread takes and the other opens: a semaphore would do, at twice the price.
-    mine: threading.Lock = field(default_factory=_taken)
-    networks: threading.Lock = field(default_factory=_taken)
-    error: BaseException | None = None
+    # A lock that another thread opens: a semaphore would do, at twice the price.
+    turn: threading.Lock = field(default_factory=_taken)
 
-    def resume(self) -> None:
-        """Let it run until it waits or ends."""
-        self.mine.release()
-        self.networks.acquire()
-        if self.error is not None:
-            raise self.error
 
-    def wait(self) -> None:
-        """Let the network go on until it resumes this strand."""
-        self.networks.release()
-        self.mine.acquire()
+class VirtualTime:
+    """Virtual time, and what happens next.
+
+    Whoever waits sees to what happens next, until that is another one's turn: so a thread that works alone
+    never hands over to another.
+    """
+
+    def __init__(self) -> None:
+        self.now_seconds = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._next: Strand | None = None  # whose turn it is after this event
+        self._main = Strand()
+        self._error: BaseException | None = None
+
+    def after(self, seconds: float, event: Callable[[], None]) -> None:
+        """Have `event` happen so much later."""
+        self._count += 1
+        heapq.heappush(self._events, (self.now_seconds + seconds, self._count, event))
+
+    def run(self) -> None:
+        """Until nothing is left to happen. What a thread or an event raises."""
+        self.go_on(self._main)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def resume(self, strand: Strand) -> None:
+        """Let a strand run after this event, until it waits or ends."""
+        if self._next is not None:
+            raise AssertionError("an event resumes one strand at most")
+        self._next = strand
+
+    def fail(self, error: BaseException) -> None:
+        """End `run` with this error."""
+        self._error = error
+
+    def go_on(self, waiting: Strand | None) -> None:
+        """Have happen what comes next, until it is the turn of `waiting`. None: it has ended."""
+        while self._next is None and self._error is None and self._may_go_on():
+            self._happen()
+        turn, self._next = self._next or self._main, None
+        if turn is waiting:
+            return
+        turn.turn.release()
+        if waiting is not None:
+            waiting.turn.acquire()
+
+    def _may_go_on(self) -> bool:
+        return bool(self._events)
+
+    def _happen(self) -> None:
+        self.now_seconds, _, event = heapq.heappop(self._events)
+        try:
+            event()
+        except BaseException as error:
+            self.fail(error)
 
 
 @dataclass(eq=False)
@@ -94,7 +119,7 @@ class _Answers:
     def _give_up(self, wait: int) -> None:
         if self.are_awaited and wait == self._waits:
             self.are_awaited = False
-            self.strand.resume()
+            self.time.resume(self.strand)
 
     def take(self, index: int, replies: Sequence[Any]) -> None:
         """Take an answer, unless it came before, and let the strand go on if it waits."""
@@ -105,7 +130,7 @@ class _Answers:
         self.come.append((index, replies))
         if self.are_awaited:
             self.are_awaited = False
-            self.strand.resume()
+            self.time.resume(self.strand)
 
 
 class VirtualClient:
@@ -131,7 +156,7 @@ class VirtualClient:
                 self._over = True
 
         self._run(work_to_the_end, self._worker)
-        self._time.after(0.0, self._worker.resume)
+        self._time.after(0.0, partial(self._time.resume, self._worker))
 
     @property
     def is_over(self) -> bool:
@@ -154,18 +179,18 @@ class VirtualClient:
 
         def run() -> None:
             self._own.strand = strand
-            strand.mine.acquire()
+            strand.turn.acquire()
             try:
                 work()
             except BaseException as error:
-                strand.error = error
+                self._time.fail(error)
             end()
-            strand.networks.release()
+            self._time.go_on(None)
 
         threading.Thread(target=run, daemon=True).start()
 
     def _wait(self) -> None:
-        self.strand.wait()
+        self._time.go_on(self.strand)
 
     # -- its clock
 
@@ -179,7 +204,7 @@ class VirtualClient:
 
     def sleep(self, seconds: float) -> None:
         """Let the others run for so long."""
-        self._time.after(seconds, self.strand.resume)
+        self._time.after(seconds, partial(self._time.resume, self.strand))
         self._wait()
 
     # -- its channel
@@ -223,7 +248,7 @@ class VirtualClient:
         """Do it after a while, on a thread of its own."""
         strand = Strand()
         self._run(work, strand)
-        self._time.after(self._moment(), strand.resume)
+        self._time.after(self._moment(), partial(self._time.resume, strand))
 
     def _moment(self) -> float:
         """How long after it was handed over work in the background begins, in seconds."""

@@ -193,19 +193,33 @@ class Traffic:
                 logged_at_us = self.start_us + round(line.at_s * MICROSECONDS)
                 writer.put(delivery, self.render_line(line, self.start_us, logged_at_us))
 
-    def pipeline_text(self, name: str = "search_clicks", more: str = "") -> str:
-        """A pipeline file for this traffic; `more` is added at its end (whole top-level keys)."""
-        datacenters = "\n".join(f"  {name}: {{logs: logs/{name}}}" for name in self.datacenters)
+    def pipeline_text(
+        self, name: str = "search_clicks", more: str = "", places: Mapping[str, str] | None = None
+    ) -> str:
+        """A pipeline file for this traffic; `more` is added at its end (whole top-level keys).
+
+        `places`: further keys of datacenters by their names, such as `lake: s3://bucket/east`.
+        """
+        keys = {name: [f"logs: logs/{name}"] for name in self.datacenters}
+        for datacenter, place in (places or {}).items():
+            keys[datacenter].append(place)
+        datacenters = "\n".join(f"  {name}: {{{', '.join(its)}}}" for name, its in keys.items())
         return _PIPELINE.format(
             name=name, datacenters=datacenters, primary=self.primary_format, foreign=self.foreign_format,
             primary_unit=TIME_UNITS[self.primary_format], foreign_unit=TIME_UNITS[self.foreign_format],
         ) + more  # fmt: skip
 
-    def write_pipeline(self, folder: Path, name: str = "search_clicks", more: str = "") -> Path:
+    def write_pipeline(
+        self,
+        folder: Path,
+        name: str = "search_clicks",
+        more: str = "",
+        places: Mapping[str, str] | None = None,
+    ) -> Path:
         """Write `pipeline_text` to `folder`/pipeline.yaml; its path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "pipeline.yaml"
-        path.write_text(self.pipeline_text(name, more))
+        path.write_text(self.pipeline_text(name, more, places))
         return path
 
     def _query(self, index: int) -> Query:

@@ -1,4 +1,4 @@
-"""A clock for measurements and tests of long times: it moves without waiting."""
+"""A clock for tests and measurements of long times: it moves without waiting."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _WITHOUT_EFFECT: dict[Fault | None, NoReply] = {
 }
 
 
-class FaultyAcceptor(MemoryAcceptor):
+class FaultyStore(MemoryAcceptor):
     """One endpoint in memory, with faults.
 
     `down` answers nothing and `full` refuses writes, both until `mend`. `lost_request`: a batch times out
@@ -44,9 +44,9 @@ class FaultyAcceptor(MemoryAcceptor):
         self._fault: Fault | None = None
         self._batches = 0
 
-    def another_way_in(self) -> FaultyAcceptor:
+    def another_way_in(self) -> FaultyStore:
         """The same endpoint, met by another client with faults of its own."""
-        other = FaultyAcceptor(self._clock)
+        other = FaultyStore(self._clock)
         other.items, other.times, other._lock = self.items, self.times, self._lock
         return other
 
