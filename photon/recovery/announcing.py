@@ -1,14 +1,15 @@
 """Publish how far this epoch is, so that the others know what is joined for good (protocol A16).
 
 Aside: no batch waits for it. At most once a second while batches are completed, now and then while one is
-open, and never while there is nothing to do.
+open, and never while there is nothing to do. A process that hangs gives no signs of life, though its threads
+live: what it holds would never be released.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -40,12 +41,23 @@ def wait_us(
 
 
 class Announcer:
-    """Publishes the mark of one epoch. `begun` and `completed` never wait, once it runs in a thread."""
+    """Publishes the mark of one epoch. `begun` and `completed` never wait, once it runs in a thread.
 
-    def __init__(self, marks: MarkStore, epoch: str, silent_after: timedelta, clock: Clock) -> None:
+    While `is_stuck`, an open batch counts for nothing.
+    """
+
+    def __init__(
+        self,
+        marks: MarkStore,
+        epoch: str,
+        silent_after: timedelta,
+        clock: Clock,
+        is_stuck: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._marks = marks
         self._epoch = epoch
         self._clock = clock
+        self._is_stuck = is_stuck
         self._beat_us = round(silent_after.total_seconds() * MICROSECONDS) // BEATS_IN_SILENCE
         self._batch, self._is_open = 0, False
         self._published: Mark | None = None  # None: what is stored is not known yet
@@ -142,5 +154,5 @@ class Announcer:
 
     def _left_us(self) -> int | None:
         published = self._published or Mark()
-        now_us = self._clock.elapsed_us()
-        return wait_us(published, self._batch, self._is_open, self._since_us, now_us, self._beat_us)
+        now_us, is_open = self._clock.elapsed_us(), self._is_open and not self._is_stuck()
+        return wait_us(published, self._batch, is_open, self._since_us, now_us, self._beat_us)

@@ -11,12 +11,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.faults import fault_point
 from photon.join.messages import HeldElsewhere
 from photon.pipeline.file import Pipeline
+from photon.recovery.distant_lakes import DistantLakes
 from photon.registry.consensus.layout import is_over
 from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Register, retired_datacenters
@@ -81,8 +83,16 @@ class Settled:
 class Holders:
     """The epochs of other datacenters, as one dispatcher sees them."""
 
-    def __init__(self, pipeline: Pipeline, datacenter: str, registry: QuorumRegistry, clock: Clock) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        datacenter: str,
+        registry: QuorumRegistry,
+        clock: Clock,
+        asks_aside: bool = True,
+    ) -> None:
         self._pipeline = pipeline
+        self._lakes = DistantLakes(pipeline.recovery.lake_timeout, asks_aside)
         self._datacenter = datacenter
         self._registry = registry
         self._clock = clock
@@ -92,7 +102,8 @@ class Holders:
         self._held: dict[Epoch, Standing | None] = {}  # what was held lately, as it stood at the last look
         self._fenced: set[Epoch] = set()
         self.published: Mapping[str, int] = {}  # by epoch: the last batch, whose tokens have rows or are free
-        self.absent: frozenset[str] = frozenset()  # datacenters that are on hold, or were given up
+        self.given_up: frozenset[str] = frozenset()  # datacenters that never run again
+        self.absent: frozenset[str] = frozenset()  # these, and those that are on hold
         self.stuck: dict[Epoch, str] = {}  # why nothing can be done for what they hold
 
     def look(self) -> Register | None:
@@ -108,7 +119,8 @@ class Holders:
         self._watch.look(marks, self._clock.elapsed_us())
         self.published = {name: mark.batch for name, mark in marks.items()}
         self._register = register
-        self.absent = frozenset({*register.on_hold, *register.given_up})
+        self.given_up = frozenset(register.given_up)
+        self.absent = self.given_up | frozenset(register.on_hold)
         return register
 
     def settle(self, held: Iterable[HeldElsewhere]) -> Settled:
@@ -186,9 +198,8 @@ class Holders:
         """Make sure that the epoch commits no more (E1): its table, or None if that can't be reached."""
         datacenter, name = epoch
         try:
-            table = self._table_of(datacenter, register)
+            table = self._lakes.ask(datacenter, partial(self._fenced_table, epoch, register))
             if epoch not in self._fenced:
-                table.fence(app_id(datacenter, name))
                 fault_point("recover.after_fence")
         except CommitConflict as error:  # another survivor does the same, or the epoch has just committed
             log.info("epoch %s of datacenter %s is fenced at the next look: %s", name, datacenter, error)
@@ -202,6 +213,13 @@ class Holders:
             return None
         self._fenced.add(epoch)
         self.stuck.pop(epoch, None)
+        return table
+
+    def _fenced_table(self, epoch: Epoch, register: Register) -> OutputTable:
+        """The epoch's table, to which it commits no more. CommitConflict, LakeUnavailable."""
+        table = self._table_of(epoch[0], register)
+        if epoch not in self._fenced:
+            table.fence(app_id(*epoch))
         return table
 
     def _table_of(self, datacenter: str, register: Register) -> OutputTable:
@@ -224,7 +242,8 @@ class Holders:
         if table is None:
             return
         try:
-            status = table.row_status_of({Token.parse(record.token) for record in held})
+            tokens = {Token.parse(record.token) for record in held}
+            status = self._lakes.ask(epoch[0], partial(table.row_status_of, tokens))
         except LakeUnavailable as error:
             self.stuck[epoch] = str(error)
             return

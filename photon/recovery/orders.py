@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from photon.tokens import Occurrence, new_id
 
 FOLDER = "orders"  # in a datacenter's state folder
 SUFFIX, UNFINISHED, REFUSED = ".json", ".unfinished", ".refused"
-ORDER_FORMAT = 1
+ORDER_FORMAT = 2  # 1 had no mended lines
 MOST_RECORDS = 10_000  # of one order: it is read as a whole
 # What a record is taken out of if its own class has none left, in this order.
 _OTHER_CLASSES: Sequence[OutcomeClass] = [name for name in OUTCOME_CLASSES if name != "pending"]
@@ -38,6 +39,7 @@ class OrderedRecord:
     event_id: str
     counted_as: OutcomeClass  # the class that it leaves
     is_kept: bool = False  # given up under --complete: it is still among the waiting records
+    mended: bytes | None = None  # the line that a person has put in the place of the log's (docs/adr/0047)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def order_to_json(order: Order) -> str:
 
 
 def _record_to_stored(record: OrderedRecord) -> list[Any]:
-    return [str(record.occurrence), record.event_id, record.counted_as, record.is_kept]
+    mended = None if record.mended is None else b64encode(record.mended).decode()
+    return [str(record.occurrence), record.event_id, record.counted_as, record.is_kept, mended]
 
 
 def order_from_json(text: str) -> Order:
@@ -93,10 +96,11 @@ def order_from_json(text: str) -> Order:
     if data["format"] > ORDER_FORMAT:
         raise FormatTooNew("the work order", data["format"], ORDER_FORMAT)
     records = []
-    for place, event_id, counted_as, is_kept in data["records"]:
+    for place, event_id, counted_as, is_kept, *mended in data["records"]:
         if counted_as not in _OTHER_CLASSES:
             raise ValueError(f"{counted_as!r} is no class that a record leaves")
-        records.append(OrderedRecord(Occurrence.parse(place), event_id, counted_as, is_kept))
+        line = b64decode(mended[0], validate=True) if mended and mended[0] is not None else None
+        records.append(OrderedRecord(Occurrence.parse(place), event_id, counted_as, is_kept, line))
     return Order(data["id"], data["epoch"], data["completed"], data["why"], tuple(records))
 
 
@@ -105,6 +109,14 @@ def waiting_orders(state: Path) -> list[Path]:
     with suppress(FileNotFoundError):
         return sorted(path for path in (state / FOLDER).iterdir() if path.name.endswith(SUFFIX))
     return []
+
+
+def orders_in(state: Path) -> Iterator[tuple[Order, int]]:
+    """The orders that nobody has taken up yet, each with when it was written; for a look alone. OSError."""
+    for path in waiting_orders(state):
+        # One that can't be read is left to the dispatcher, which may take up each of them at any moment.
+        with suppress(FileNotFoundError, FormatTooNew, ValueError, KeyError, TypeError):
+            yield order_from_json(path.read_text()), path.stat().st_mtime_ns // 1_000
 
 
 def read_order(path: Path) -> Order | None:

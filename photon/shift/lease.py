@@ -25,7 +25,7 @@ from typing import IO
 import psutil
 
 from photon.clock import MICROSECONDS, Clock
-from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -43,10 +43,6 @@ HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease st
 
 class AlreadyRunning(UserError):
     """Another process runs this datacenter, or waits to take it over."""
-
-
-class StoppedWaiting(Exception):
-    """A stop was requested while this process waited to take over."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +202,11 @@ class Heartbeat:
     def progress(self) -> None:
         self._progress_us = self._clock.now_us()
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the main loop has reported no progress for so long that it hangs."""
+        return self._clock.now_us() - self._progress_us > self._stuck_us
+
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
@@ -213,8 +214,7 @@ class Heartbeat:
     def _beat(self) -> None:
         silent = False
         while True:
-            now_us = self._clock.now_us()
-            stuck = now_us - self._progress_us > self._stuck_us
+            now_us, stuck = self._clock.now_us(), self.is_stuck
             if not stuck:
                 with contextlib.suppress(OSError):  # a file system that can't be written: it may come back
                     self._lock.beat(now_us)

@@ -67,7 +67,8 @@ class ForTests:
     clock: Clock = field(default_factory=SystemClock)
     registry: tuple[RegistryAddress, QuorumRegistry] | None = None  # instead of the pipeline file's
     crash_task_at: str | None = None  # a fault point at which a task's process dies
-    announces_at_once: bool = False  # marks are published by the thread that runs batches
+    announces_at_once: bool = False  # the thread that runs batches publishes marks, and asks distant lakes
+    rng: random.Random = field(default_factory=random.Random)
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def run_shift(
         while True:
             with (
                 damage_is_named(pipeline.datacenters[datacenter].state),
-                _open_dispatcher(pipeline, datacenter, engine, callbacks, for_tests) as dispatcher,
+                _open_dispatcher(pipeline, datacenter, engine, callbacks, heartbeat, for_tests) as dispatcher,
             ):
                 before = dispatcher.state.counts()
                 try:
@@ -222,10 +223,11 @@ def _open_dispatcher(
     datacenter: str,
     engine: Engine | BatchRunner,
     callbacks: Callbacks,
+    heartbeat: Heartbeat,
     for_tests: ForTests,
 ) -> Iterator[Dispatcher]:
     """A dispatcher with all that it works with; closed at the end."""
-    rng, clock = random.Random(), for_tests.clock
+    rng, clock = for_tests.rng, for_tests.clock
     retry = BackoffRetry(callbacks, clock, rng)
     address, registry = for_tests.registry or retry.until_available(lambda: _registry_of(pipeline))
     lake = pipeline.datacenters[datacenter].lake
@@ -240,14 +242,20 @@ def _open_dispatcher(
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with suppress(StateUnavailable):  # the loop meets it too, and waits
             note_files(pipeline, datacenter, state, clock.now_us())
-        announcer = Announcer(registry.marks, state.epoch or "", pipeline.recovery.silent_after, clock)
+        announcer = Announcer(
+            registry.marks,
+            state.epoch or "",
+            pipeline.recovery.silent_after,
+            clock,
+            lambda: heartbeat.is_stuck,
+        )
         is_open, in_thread = state.open_plan() is not None, not for_tests.announces_at_once
         with (
             announcer.working(state.completed, is_open, in_thread),
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,
         ):
-            holders, stop = Holders(pipeline, datacenter, registry, clock), callbacks.should_stop
+            holders, stop = Holders(pipeline, datacenter, registry, clock, in_thread), callbacks.should_stop
             callbacks = replace(callbacks, should_stop=lambda: stop() or holders.is_stopped)
             execution = BatchExecution(
                 pipeline,

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from photon.clock import MICROSECONDS
+from photon.shift.stages import PlannedWork, Stages
 from photon.shift.status import DatacenterStatus
+from photon.waiting.reasons import WHY
 
 LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment
 SILENT_SECONDS = 60  # without a sign of life from the process that runs it
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-WHY = {
-    "primary": "for a primary event that is in no log yet",
-    "home": "a moment, for their home datacenter to join them",
-    "held": "until the datacenter that registered them has published its batch",
-    "horizon": "because their times lie ahead of the registry's horizon",
-    "contested": "for the table to say whether an earlier batch has joined them",
-    "requeued": "in work that is taken up again",
-    "ordered": "to be looked at again, as photon recover has asked",
-    "unjoinable": "for another look: they had been given up, and their primary may have come",
-}
 
 
-def headline(name: str, one: DatacenterStatus, now_us: int, start: str) -> str:
-    """One sentence on a datacenter; `start` is the command that runs it."""
+def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) -> str:
+    """One sentence on a datacenter; what to do names the pipeline file."""
+    start = f"photon join {pipeline_file} -d {name}"
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
     waiting = sum(one.waiting.values())
+    if one.decision is not None:
+        return f"{name} is {_decided(name, one, pipeline_file)}"
     if one.epoch is None:
         return f"{name} has never run: start it with {start}"
+    if one.running_process is None and one.half_lines and not one.to_take_up_again:
+        return f"{name} is at rest: {_half_lines(one)}" + (_waits(waiting) if waiting else "")
     if one.running_process is None and (backlog_bytes or one.to_take_up_again):
         return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: start it with {start}"
     if one.running_process is None:
@@ -39,17 +36,78 @@ def headline(name: str, one: DatacenterStatus, now_us: int, start: str) -> str:
     return f"{name} is live" + _waits(waiting)
 
 
+def _half_lines(one: DatacenterStatus) -> str:
+    first, *others = one.half_lines
+    where = f"{first} and {len(others):,} more files" if others else first
+    length = size(one.primary.backlog_bytes + one.foreign.backlog_bytes)
+    return f"only half a line waits in {where} ({length}), and its writer has to end it"
+
+
+def _decided(name: str, one: DatacenterStatus, pipeline_file: str) -> str:
+    ends = "; its process ends before its next batch" if one.running_process is not None else ""
+    if one.decision == "retired":
+        return f"RETIRED: it was given up as lost, and never runs again{ends}"
+    backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
+    waits = f"; {size(backlog_bytes)} of its logs wait" if backlog_bytes else ""
+    return f"ON HOLD{waits}{ends}; resume it with photon resume {pipeline_file} {name}"
+
+
 def sentences(one: DatacenterStatus) -> list[str]:
-    """What waits and why, and for how long; what needs somebody."""
-    said = [f"{count:,} events wait {WHY[reason]}" for reason, count in one.waiting.items()]
+    """What there is to do, stage by stage, what waits and why, and for how long; what needs somebody."""
+    said = _planned(one.stages) + [_waiting(reason, one) for reason in one.waiting]
     if one.waiting:
         ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())
         said.append(f"they were first seen: {ages}")
+    said += _orders(one)
+    if deletable := len(one.primary.safe_to_delete) + len(one.foreign.safe_to_delete):
+        safe = size(one.primary.safe_to_delete_bytes + one.foreign.safe_to_delete_bytes)
+        said.append(f"{deletable:,} log files ({safe}) need not be kept: --safe-to-delete names them")
     if lost := one.counts.get("lost_bytes", 0):
         said.append(f"{size(lost)} of logs went away before they were read")
     if missing := one.counts.get("missing", 0):
         said.append(f"{missing:,} events had a row that is gone: photon verify names them")
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]
+
+
+def _planned(stages: Stages) -> list[str]:
+    said, open_, again = [], stages.uncommitted, stages.requeued
+    if open_.plans:
+        nth = f", attempt {open_.attempt}" if open_.attempt > 1 else ""
+        said.append(f"batch {open_.batch} is planned and not committed{nth}: {_amount(open_)}")
+    if again.plans:
+        said.append(f"{again.plans:,} plans are taken up again before anything new: {_amount(again)}")
+    return said
+
+
+def _amount(work: PlannedWork) -> str:
+    parts = (f"{size(work.primary_bytes)} of primary logs", f"{size(work.foreign_bytes)} of foreign logs")
+    return f"{parts[0]}, {parts[1]}, {work.records:,} records that have waited"
+
+
+def _waiting(reason: str, one: DatacenterStatus) -> str:
+    age_seconds = one.stages.oldest_waiting_seconds.get(reason)
+    oldest = "" if age_seconds is None else f"; the oldest was first seen {span(age_seconds)} ago"
+    return f"{one.waiting[reason]:,} events wait {WHY[reason]}{oldest}"
+
+
+def _orders(one: DatacenterStatus) -> list[str]:
+    orders, said = one.stages.orders, []
+    if orders.waiting:
+        when = "it runs again" if one.running_process is None else "it has finished its batch"
+        said.append(
+            f"{orders.waiting:,} work orders wait until {when}, the oldest for {span(orders.oldest_seconds)}"
+        )
+    if orders.refused:
+        said.append(f"{orders.refused:,} work orders could not be read, and are set aside: order them again")
+    return said
+
+
+def span(seconds: float) -> str:
+    """A length of time, for people: 3 min."""
+    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:,.0f} s"
 
 
 def size(count_bytes: int) -> str:

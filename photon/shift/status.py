@@ -11,6 +11,9 @@ from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
+from photon.shift.people import Decision, Decisions
+from photon.shift.stages import Stages, stages_of
+from photon.state.damage import damage_is_named
 from photon.state.database import DispatcherState
 from photon.state.view import open_view, view_of
 
@@ -35,6 +38,7 @@ class LogStatus:
     backlog_bytes: int
     # Paths, below the logs folder, of those that joining does not need any more (`photon.shift.deletable`).
     safe_to_delete: tuple[str, ...] = ()
+    safe_to_delete_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,30 @@ class DatacenterStatus:
     foreign: LogStatus
     problems: list[str]
     waiting_by_age: dict[str, int] = field(default_factory=dict)  # by when they were first seen
+    stages: Stages = field(default_factory=Stages)
+    half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
+    decision: Decision | None = None  # of people
+    decision_unknown_because: str | None = None
 
 
-def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterStatus:
-    """How far the datacenter is now. A folder that is missing is a problem that is named, not an error."""
+def status_of(
+    pipeline: Pipeline, datacenter: str, clock: Clock, decisions: Decisions | None = None
+) -> DatacenterStatus:
+    """How far the datacenter is now. A folder that is missing is a problem that is named, not an error.
+
+    StateDamaged, StateUnavailable, FormatTooNew.
+    """
+    decisions = decisions or Decisions()
+    decision = decisions.on(datacenter)
     place = pipeline.datacenters[datacenter]
     lease_status, now_us = lease_status_of(place.state), clock.now_us()
     lease = lease_status.lease if lease_status.is_locked else None
-    with open_view(place.state) as state:
+    with damage_is_named(place.state), open_view(place.state) as state:
         view = view_of(state, now_us)
         waiting = state.waiting.by_reason() if state is not None else {}
         by_age = _by_age(state, now_us) if waiting and state is not None else {}
         in_plans, earliest_us = _still_needed(state)
+        stages = stages_of(state, place.state, now_us)
         lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
         out_of_reach = state.out_of_reach if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
@@ -87,7 +103,7 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         ]
     else:
         makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
-        problems = [f"{place.state}: no state yet; {makes_it}"]
+        problems = [] if decision else [f"{place.state}: no state yet; {makes_it}"]
         if not place.logs.is_dir():
             problems.append(f"{place.logs}: not a folder that can be read; expected the datacenter's logs")
     idle_us = microseconds(pipeline.retry.unjoinable_after)
@@ -105,8 +121,12 @@ def status_of(pipeline: Pipeline, datacenter: str, clock: Clock) -> DatacenterSt
         watermark_lag_seconds=view.lag_seconds(now_us),
         primary=_log_status(reader, "primary", safe),
         foreign=_log_status(reader, "foreign", safe),
-        problems=problems,
+        problems=problems if decision != "retired" else [],  # nobody reads or mends it any more
         waiting_by_age=by_age,
+        stages=stages,
+        half_lines=_half_lines(reader),
+        decision=decision,
+        decision_unknown_because=decisions.unknown_because,
     )
 
 
@@ -117,6 +137,14 @@ def _lost_files(files: Iterable[TrackedFile]) -> list[str]:
     said = [f"{one.file.path}: {one.state}, and {one.unread_bytes:,} bytes were not read" for one in lost]
     more = len(said) - MOST_LOST_NAMED
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
+
+
+def _half_lines(reader: LogReader) -> tuple[str, ...]:
+    """The paths of the files with a backlog, if that is half a line in each; none of them otherwise."""
+    numbers = [number for backlog in reader.backlog_bytes.values() for number in backlog]
+    if any(reader.has_more_than_half_a_line(number) for number in numbers):
+        return ()
+    return tuple(sorted(reader.files[number].file.path for number in numbers))
 
 
 def _by_age(state: DispatcherState, now_us: int) -> dict[str, int]:
@@ -137,10 +165,12 @@ def _still_needed(state: DispatcherState | None) -> tuple[set[int], int | None]:
 
 def _log_status(reader: LogReader, side: Side, safe: Iterable[TrackedFile]) -> LogStatus:
     files = reader.of(side).values()
+    deletable_here = [one for one in safe if one.file.side == side]
     return LogStatus(
         files=len(files),
         gone_files=sum(tracked.state != "open" for tracked in files),
         read_bytes=sum(tracked.offset_bytes for tracked in files),
         backlog_bytes=sum(reader.backlog_bytes[side].values()),
-        safe_to_delete=tuple(sorted(one.file.path for one in safe if one.file.side == side)),
+        safe_to_delete=tuple(sorted(one.file.path for one in deletable_here)),
+        safe_to_delete_bytes=sum(one.size_bytes for one in deletable_here),
     )

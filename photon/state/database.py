@@ -341,10 +341,14 @@ class DispatcherState:
 
     # -- work orders (protocol E4)
 
+    def ordered(self) -> dict[Occurrence, int]:
+        """The records that were taken up by order, and which batch was completed then."""
+        rows = self._db.execute("SELECT file_number, offset_bytes, batch FROM ordered")
+        return {Occurrence(number, offset): batch for number, offset, batch in rows}
+
     def ordered_at(self, places: Collection[Occurrence]) -> dict[Occurrence, int]:
         """Which of these records were taken up by order, and which batch was completed then."""
-        rows = self._db.execute("SELECT file_number, offset_bytes, batch FROM ordered")
-        at = {Occurrence(number, offset): batch for number, offset, batch in rows}
+        at = self.ordered()
         return {place: at[place] for place in places if place in at}
 
     def take_order(

@@ -50,6 +50,8 @@ class StateView:
     due: int = 0  # waiting records that are due
     requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
+    held: int = 0  # waiting records whose events another datacenter registered
+    out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be released, and why
 
     def lag_seconds(self, now_us: int) -> float | None:
         """How far the watermark is behind the clock."""
@@ -75,6 +77,8 @@ def view_of(state: DispatcherState | None, now_us: int) -> StateView:
         due=state.waiting.count_due(now_us),
         requeued=state.count_requeued(),
         has_open_plan=state.open_plan() is not None,
+        held=state.waiting.count(("held",)),
+        out_of_reach=state.out_of_reach,
     )
 
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,7 @@ TABLES = (
 )
 # What a new primary takes up again: what waits for it, and what was given up.
 _WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)
+MOST_IN_MEMORY = 2**16  # records of a list of all; more are put into a file
 WAITING_COLUMNS = pa.schema(
     [
         ("file", pa.int32()),
@@ -131,6 +133,27 @@ class WaitingList:
             counts += np.bincount(places, minlength=len(counts))
         return [int(count) for count in counts]
 
+    def oldest_seen_us(self) -> dict[str, int]:
+        """When the oldest record that waits for each reason was first seen, by reason as in `by_reason`.
+
+        WaitingDamaged.
+        """
+        found: dict[str, int] = {}
+        for listed in self._listed.values():
+            if not pending(listed.tally):
+                continue
+            seen_us = listed.index.records["first_seen_us"].to_numpy()
+            reasons, states = listed.index.reasons, listed.states
+            is_open = (states == State.OPEN) | (states == State.WOKEN)
+            is_open &= (reasons != UNJOINABLE) | (states != State.OPEN)
+            masks = {REASONS[code].name: is_open & (reasons == code) for code in np.unique(reasons).tolist()}
+            masks["requeued"] = states == State.REQUEUED
+            for name, mask in masks.items():
+                if mask.any():
+                    oldest_us = int(seen_us[mask].min())
+                    found[name] = min(oldest_us, found.get(name, oldest_us))
+        return found
+
     # -- what is due
 
     def count_due(self, now_us: int) -> int:
@@ -181,15 +204,38 @@ class WaitingList:
         return found
 
     def events(self) -> pa.Table:
-        """Every record that waits or was given up, as `WAITING_COLUMNS`. WaitingDamaged."""
-        parts = [WAITING_COLUMNS.empty_table()]
+        """Every record that waits or was given up, as `WAITING_COLUMNS`. WaitingDamaged, OSError.
+
+        Many are a view of a file without a name: they take no memory.
+        """
+        if sum(live(listed.tally) for listed in self._listed.values()) <= MOST_IN_MEMORY:
+            return pa.concat_tables([WAITING_COLUMNS.empty_table(), *self._events()])
+        with NamedTemporaryFile(prefix="photon-waiting-") as spool:
+            with pa.ipc.new_file(spool, WAITING_COLUMNS) as sink:
+                for part in self._events():
+                    sink.write_table(part)
+            spool.flush()
+            with pa.ipc.open_file(pa.memory_map(spool.name)) as file:
+                return file.read_all()
+
+    def _events(self) -> Iterator[pa.Table]:
         for listed in self._listed.values():
-            rows = np.flatnonzero(listed.states != State.GONE)
-            records = listed.index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows))
-            is_given_up = (listed.index.reasons[rows] == UNJOINABLE) & (listed.states[rows] == State.OPEN)
-            records = records.append_column("given_up", pa.array(is_given_up))
-            parts.append(records.rename_columns(WAITING_COLUMNS.names).cast(WAITING_COLUMNS))
-        return pa.concat_tables(parts)
+            left = np.flatnonzero(listed.states != State.GONE)
+            for rows in (left[at : at + MOST_IN_MEMORY] for at in range(0, len(left), MOST_IN_MEMORY)):
+                records = listed.index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows))
+                is_given_up = (listed.index.reasons[rows] == UNJOINABLE) & (listed.states[rows] == State.OPEN)
+                records = records.append_column("given_up", pa.array(is_given_up))
+                yield records.rename_columns(WAITING_COLUMNS.names).cast(WAITING_COLUMNS)
+
+    def event_times(self) -> tuple[list[Rows], list[Rows]]:
+        """The event times of the records that wait, and of those that were given up. WaitingDamaged."""
+        waiting, given_up = [], []
+        for listed in self._listed.values():
+            times = segments.read_event_times(self.folder, listed.info.name)
+            is_given_up = (listed.index.reasons == UNJOINABLE) & (listed.states == State.OPEN)
+            waiting.append(times[(listed.states != State.GONE) & ~is_given_up])
+            given_up.append(times[is_given_up])
+        return waiting, given_up
 
     # -- segments
 

@@ -30,7 +30,7 @@ from photon.registry.consensus.register import Register, with_datacenter_given_u
 from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, RegistryUnavailable, Unknown
-from photon.registry.operations.ranges import PositionItem, Ranges
+from photon.registry.operations.ranges import AtOnce, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token
@@ -58,6 +58,7 @@ def retire(
     registry: QuorumRegistry,
     lake_is_gone: bool = False,
     page_items: int = PAGE_ITEMS,
+    run: AtOnce = in_threads,
 ) -> Retired:
     """Retire a datacenter; may be killed and run again, and then goes on where it was.
 
@@ -69,13 +70,23 @@ def retire(
         raise NotRetired(
             f"the registry knows no datacenter {datacenter}; it knows: {', '.join(known) or 'none'}"
         )
+    _refuse_the_last(pipeline, datacenter, register)
     table = None if lake_is_gone else _table_of(pipeline, datacenter, register)
     now_us = registry.clock.now_us()
     register = registry.register.change(
         lambda now: with_datacenter_given_up(now, datacenter, lake_is_gone, now_us)
     )
     fault_point("retire.after_register")
-    return _Retirement(datacenter, registry, register, table, page_items).run()
+    return _Retirement(datacenter, registry, register, table, page_items, run).run()
+
+
+def _refuse_the_last(pipeline: Pipeline, datacenter: str, register: Register) -> None:
+    known = {record.datacenter for record in register.epochs.values()}
+    if not {*pipeline.datacenters, *known} - {*register.given_up, datacenter}:
+        raise NotRetired(
+            f"datacenter {datacenter} is the last one: nobody would join what it gives up. Let another one "
+            "join first; to keep this one from running, put it on hold"
+        )
 
 
 def _table_of(pipeline: Pipeline, datacenter: str, register: Register) -> OutputTable:
@@ -104,6 +115,7 @@ class _Retirement:
     register: Register
     table: OutputTable | None  # None: its rows don't count any more
     page_items: int
+    at_once: AtOnce
     fenced: set[str] = field(default_factory=set)
 
     def run(self) -> Retired:
@@ -138,7 +150,7 @@ class _Retirement:
         shards = [shard for config in shards_by_config(self.register) for shard in config]
         before = position.read(self.registry.deadline())
         ranges = Ranges(shards, work, position, self.registry.clock.now_us, before, self.page_items)
-        ranges.work_through(partial(self._release_shard, acceptor, endpoint, found), at_once=1)
+        ranges.work_through(partial(self._release_shard, acceptor, endpoint, found), 1, self.at_once)
         return found, position
 
     def _release_shard(

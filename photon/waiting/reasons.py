@@ -30,18 +30,35 @@ class Reason:
     """Why a record waits. Its code is its place in `REASONS`."""
 
     name: str
+    words: str  # for people: "they wait ..."
     delay: Callable[[Pipeline], timedelta] | None = None  # None: backoff by its attempts, or for ever
 
 
 REASONS = (
-    Reason("primary"),
-    Reason("home", lambda pipeline: pipeline.home.takeover_delay),
-    Reason("horizon", lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_HORIZON)),
-    Reason("contested", lambda pipeline: pipeline.retry.first_delay),
-    Reason("unjoinable"),  # given up, and kept where a later run may take it up again
-    Reason("held"),
-    Reason("ordered"),  # recovery has asked for it (protocol E4): it is in a plan of such records alone
+    Reason("primary", "for a primary event that is in no log yet"),
+    Reason(
+        "home",
+        "a moment, for their home datacenter to join them",
+        lambda pipeline: pipeline.home.takeover_delay,
+    ),
+    Reason(
+        "horizon",
+        "because their times lie ahead of the registry's horizon",
+        lambda pipeline: min(pipeline.retry.max_delay, LONGEST_FOR_HORIZON),
+    ),
+    Reason(
+        "contested",
+        "for the table to say whether an earlier batch has joined them",
+        lambda pipeline: pipeline.retry.first_delay,
+    ),
+    # Given up, and kept where a later run may take it up again.
+    Reason("unjoinable", "for another look: they had been given up, and their primary may have come"),
+    Reason("held", "until the datacenter that registered them has published its batch"),
+    # Recovery has asked for it (protocol E4): it is in a plan of such records alone.
+    Reason("ordered", "to be looked at again, as photon recover or photon dead-letters has asked"),
 )
+# Of each reason, and of what is in a plan that is taken up again, whatever it waited for.
+WHY = {reason.name: reason.words for reason in REASONS} | {"requeued": "in work that is taken up again"}
 CODE_OF = {reason.name: code for code, reason in enumerate(REASONS)}
 PRIMARY, UNJOINABLE, HELD = CODE_OF["primary"], CODE_OF["unjoinable"], CODE_OF["held"]
 ORDERED = CODE_OF["ordered"]

@@ -285,6 +285,13 @@ def read_all_records(folder: Path, name: str) -> pa.Table:
         return records.read(np.arange(records.rows))
 
 
+def read_event_times(folder: Path, name: str) -> Rows:
+    """The event times of a segment's records, in the order of their rows. As `read_all_records`."""
+    with _Opened(folder, name) as records:
+        times: Rows = records.read(np.arange(records.rows), ["_time_us"])["_time_us"].to_numpy()
+    return times
+
+
 def read_retries(folder: Path, retries: Sequence[Retries]) -> pa.Table:
     """The records that are referred to: their `TASK_COLUMNS`, and `final`.
 

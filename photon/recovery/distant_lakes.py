@@ -1,0 +1,57 @@
+"""Asks the lakes of other datacenters, which may hang. What is asked does not belong here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import TypeVar
+
+from photon.storage.tables import LakeUnavailable
+
+T = TypeVar("T")
+
+
+class DistantLakes:
+    """Waits for an answer for so long at most: the joins of this datacenter wait as long.
+
+    `aside` False: ask in the caller's thread, for tests whose time is not the machine's.
+    """
+
+    def __init__(self, timeout: timedelta, aside: bool = True) -> None:
+        self._timeout_seconds = timeout.total_seconds()
+        self._aside = aside
+        self._unanswered: dict[str, Future[object]] = {}
+
+    def ask(self, datacenter: str, question: Callable[[], T]) -> T:
+        """What `question` returns or raises. LakeUnavailable if that takes too long.
+
+        Then it goes on aside, and nobody asks that lake again before it has ended.
+        """
+        if not self._aside:
+            return question()
+        last = self._unanswered.get(datacenter)
+        if last is not None and not last.done():
+            raise LakeUnavailable(f"the lake of datacenter {datacenter} still does not answer")
+        answer: Future[T] = Future()
+        threading.Thread(
+            target=_answer, args=(question, answer), name=f"lake of {datacenter}", daemon=True
+        ).start()
+        try:
+            return answer.result(self._timeout_seconds)
+        except TimeoutError:
+            if answer.done():  # the question itself raised it
+                raise
+            self._unanswered[datacenter] = answer  # type: ignore[assignment]  # whatever it answers is dropped
+            raise LakeUnavailable(
+                f"the lake of datacenter {datacenter} does not answer within "
+                f"{self._timeout_seconds:.0f} s (recovery.lake_timeout)"
+            ) from None
+
+
+def _answer(question: Callable[[], T], answer: Future[T]) -> None:
+    try:
+        answer.set_result(question())
+    except BaseException as error:  # handed to who asked
+        answer.set_exception(error)

@@ -1,0 +1,222 @@
+"""When a datacenter first saw what its logs hold, and when its batches could be read.
+
+Availability is measured by it (docs/adr/0044); joins never read it. Lines of JSON in `timeline/` of the state
+folder, a file an hour. A line that is lost makes availability look worse and never better. So nothing is
+synced here, and a disk that takes no line stops no join.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from photon.clock import MICROSECONDS
+from photon.errors import FormatTooNew
+from photon.logs.files import TrackedFile
+
+FOLDER, SUFFIX = "timeline", ".jsonl"
+FORMAT = 1
+STEP_US = MICROSECONDS  # at most a line a second
+MOST_SIZES_A_SECOND = 50  # on average: with thousands of growing files lines come more rarely
+UNKNOWN_US = 0
+
+Ints = npt.NDArray[np.int64]
+
+log = logging.getLogger(__name__)
+
+
+class Timeline:
+    """Writes the timeline of one epoch."""
+
+    def __init__(self, state: Path, epoch: str, keep_us: int, files: Mapping[int, TrackedFile]) -> None:
+        """`files`: as the state knows them. Nobody knows when what is unread of them came."""
+        self._folder, self._epoch, self._keep_us = state / FOLDER, epoch, keep_us
+        self._sizes = {number: tracked.offset_bytes for number, tracked in files.items()}
+        self._away: set[int] = set()  # files that were away since it was last noted how long they are
+        self._clean_us = UNKNOWN_US  # a look at this time saw nothing but `_sizes`
+        self._written_us = 0
+        self._next_sizes_us = 0
+        self._batches: list[tuple[int, int]] = []
+        self._hour = ""
+        self._is_failing = False
+
+    def looked(self, files: Mapping[int, TrackedFile], now_us: int) -> None:
+        """Take in a look that saw all log files."""
+        grown: dict[int, int] = {}
+        for number, tracked in files.items():
+            if tracked.state != "open":
+                self._away.add(number)
+            elif tracked.size_bytes > self._sizes.get(number, 0):
+                grown[number] = tracked.size_bytes
+            else:
+                self._away.discard(number)
+        if not grown:
+            self._clean_us = now_us
+        elif now_us >= self._next_sizes_us or now_us < self._written_us:  # the second: a clock set back
+            # What a file got while it was away may have come at any time.
+            after_us = UNKNOWN_US if self._away & grown.keys() else self._clean_us
+            sizes = {str(number): [self._sizes.get(number, 0), size] for number, size in grown.items()}
+            if self._write(now_us, {"after": after_us, "clean": now_us, "sizes": sizes}):
+                self._sizes |= grown
+                self._away -= grown.keys()
+                self._clean_us = now_us
+            self._next_sizes_us = now_us + max(STEP_US, len(grown) * MICROSECONDS // MOST_SIZES_A_SECOND)
+
+    def committed(self, batch: int, readable_us: int) -> None:
+        """Take in that the rows of a batch can be read since."""
+        self._batches.append((batch, readable_us))
+        if not 0 <= readable_us - self._written_us < STEP_US:
+            self.flush(readable_us)
+
+    def flush(self, now_us: int) -> None:
+        """Write what is in memory."""
+        if self._batches:
+            self._write(now_us, {})
+
+    def _write(self, now_us: int, line: dict[str, Any]) -> bool:
+        batches, self._batches = self._batches, []
+        self._written_us = now_us
+        hour = datetime.fromtimestamp(now_us / MICROSECONDS, UTC).strftime("%Y%m%dT%H")
+        own = {"format": FORMAT, "epoch": self._epoch, "at": now_us, "clean": self._clean_us}
+        line = {**own, **line, "batches": batches}
+        try:
+            if hour != self._hour:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._remove_old(now_us)
+                self._hour = hour
+            with (self._folder / (hour + SUFFIX)).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        except OSError as error:
+            if not self._is_failing:
+                log.warning(
+                    "the timeline %s takes no line, availability will look worse: %s", self._folder, error
+                )
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return True
+
+    def _remove_old(self, now_us: int) -> None:
+        for path in self._folder.iterdir():
+            if _end_of_hour_us(path.stem) < now_us - self._keep_us:
+                path.unlink(missing_ok=True)
+
+
+@dataclass
+class Seen:
+    """What the timeline says of one epoch's files and batches."""
+
+    # By file number: bytes [start, end) came after a time. Starts ascend.
+    starts: dict[int, Ints] = field(default_factory=dict)
+    ends: dict[int, Ints] = field(default_factory=dict)
+    after_us: dict[int, Ints] = field(default_factory=dict)
+    batches: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
+    readable_us: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    first_us: int = UNKNOWN_US
+    last_us: int = UNKNOWN_US  # at this time no file held more than is said here
+
+    def came_after(self, files: Ints, offsets: Ints) -> Ints:
+        """For each place in a log a time before which it held nothing; `UNKNOWN_US`: none is known."""
+        found = np.full(len(files), UNKNOWN_US, np.int64)
+        for number in np.unique(files).tolist():
+            if number in self.starts:
+                rows = np.flatnonzero(files == number)
+                at = np.searchsorted(self.starts[number], offsets[rows], side="right") - 1
+                is_known = (at >= 0) & (offsets[rows] < self.ends[number][at])
+                found[rows[is_known]] = self.after_us[number][at[is_known]]
+        return found
+
+    def readable(self, batches: Ints) -> Ints:
+        """When the rows of each batch could be read.
+
+        Of a batch without a line: when those of the next one could, which is later. `UNKNOWN_US` if there is
+        none.
+        """
+        at = np.searchsorted(self.batches, batches)
+        padded = np.append(self.readable_us, UNKNOWN_US)
+        found: Ints = padded[at]
+        return found
+
+    def first_batch_since(self, time_us: int) -> int:
+        """No batch before this one could be read only after that time; 0 if nobody knows."""
+        earlier = self.batches[self.readable_us < time_us]
+        return int(earlier[-1]) + 1 if len(earlier) else 0
+
+    def first_unread_us(self, number: int, offset_bytes: int) -> int:
+        """What lies in a file from an offset on came after this time."""
+        if number in self.starts and offset_bytes < self.ends[number][-1]:
+            return int(self.came_after(np.array([number]), np.array([offset_bytes]))[0])
+        return self.last_us
+
+
+def read_timeline(state: Path, since_us: int = 0) -> dict[str, Seen]:
+    """What was seen in each epoch, from the hour of `since_us` on. FormatTooNew, OSError."""
+    # As plain numbers: a day may have hundreds of thousands of them.
+    intervals: dict[tuple[str, int], array[int]] = {}
+    batches: dict[str, array[int]] = {}
+    seen: dict[str, Seen] = {}
+    for line in _lines(state / FOLDER, since_us):
+        epoch, at_us = line["epoch"], line["at"]
+        one = seen.setdefault(epoch, Seen(first_us=at_us))
+        one.last_us = max(one.last_us, line["clean"])
+        after_us = min(line.get("after", UNKNOWN_US), at_us)
+        for number, (start, end) in line.get("sizes", {}).items():
+            intervals.setdefault((epoch, int(number)), array("q")).extend((start, end, after_us))
+        for batch in line["batches"]:
+            batches.setdefault(epoch, array("q")).extend(batch)
+    for (epoch, number), numbers in intervals.items():
+        one = seen[epoch]
+        one.starts[number], one.ends[number], one.after_us[number] = _without_overlaps(numbers)
+    for epoch, numbers in batches.items():
+        found = np.array(numbers, np.int64).reshape(-1, 2)
+        found = found[np.lexsort((found[:, 1], found[:, 0]))]
+        is_first = np.diff(found[:, 0], prepend=-1) != 0
+        seen[epoch].batches, seen[epoch].readable_us = found[is_first].T
+    return seen
+
+
+def _without_overlaps(numbers: array[int]) -> tuple[Ints, Ints, Ints]:
+    """Each byte once. What was told first counts: a new process does not know when what is unread came."""
+    intervals = np.array(numbers, np.int64).reshape(-1, 3)
+    starts, ends, after_us = intervals[np.argsort(intervals[:, 0], kind="stable")].T
+    told_until = np.maximum.accumulate(np.concatenate(([0], ends[:-1])))
+    starts = np.maximum(starts, told_until)
+    is_left = starts < ends
+    return starts[is_left], ends[is_left], after_us[is_left]
+
+
+def _lines(folder: Path, since_us: int) -> Iterator[dict[str, Any]]:
+    for path in _files_since(folder, since_us):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:  # half a line, of a process that was killed
+                continue
+            if line["format"] > FORMAT:
+                raise FormatTooNew(path, line["format"], FORMAT)
+            yield line
+
+
+def _files_since(folder: Path, since_us: int) -> Iterable[Path]:
+    try:
+        files: Collection[Path] = [path for path in folder.iterdir() if path.suffix == SUFFIX]
+    except FileNotFoundError:
+        return []
+    return sorted(path for path in files if _end_of_hour_us(path.stem) > since_us)
+
+
+def _end_of_hour_us(name: str) -> int:
+    try:
+        began = datetime.strptime(name, "%Y%m%dT%H").replace(tzinfo=UTC)
+    except ValueError:  # no file of ours
+        return 2**62
+    return (int(began.timestamp()) + 3600) * MICROSECONDS
