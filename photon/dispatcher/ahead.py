@@ -18,7 +18,7 @@ from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.task_splitter import index_tasks
 from photon.join.messages import BatchRunner, BatchTasks, IndexResult, IndexTask, TaskContext, TaskOutcome
 from photon.logs.files import TrackedFile
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Limits, Pipeline
 from photon.registry.address import RegistryAddress
 from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id
@@ -55,7 +55,7 @@ class IndexAhead:
     _under_way: _UnderWay | None = None
     _taken: IndexedAhead | None = None
 
-    def begin(self, plan: Plan, reader: LogReader) -> None:
+    def begin(self, plan: Plan, reader: LogReader, limits: Limits) -> None:
         """Begin to index what `plan`, which runs now, leaves of the primary logs; nothing if it leaves none.
 
         So it does in catch-up alone: a live batch takes all that is there.
@@ -64,7 +64,6 @@ class IndexAhead:
         backlog_bytes = sum(reader.backlog_after("primary", plan.advances).values())
         if not backlog_bytes:
             return
-        limits = self.pipeline.limits
         budget_bytes = primary_budget_bytes(limits, backlog_bytes)
         ranges = reader.cut("primary", budget_bytes, most_primary_lines(limits), plan.advances)
         if not ranges.ranges:

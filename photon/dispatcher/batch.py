@@ -23,13 +23,13 @@ from photon.dispatcher.completion import (
     Superseded,
     collect_results,
 )
+from photon.dispatcher.home_watch import HomeWatch
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
-from photon.dispatcher.waiting import unresponsive_datacenters
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
@@ -49,6 +49,7 @@ from photon.state import lifecycle
 from photon.state.database import Completion, DispatcherState
 from photon.state.lifecycle import FINAL, Event, Life, State
 from photon.state.plan import Plan
+from photon.state.timeline import Timeline
 from photon.storage.candidate_files import candidate_files
 from photon.storage.columns import TableName
 from photon.storage.joined_rows import epochs_of_rows
@@ -99,8 +100,11 @@ class BatchExecution:
         self._app = app_id(self.datacenter, self.epoch)
         self._joined = self.tables["joined_events"]
         self._releasing = Releasing(self._joined, self.registry, self.pipeline.foreign, self._new_retry)
-        self._registered_us = dict.fromkeys(self.pipeline.datacenters, self.clock.now_us())
+        self._homes = HomeWatch.begin(self.pipeline.home, self.pipeline.datacenters, self.clock.now_us())
+        self.limits = self.pipeline.limits  # of the next batch, as the dispatcher has it planned
         self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
+        keep_us = microseconds(self.pipeline.availability.keep_timeline)
+        self.timeline = Timeline(self.state.folder, self.epoch, keep_us, self.state.files())
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
         self._nobody_had_fresh = False
@@ -195,7 +199,7 @@ class BatchExecution:
         ahead = None if life.ran_before else self.ahead.made_for(plan.key)
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
-            self.ahead.begin(plan, reader)
+            self.ahead.begin(plan, reader, self.limits)
         outcomes = self.runner.run(tasks)
         fault_point("batch.after_run")
         results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
@@ -207,11 +211,12 @@ class BatchExecution:
         counts = self._complete(plan, reader, results)
         committed = {file.path for file in results.files("joined_events")}
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
+        if not life.ran_before:  # what was registered before an outage says nothing of what others did in it
+            self._note_fresh(results)
         self._after_completion(plan, results, counts, began_us, readable_us)
 
     def _tasks(self, plan: Plan, reader: LogReader, life: Life, ahead: IndexedAhead | None) -> BatchTasks:
         ran_before = life.ran_before
-        now_us, quiet_after_us = self.clock.now_us(), microseconds(self.pipeline.home.quiet_after)
         lineage, lake = plan.content.lineage, self._joined.folder.parent
         workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
         to_index = () if ahead is not None else index_tasks(plan, reader.files, workers, segment_of)
@@ -230,9 +235,9 @@ class BatchExecution:
             or self.state.follows_an_epoch
             or not self._nobody_had_fresh,
             row_schema=self._joined.schema(),
-            unresponsive_datacenters=self.holders.absent
-            | unresponsive_datacenters(self._registered_us, now_us, quiet_after_us),
+            unresponsive_datacenters=self.holders.absent | self._homes.unresponsive(self.clock.now_us()),
             published=self.holders.published,
+            given_up=self.holders.given_up,
             already_recorded=self._already_recorded(plan, ran_before),
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
@@ -377,17 +382,27 @@ class BatchExecution:
         self, plan: Plan, results: Results, counts: Counter[str], began_us: int, readable_us: int
     ) -> None:
         now_us = self.clock.now_us()
-        for result in results.join:
-            self._registered_us.update(dict.fromkeys(result.registered_elsewhere, now_us))
-        news = [r.fresh_were_free for r in results.join if r.fresh_were_free is not None]
-        if news:
-            self._nobody_had_fresh = all(news)
+        taken_over = sum((Counter(result.taken_over) for result in results.join), Counter[str]())
+        registered = frozenset[str]().union(*(result.registered_elsewhere for result in results.join))
+        self._homes.note(registered, taken_over, now_us)
         if not plan.content.lineage.quarantine:
             self._quarantined_in_a_row = 0
         seconds = (now_us - began_us) / MICROSECONDS
         since = merge([result.joinable_since_us for result in results.join])
         latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
+        self.timeline.committed(plan.key.batch, readable_us)
         self.callbacks.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
+
+    @property
+    def is_behind_others(self) -> bool:
+        """Whether another datacenter has joined fresh events of the own home half, as far as is known."""
+        return len(self.pipeline.datacenters) > 1 and not self._nobody_had_fresh
+
+    def _note_fresh(self, results: Results) -> None:
+        """Take note of whether others had fresh events of the own home half."""
+        news = [r.fresh_were_free for r in results.join if r.fresh_were_free is not None]
+        if news:
+            self._nobody_had_fresh = all(news)
 
     # -- batches that can't be completed as they are
 

@@ -12,7 +12,13 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.completion import IndexLost
 from photon.dispatcher.log_reader import LogReader
-from photon.dispatcher.planning import budget, foreign_share_bytes, most_primary_lines, primary_budget_bytes
+from photon.dispatcher.planning import (
+    budget,
+    foreign_share_bytes,
+    most_primary_lines,
+    paced,
+    primary_budget_bytes,
+)
 from photon.dispatcher.retrying import BackoffRetry
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
@@ -22,6 +28,7 @@ from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import StateUnavailable
 from photon.state.plan import Advance, Plan, PlanContent
+from photon.storage.tables import LakeUnavailable
 from photon.tokens import PlanKey, new_id
 from photon.waiting.segments import WaitingDamaged
 
@@ -95,6 +102,7 @@ class Dispatcher:
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
         self.ahead.discard()
+        self.execution.timeline.flush(self.clock.now_us())
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
             self.execution.waiting.finish_merge()
@@ -123,6 +131,8 @@ class Dispatcher:
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self.index.follow(self.reader.look(now_us, final=complete))
+        if self.reader.saw_everything:
+            self.execution.timeline.looked(self.reader.files, now_us)
         self._take_orders(now_us)
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
@@ -170,7 +180,7 @@ class Dispatcher:
                 continue
             try:
                 OrderTaking(self.pipeline, self.datacenter, self.state).take(path, self.reader.files, now_us)
-            except OSError as error:  # it must not keep other events from being joined
+            except (OSError, LakeUnavailable) as error:  # it must not keep other events from being joined
                 log.warning("the work order %s waits for the next start: %s", path, error)
                 self._unreadable_orders.add(path.name)
 
@@ -208,7 +218,8 @@ class Dispatcher:
         for requeue_id, content in self.state.requeued(most=1):
             # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id, new_id())
-        limits, state = self.pipeline.limits, self.state
+        limits = paced(self.pipeline.limits, self.execution.is_behind_others, complete)
+        self.execution.limits, state = limits, self.state
         due = 0 if primaries_first else state.waiting.count_due(now_us)
         foreign_bytes, retries = budget(limits, due, state.waiting.count(), hold_foreign=primaries_first)
         backlog = {side: sum(files.values()) for side, files in self.reader.backlog_bytes.items()}

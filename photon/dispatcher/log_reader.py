@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
-from photon.logs.ranges import next_to_serve, shares_of
+from photon.logs.ranges import RangeGone, next_to_serve, read_at, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
 from photon.state.database import DispatcherState
@@ -46,7 +46,8 @@ class LogReader:
         """Continue from `files`. Without `store`, nothing that is seen is stored or logged."""
         self.limits = pipeline.limits
         self._store = store
-        logs, limits, tailing = pipeline.datacenters[datacenter].logs, pipeline.limits, pipeline.tailing
+        self._logs = logs = pipeline.datacenters[datacenter].logs
+        limits, tailing = pipeline.limits, pipeline.tailing
         self._tails: dict[Side, LogTail] = {
             "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing),
             "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing),
@@ -75,6 +76,22 @@ class LogReader:
             self._leave_later_growth()
         self._store_sizes(now_us)
         return observed["primary"].changed.values()
+
+    @property
+    def saw_everything(self) -> bool:
+        """Whether the last look could look at every file."""
+        return not (self.checks_pending or any(self.problems.values()))
+
+    def has_more_than_half_a_line(self, number: int) -> bool:
+        """Whether a file with a backlog has something to read; half a line stays until its writer ends it."""
+        tracked = self.files[number]
+        if tracked.inside_oversized or tracked.unread_bytes > self.limits.line_bytes:
+            return True  # a line beyond the limit is read without its end
+        end_bytes = tracked.offset_bytes + tracked.unread_bytes
+        try:
+            return b"\n" in read_at(self._logs, tracked.file, tracked.offset_bytes, end_bytes)
+        except RangeGone:
+            return True  # it has just changed
 
     def take_grown(self, now_us: int) -> list[TrackedFile]:
         """The files whose size has changed since the caller stored it (protocol D5); it does so now."""

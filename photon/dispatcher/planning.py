@@ -16,6 +16,7 @@ from photon.waiting import retries as retrying
 LEAST_PRIMARY_BYTES = 64 * 2**20  # a core indexes them in 0.6 s
 LEAST_FOREIGN_BYTES = 2**18  # some hundred events, so that live ones come through while primaries are behind
 PRIMARY_LINES_PER_EVENT = 10  # a primary event is indexed in a tenth of the time that a foreign one takes
+CATCH_UP_EVENT_BYTES = 2**8  # a longer one counts as several: files are cut by bytes
 BACKLOG_SHARE = 4  # a batch takes this part of the primary logs that wait, within bounds
 
 
@@ -26,6 +27,19 @@ def primary_budget_bytes(limits: Limits, backlog_bytes: int) -> int:
     with the backlog.
     """
     return min(limits.batch_primary_bytes, max(LEAST_PRIMARY_BYTES, backlog_bytes // BACKLOG_SHARE))
+
+
+def paced(limits: Limits, is_behind_others: bool, is_complete: bool) -> Limits:
+    """The limits of the next batch: smaller while another datacenter has joined what is read here.
+
+    Then nobody waits for these events, and what is asked of the registry at once keeps live ones waiting.
+    Declared-complete inputs have no live events.
+    """
+    if not is_behind_others or is_complete:
+        return limits
+    events = min(limits.batch_events, limits.catch_up_events)
+    foreign_bytes = min(limits.batch_foreign_bytes, events * CATCH_UP_EVENT_BYTES)
+    return limits.model_copy(update={"batch_events": events, "batch_foreign_bytes": foreign_bytes})
 
 
 def most_primary_lines(limits: Limits) -> int:

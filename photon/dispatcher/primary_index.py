@@ -19,7 +19,7 @@ from photon.event_store.log_files import write_log_files
 from photon.event_store.segments import Segment, SegmentDamaged, SegmentInfo, segment_path
 from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
-from photon.state.database import DispatcherState
+from photon.state.database import DispatcherState, StateUnavailable
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
@@ -67,10 +67,13 @@ class PrimaryIndex:
         return f"{plan.plan_id}-{self._run}-{task}"
 
     def snapshot(self, of_this_batch: Sequence[str] = ()) -> IndexSnapshot:
-        """The index as the tasks of a batch see it, with the segments that the batch makes. OSError."""
+        """The index as a batch's tasks see it, with the segments that the batch makes. StateUnavailable."""
         if not self._is_written:
             name = new_id()
-            write_log_files(self.folder, name, self._files.values())
+            try:
+                write_log_files(self.folder, name, self._files.values())
+            except OSError as error:
+                raise StateUnavailable(f"cannot write to {self.folder}: {error}; make room") from error
             _remove(self.folder / (self._log_files + log_files.SUFFIX))
             self._log_files, self._is_written = name, True
         return IndexSnapshot(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from photon.dispatcher.retrying import BackoffRetry
 from photon.join.candidates import CLAIM_COLUMNS, claims_of
 from photon.join.messages import RegisteredHere
 from photon.pipeline.file import ForeignLog
+from photon.pipeline.location import Location
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.storage.candidate_files import candidate_files, drop_candidates, read_candidates
 from photon.storage.tables import OutputTable
@@ -27,7 +27,7 @@ class Releasing:
     retry: Callable[[], BackoffRetry]
 
     @property
-    def _lake(self) -> Path:
+    def _lake(self) -> Location:
         return self.joined.folder.parent
 
     def release(self, claims: Sequence[Claim]) -> int:

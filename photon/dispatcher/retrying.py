@@ -16,6 +16,10 @@ from photon.storage.tables import LakeUnavailable
 T = TypeVar("T")
 
 
+class StoppedWaiting(Exception):
+    """A stop was requested while a run waited to begin: for its datacenter, the registry or the lake."""
+
+
 @dataclass(frozen=True)
 class BatchReport:
     """What one batch did."""
@@ -65,10 +69,13 @@ class BackoffRetry:
         return not self._callbacks.should_stop()
 
     def until_available(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, retried while registry or lake is unavailable, or until a stop."""
+        """The result of `attempt`, retried while registry or lake is unavailable.
+
+        StoppedWaiting if a stop is requested before.
+        """
         while True:
             try:
                 return attempt()
             except (RegistryUnavailable, LakeUnavailable) as error:
                 if not self.wait(str(error)):
-                    raise
+                    raise StoppedWaiting(f"a stop was requested while this was awaited: {error}") from error

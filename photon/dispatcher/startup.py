@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
 from photon.registry.interface import RegistryMismatch
 from photon.registry.quorum.register_store import RegisterStore
-from photon.state.database import STATE_FILE, DispatcherState
+from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 
@@ -73,16 +74,15 @@ def start(
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
-    epoch = state.epoch if state is not None else None
-    because: str | None = "there is no state"
-    if state is not None and epoch is not None:
-        live = epoch in own_epochs and own_epochs[epoch].state == "live"
-        because = why_new_epoch(
-            epoch, *_state_commits(state), table.last_commit(app_id(datacenter, epoch)), live
-        )
+    try:
+        epoch, because = _judge_state(state, own_epochs, table, datacenter)
+    except BaseException:
+        if state is not None:
+            state.close()  # a new epoch can't set aside what this process has open
+        raise
+    if state is not None:
         if because is None:
             return Started(state)
-    if state is not None:
         state.close()
     # A crash during the first start may leave an epoch that read nothing: count this one as first.
     ran_before = epoch is not None or any(table.version_of(app_id(datacenter, name)) for name in own_epochs)
@@ -93,6 +93,18 @@ def start(
     started = _begin_epoch(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
     started.new_epoch_because = because if ran_before else None
     return started
+
+
+def _judge_state(
+    state: DispatcherState | None, own_epochs: Mapping[str, EpochRecord], table: OutputTable, datacenter: str
+) -> tuple[str | None, str | None]:
+    """The epoch of the state, and why a new one must begin. LakeUnavailable."""
+    epoch = state.epoch if state is not None else None
+    if state is None or epoch is None:
+        return epoch, "there is no state"
+    live = epoch in own_epochs and own_epochs[epoch].state == "live"
+    commits = _state_commits(state)
+    return epoch, why_new_epoch(epoch, *commits, table.last_commit(app_id(datacenter, epoch)), live)
 
 
 def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
@@ -117,12 +129,17 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
             f"datacenter {datacenter} is on hold; to let it run again: "
             f"photon resume {pipeline.file} {datacenter}"
         )
+    refuse_lacking(pipeline, register)
+
+
+def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
+    """RegistryMismatch if the pipeline file lacks a datacenter that has joined and was not given up."""
     known = {record.datacenter for record in register.epochs.values()}
     if lacking := sorted(known - {*pipeline.datacenters, *register.given_up}):
         raise RegistryMismatch(
             f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
             "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "
-            f"its old name; if it is lost for good: photon retire {pipeline.file} {lacking[0]}"
+            f"its old name. If it is lost for good, run this then: photon retire {pipeline.file} {lacking[0]}"
         )
 
 
@@ -167,10 +184,14 @@ def _begin_epoch(
 
 
 def _rename_old_state(folder: Path) -> None:
-    """Keep the database of an earlier epoch under another name."""
+    """Keep the database of an earlier epoch under another name. StateUnavailable."""
     path = folder / STATE_FILE
     if path.exists():
-        with sqlite3.connect(path) as db:
-            db.execute("PRAGMA journal_mode=DELETE")
-        db.close()
+        with closing(sqlite3.connect(path)) as db:
+            try:
+                db.execute("PRAGMA journal_mode=DELETE")
+            except sqlite3.OperationalError as error:
+                raise StateUnavailable(
+                    f"cannot set the old state {path} aside: {error}: somebody reads it; start again"
+                ) from error
         path.rename(folder / f"{path.stem}-set-aside.sqlite")

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.dispatcher.reading_again import SecondReading
 from photon.faults import fault_point
 from photon.join.coming_again import as_waiting
 from photon.logs.files import TrackedFile
-from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open
 from photon.state.database import DispatcherState
 from photon.state.plan import PlanContent
+from photon.storage.mended_letters import MendedLetter, add_mended
 from photon.tokens import Occurrence, new_id
 from photon.waiting.reasons import ORDERED
 from photon.waiting.retries import Retries
@@ -39,8 +40,9 @@ class OrderTaking:
     state: DispatcherState
 
     def take(self, path: Path, files: Mapping[int, TrackedFile], now_us: int) -> int:
-        """Take up the order in this file; how many records are looked at again. OSError, StateUnavailable.
+        """Take up the order in this file; how many records are looked at again.
 
+        OSError, StateUnavailable; LakeUnavailable or FormatTooNew where mended letters can't be told.
         A crash before the file is removed takes it up again, which finds nothing left to do.
         """
         order = read_order(path)
@@ -49,15 +51,32 @@ class OrderTaking:
         places = {record.occurrence for record in order.records}
         waits = self.state.waiting.given_up_among(places)
         again, woken = still_open(order, self.state.epoch or "", self.state.ordered_at(places), waits)
-        found = self._read(again, files)
+        reading = SecondReading(self.pipeline, self.datacenter, order.epoch)
+        mended = reading.mended() if again else {}
+        mended |= {record.occurrence: record.mended for record in again if record.mended is not None}
+        found = reading.read(((record.occurrence, record.event_id) for record in again), files, mended)
         known = {Occurrence(*place) for place in zip(*_columns(found, "_file", "_offset"), strict=True)}
         taken = [record for record in again if record.occurrence in known]
         if taken or woken:
+            self._add_mended(order, taken, mended, now_us)
             self._store(order, found, taken, woken, now_us)
         self._tell(order, len(taken) + len(woken), len(again) - len(taken))
         fault_point("order.after_taken")
         path.unlink(missing_ok=True)
         return len(taken) + len(woken)
+
+    def _add_mended(
+        self, order: Order, taken: Sequence[OrderedRecord], mended: Mapping[Occurrence, bytes], now_us: int
+    ) -> None:
+        """Say in the lake that dead letters are looked at again, and as what: before they are (A12)."""
+        completed = self.state.completed
+        letters = [each for each in taken if each.counted_as == "dead_letters"]
+        again = (
+            MendedLetter(order.epoch, each.occurrence, each.event_id, completed, mended.get(each.occurrence))
+            for each in letters
+        )
+        add_mended(self.pipeline, self.datacenter, again, now_us)
+        fault_point("order.after_mended")
 
     def _store(
         self,
@@ -85,13 +104,7 @@ class OrderTaking:
             order.order_id, order.why, taken, len(order.records),
         )  # fmt: skip
         if gone:
-            log.warning("work order %s: %d records are not in the logs any more", order.order_id, gone)
-
-    def _read(self, records: Sequence[OrderedRecord], files: Mapping[int, TrackedFile]) -> pa.Table:
-        """The records as the logs have them (`FOREIGN_EVENTS`), without those that are gone."""
-        wanted = ((record.occurrence, record.event_id) for record in records)
-        logs = self.pipeline.datacenters[self.datacenter].logs
-        return read_records_of(logs, wanted, files, self.pipeline.foreign, self.pipeline.limits)
+            log.warning("work order %s: %d records are no longer to be found", order.order_id, gone)
 
     def _waiting(self, found: pa.Table, taken: Sequence[OrderedRecord], now_us: int) -> pa.Table:
         """The records as those that wait, due now."""

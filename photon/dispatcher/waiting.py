@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 
@@ -48,10 +46,3 @@ def may_be_given_up(
     waited = now_us - first_seen_us >= microseconds(retry.unjoinable_after)
     passed = watermark_us >= primary_time_us + microseconds(retry.allowed_lateness)
     return tried & waited & passed
-
-
-def unresponsive_datacenters(
-    last_registered_us: Mapping[str, int], now_us: int, quiet_after_us: int
-) -> frozenset[str]:
-    """The datacenters that have registered nothing for a while: their events are taken up at once."""
-    return frozenset(name for name, at_us in last_registered_us.items() if now_us - at_us >= quiet_after_us)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from photon.dispatcher.reading_again import SecondReading
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
-from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.state.database import DispatcherState
 from photon.storage.sync import sync
@@ -91,7 +91,7 @@ class WaitingRepair:
                 f"waiting records {index.name} are damaged, and the logs folder {logs} is not there"
             )
         rows = self.state.waiting.rows_left(index.name)
-        found = self._found(index, rows, logs, files)
+        found = self._found(index, rows, files)
         known = index.records.to_pylist()
         recorded = set(self.unjoined.occurrences_of_epoch(self.state.epoch or ""))
         lost, mended = [], []
@@ -121,12 +121,13 @@ class WaitingRepair:
         )
 
     def _found(
-        self, index: WaitingIndex, rows: np.ndarray, logs: Path, files: Mapping[int, TrackedFile]
+        self, index: WaitingIndex, rows: np.ndarray, files: Mapping[int, TrackedFile]
     ) -> dict[Occurrence, dict[str, object]]:
-        """What the logs still have of the records at these rows."""
+        """What the logs still have of the records at these rows, or people have put in their places."""
         known = index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows)).to_pylist()
         wanted = ((Occurrence(each["_file"], each["_offset"]), each["_id"]) for each in known)
-        found = read_records_of(logs, wanted, files, self.pipeline.foreign, self.pipeline.limits)
+        reading = SecondReading(self.pipeline, self.datacenter, self.state.epoch or "")
+        found = reading.read(wanted, files, reading.mended())
         numbers, offsets_bytes = found["_file"].to_pylist(), found["_offset"].to_pylist()
         places = map(Occurrence, numbers, offsets_bytes)
         return dict(zip(places, found.select(KEPT).to_pylist(), strict=True))

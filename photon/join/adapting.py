@@ -84,7 +84,7 @@ def load_adapter(spec: str, folder: Path | None = None) -> Adapter:
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
         raise AdapterNotFound(f"adapter: expected module:attribute, got {spec!r}")
-    module = _module(module_name, folder)
+    module = load_module(module_name, folder)
     if not hasattr(module, attribute):
         raise AdapterNotFound(
             f"adapter {spec}: module {module_name} has no {attribute!r} (it is {module.__file__})"
@@ -319,7 +319,8 @@ def check_names(names: Sequence[str]) -> None:
             raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")
 
 
-def _module(name: str, folder: Path | None) -> ModuleType:
+def load_module(name: str, folder: Path | None) -> ModuleType:
+    """A user's module, also one in `folder`. AdapterNotFound."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.append(str(folder))  # last, so that a user's file can't stand in for a library
     try:

@@ -26,7 +26,7 @@ from photon.faults import fault_point
 from photon.join.adapting import adapt_pairs, skip_records
 from photon.join.failing import AdapterCalls, Tally, TooManyFail
 from photon.join.holding import is_of_plan, is_published
-from photon.join.home import at_home
+from photon.join.home import at_home, count_by_home
 from photon.join.messages import TaskContext
 from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.join.primaries import look_up_primaries
@@ -273,6 +273,7 @@ class Joiner:
         won = outcomes.are(Won)
         self._note_fresh(events, won)
         self.decided[events[won]] = Verdict.JOINED
+        self._note_taken_over(events[won])
         for index in np.flatnonzero(~won).tolist():
             self._decide_on_commit(int(events[index]), outcomes[index])
         won = self.decided[events] == Verdict.JOINED
@@ -327,6 +328,14 @@ class Joiner:
         free = is_free[self._is_fresh_at_home[events]]
         if len(free):
             self.verdicts.fresh_were_free = bool(free.all()) and self.verdicts.fresh_were_free is not False
+
+    def _note_taken_over(self, events: Ints) -> None:
+        """Take note of whose events were left to it and then joined here: that one may be dead."""
+        left = events[self.records.was_left[self._leaders(events)]]
+        if len(left):
+            homes = count_by_home(self._ids(left), list(self.context.pipeline.datacenters))
+            homes.pop(self.context.plan.datacenter, None)
+            self.verdicts.taken_over += homes
 
     def _take_token(self, event: int, holder: Holder, of_rows: Collection[int] | None = None) -> None:
         """An earlier run of this plan registered the event. If its record is among ours, that one leads."""
@@ -424,13 +433,18 @@ class Joiner:
                 self._decide(event, Verdict.DUPLICATE if is_of_this_epoch else Verdict.ALREADY_JOINED_HERE)
 
     def _decide_on_other_datacenter(self, event: int, holder: Holder) -> None:
-        is_joined = is_published(holder, self.context.published)
+        is_joined = is_published(holder, self.context.published) and not self._lost_its_row(event, holder)
         if is_joined or self.events.is_fresh[event]:  # of what is held for long, it says nothing
             self.verdicts.registered_elsewhere.add(holder.datacenter)
         if is_joined:
             self._decide(event, Verdict.JOINED_ELSEWHERE)
         else:
             self._decide(event, Verdict.HELD_ELSEWHERE, holder.token)
+
+    def _lost_its_row(self, event: int, holder: Holder) -> bool:
+        """Whether recovery misses a row of a datacenter that makes none again: its table decides (E1, E8)."""
+        is_given_up = holder.token is not None and holder.datacenter in self.context.given_up
+        return is_given_up and self.events.is_ordered(event)
 
     def _decide_too_old(self, events: Ints) -> None:
         """Below the boundary the registry has no ids. A new epoch finds its joined events by their rows."""

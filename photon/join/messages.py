@@ -49,6 +49,7 @@ class TaskContext:
     unresponsive_datacenters: frozenset[str] = frozenset()  # their events are joined here at once
     # By epoch of another datacenter: the last batch that it had published when this one began (protocol A16).
     published: Mapping[str, int] = field(default_factory=dict)
+    given_up: frozenset[str] = frozenset()  # datacenters that never run again
     # Records that an earlier run of this plan, or of one it requeues, has put into a table (protocol A12).
     already_recorded: Mapping[Occurrence, OutcomeClass] = field(default_factory=dict)
     careful: bool = False  # an earlier run took too long, or died: each call of the adapter has a deadline
@@ -160,6 +161,7 @@ class JoinResult:
     held: tuple[HeldElsewhere, ...] = ()
     to_release: tuple[Claim, ...] = ()  # own tokens: released unless they have a row (A7)
     registered_elsewhere: frozenset[str] = frozenset()  # datacenters seen to hold ids: they are alive
+    taken_over: Mapping[str, int] = field(default_factory=dict)  # by home: left to it, and joined here
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     lost_bytes: int = 0
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)

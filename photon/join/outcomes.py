@@ -115,6 +115,7 @@ class Verdicts:
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     to_release: list[Claim] = field(default_factory=list)
     registered_elsewhere: set[str] = field(default_factory=set)
+    taken_over: Counter[str] = field(default_factory=Counter)  # by home: joined here, which it did not do
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
 
     def rows_with(self, *verdicts: Verdict) -> npt.NDArray[np.int64]:

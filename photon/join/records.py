@@ -87,6 +87,12 @@ class Records:
         is_ordered: Mask = self._column("is_ordered")
         return is_ordered
 
+    @cached_property
+    def was_left(self) -> Mask:
+        """The records that have waited, and neither for their primary nor by order: for others to act."""
+        was_left: Mask = self.is_retry & ~self.is_ordered & (self._column("attempts") == 0)
+        return was_left
+
     def _column(self, name: str) -> Any:
         return self.table[name].to_numpy()
 

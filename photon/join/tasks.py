@@ -249,6 +249,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         held=_held_elsewhere(records, verdicts),
         to_release=tuple(verdicts.to_release),
         registered_elsewhere=frozenset(verdicts.registered_elsewhere),
+        taken_over=dict(verdicts.taken_over),
         fresh_were_free=verdicts.fresh_were_free,
         lost_bytes=reader.lost_bytes,
         adapter_calls=verdicts.adapter_calls,

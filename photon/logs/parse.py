@@ -144,14 +144,25 @@ def parse_ids(raws: pa.Array, file: LogFile, log: Log) -> pa.Array:
 
     The lines are from files with the header of `file`.
     """
+    (ids,) = parse_combined(raws, file, log, log.id)
+    return ids
+
+
+def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[str]) -> list[pa.Array]:
+    """What each of these groups of columns says together (`combine`), of each line, in one parse.
+
+    The lines are from files with the header of `file`.
+    """
     rows = np.arange(len(raws))
     texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
-    ids = combine(_texts(_take(raws, texts), file, log, log.id).columns)
+    names = [name for group in wanted for name in group]
+    columns = iter(_texts(_take(raws, texts), file, log, names).columns)
+    found = [combine([next(columns) for _ in group]) for group in wanted]
     if len(texts) == len(rows):
-        return ids
+        return found
     places = np.full(len(rows), -1)
     places[texts] = np.arange(len(texts))
-    return ids.take(pa.array(places, mask=places < 0))
+    return [each.take(pa.array(places, mask=places < 0)) for each in found]
 
 
 def _take(raws: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -262,9 +262,12 @@ class Stretch:
         return self.end_bytes - self.start_bytes
 
 
-def stretches_of(tracked: TrackedFile, piece_bytes: int) -> list[Stretch]:
-    """What was read of a file, in stretches; a compressed file is one, for it is read from its start."""
-    start, end = tracked.file.header_bytes, tracked.offset_bytes
+def stretches_of(tracked: TrackedFile, piece_bytes: int, from_bytes: int | None = None) -> list[Stretch]:
+    """What was read of a file, in stretches; a compressed file is one, for it is read from its start.
+
+    `from_bytes`: only from there on.
+    """
+    start, end = from_bytes or tracked.file.header_bytes, tracked.offset_bytes
     if start >= end:
         return []
     if tracked.file.compressed:

@@ -57,7 +57,7 @@ def _read(logs_folder: Path, files: Mapping[int, LogFile], lines: Lines) -> pa.A
     firsts = np.flatnonzero(is_first)
     lasts = np.append(firsts[1:], len(lines)) - 1
     stretches = list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
-    data = _read_stretches(logs_folder, files, lines.files[firsts], stretches)
+    data = read_stretches_in_order(logs_folder, files, lines.files[firsts], stretches)
 
     lengths = np.array([-1 if part is None else len(part) for part in data])
     is_lost = lengths < 0
@@ -66,14 +66,21 @@ def _read(logs_folder: Path, files: Mapping[int, LogFile], lines: Lines) -> pa.A
     at = starts + (np.cumsum(lengths) - lengths - starts[firsts])[stretch]  # in all bytes read
     lost = is_lost[stretch]
     at[lost] = (np.cumsum(lengths) - lengths)[stretch[lost]]
-    # Every other value is a line; between them are the bytes from one line to the next.
-    bounds = np.stack((at, at + np.where(lost, 0, lines.lengths_bytes)), axis=1).reshape(-1)
-    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(b"".join(filter(None, data)))]
-    values = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    return values.take(pa.array(np.arange(0, len(bounds), 2), mask=lost))
+    buffer = pa.py_buffer(b"".join(filter(None, data)))
+    return cut(buffer, at, at + np.where(lost, 0, lines.lengths_bytes), lost)
 
 
-def _read_stretches(
+def cut(text: pa.Buffer, starts: Ints, ends: Ints, is_lost: npt.NDArray[np.bool_]) -> pa.Array:
+    """The bytes of `text` from each start to its end, without a copy of each; null where lost."""
+    # Every other value is wanted; between them are the bytes from one to the next.
+    bounds = np.stack((starts, ends), axis=1).reshape(-1)
+    values = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds.astype(np.int32)), text]
+    )
+    return values.take(pa.array(np.arange(0, len(bounds), 2), mask=is_lost))
+
+
+def read_stretches_in_order(
     logs_folder: Path, files: Mapping[int, LogFile], numbers: Ints, stretches: list[tuple[int, int]]
 ) -> list[bytes | None]:
     """The bytes of each stretch, which are sorted by file; None where a file can't be read."""

@@ -1,0 +1,129 @@
+"""Read lines of log files again of which only the places are known, many at once.
+
+Whoever reads them compares their ids: another file may be in a log's place. Where their lengths are known
+too, `scattered` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from photon.logs.files import TrackedFile
+from photon.logs.scattered import NEIGHBOUR_BYTES, cut, read_stretches_in_order
+
+GUESSED_BYTES = (1024, 4096)  # that are read from where a line begins; then as many as a line may have
+MOST_BYTES_AT_ONCE = 2**26
+_NEWLINE, _RETURN = b"\n"[0], b"\r"[0]
+
+Ints = npt.NDArray[np.int64]
+
+
+def read_lines_at(
+    logs_folder: Path, files: Mapping[int, TrackedFile], numbers: Ints, starts_bytes: Ints, line_bytes: int
+) -> pa.Array:
+    """The lines that begin at these places, without their ends; null where they can't be read.
+
+    Reads nothing beyond what was read of a file before, and no line that is longer than `line_bytes`.
+    """
+    places, of_row = np.unique(np.stack((numbers, starts_bytes)), axis=1, return_inverse=True)
+    known = (places[1] >= 0) & (places[1] < _ends_of_files(places[0], files))
+    lines = np.full(places.shape[1], -1)  # where each place's line is among `found`
+    found: list[pa.Array] = [pa.array([], pa.binary())]
+    count = 0
+    for guessed_bytes in (*GUESSED_BYTES, line_bytes + 2):
+        left = np.flatnonzero(known & (lines < 0))
+        for portion in _portions(_Places.of(places[:, left], files, guessed_bytes)):
+            read = _read(logs_folder, files, portion)
+            is_short = pc.less_equal(pc.binary_length(read), line_bytes)
+            is_found = pc.fill_null(is_short, False).to_numpy(zero_copy_only=False)
+            rows = left[: len(portion)]
+            lines[rows[is_found]] = count + np.flatnonzero(is_found)
+            found.append(read)
+            count, left = count + len(read), left[len(portion) :]
+    index = lines[of_row.reshape(-1)]
+    return pa.chunked_array(found).take(pa.array(index, mask=index < 0)).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Places in the order of files and offsets, and how far each is read at most."""
+
+    numbers: Ints
+    starts: Ints
+    ends: Ints
+    last_bytes: Ints  # where what was read of its file ends
+
+    @classmethod
+    def of(cls, places: Ints, files: Mapping[int, TrackedFile], guessed_bytes: int) -> _Places:
+        numbers, starts = places
+        last_bytes = _ends_of_files(numbers, files)
+        return cls(numbers, starts, np.minimum(starts + guessed_bytes, last_bytes), last_bytes)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, rows: slice) -> _Places:
+        return _Places(self.numbers[rows], self.starts[rows], self.ends[rows], self.last_bytes[rows])
+
+    def begins_stretch(self) -> npt.NDArray[np.bool_]:
+        """Whether a place is too far from the one before it to be read together with it."""
+        is_first = np.ones(len(self), bool)
+        is_first[1:] = (self.numbers[1:] != self.numbers[:-1]) | (np.diff(self.starts) > NEIGHBOUR_BYTES)
+        return is_first
+
+
+def _ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
+    """Up to where the file of each number was read; 0 where nobody knows the file."""
+    distinct, of = np.unique(numbers, return_inverse=True)
+    ends = [files[number].offset_bytes if number in files else 0 for number in distinct.tolist()]
+    return np.array(ends, np.int64)[of.reshape(-1)]
+
+
+def _portions(places: _Places) -> list[_Places]:
+    """The places in stretches that are read at once."""
+    read_bytes = np.where(places.begins_stretch(), places.ends - places.starts, NEIGHBOUR_BYTES)
+    portion = np.cumsum(read_bytes) // MOST_BYTES_AT_ONCE
+    starts = np.flatnonzero(np.diff(portion, prepend=-1)).tolist()
+    return [places[first:after] for first, after in pairwise([*starts, len(places)])]
+
+
+def _read(logs_folder: Path, files: Mapping[int, TrackedFile], places: _Places) -> pa.Array:
+    is_first = places.begins_stretch()
+    firsts = np.flatnonzero(is_first)
+    lasts = np.append(firsts[1:], len(places)) - 1
+    of = np.cumsum(is_first) - 1  # the stretch of each place
+    wanted = list(zip(places.starts[firsts].tolist(), places.ends[lasts].tolist(), strict=True))
+    known = {number: files[number].file for number in np.unique(places.numbers).tolist()}
+    data = [
+        part or b"" for part in read_stretches_in_order(logs_folder, known, places.numbers[firsts], wanted)
+    ]
+    lengths = np.array([len(part) for part in data], np.int64)
+    begins = np.cumsum(lengths) - lengths
+    text = np.frombuffer(b"".join(data), np.uint8)
+    at = begins[of] + places.starts - places.starts[firsts][of]
+    until = (begins + lengths)[of]
+    newlines = np.append(np.flatnonzero(text == _NEWLINE), len(text))
+    ends = np.minimum(newlines[np.searchsorted(newlines, np.minimum(at, len(text)))], until)
+    # The last line of a file may have no newline (protocol D4).
+    is_whole = (ends < until) | (places.ends[lasts] == places.last_bytes[lasts])[of]
+    is_lost = (at >= until) | ~is_whole
+    at, ends = np.where(is_lost, 0, at), np.where(is_lost, 0, ends)
+    return _without_returns(text, at, ends, is_lost)
+
+
+def _without_returns(
+    text: npt.NDArray[np.uint8], at: Ints, ends: Ints, is_lost: npt.NDArray[np.bool_]
+) -> pa.Array:
+    """The bytes from `at` to `ends`, without a carriage return; null where lost."""
+    if not len(text):
+        return pa.nulls(len(at), pa.binary())
+    ends = ends - ((ends > at) & (text[np.maximum(ends, 1) - 1] == _RETURN))
+    return cut(pa.py_buffer(text), at, ends, is_lost)
