@@ -5,39 +5,45 @@ Makes a report of what the queries bring: counts, and a few examples of what is 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.session import build_session, stop_session
+from jobs.session import build_session, reach_lakes, stop_session
+from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
-from photon.logs.files import Side
+from jobs.verification_reach import (
+    Unreadable,
+    how_far_verified,
+    not_looked_for,
+    read_files,
+    unreadable,
+    with_kept_times,
+)
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
-from photon.verification.classes import Evidence, undecided_evidence, verified_until_us
+from photon.verification.classes import Evidence, undecided_evidence
+from photon.verification.days import Window
 from photon.verification.report import (
     MOST_CASES,
     Case,
-    DatacenterReport,
     Example,
     Finding,
     FindingKind,
-    Unverified,
     VerificationReport,
 )
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
-from photon.verification.stored_reports import newly_verified_offsets, summarize_unreadable
-from photon.verification.tasks import BATCH_ROWS, PLACE, TaskScope
+from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
 
 Progress = Callable[[str], None]
-# Files that can't be read again from some byte on, by datacenter and number.
-Unreadable = dict[tuple[str, int], Unverified]
-
-WITHOUT_PRIMARIES = "without some primary logs, records that were filtered may be counted as unjoinable"
+PLAN_CHARACTERS = 10_000
 MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
 
 
@@ -46,106 +52,204 @@ def verify(
     datacenters: Sequence[str],
     progress: Progress = lambda text: None,
     session: SparkSession | None = None,
+    *,
+    keep: bool = False,
+    anew: bool = False,
+    window: Window | None = None,
 ) -> VerificationReport:
     """Verify what `datacenters` have read against the tables of all. `session`: instead of one of its own.
 
+    Reads what is new since results were kept, and says the same as a verification of all. `keep`: keep the
+    results, for the next one. `anew`: read all. `window`: report only events of these times,
+    and keep nothing.
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable: then nothing is known.
     """
-    scope = open_scope(pipeline, datacenters)
+    scope = open_scope(pipeline, datacenters, anew)
     progress("starting Spark")
     base = session or build_session(f"photon verify {pipeline.name}")
+    reach_lakes(base, pipeline)
     own = base.newSession()  # so that these settings stay with these queries
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
     # Compiling the queries took 34 s of 94 s on a small pipeline; on a large one Python's parsing dominates.
     own.conf.set("spark.sql.codegen.wholeStage", "false")
+    # Spark writes each plan out as text, with those of all persisted frames in it.
+    own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
     # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
     verification = Verification(own, scope, progress)
     try:
-        return verification.report()
+        return verification.report(keep, window)
     finally:
-        verification.unpersist()
+        verification.close()
         if session is None:
             stop_session(base)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the queries have brought."""
+
+    records: DataFrame
+    rows: DataFrame  # of their events
+    decided: DataFrame
+    verdicts: DataFrame
+    settled: DataFrame  # records that were not looked at
+    all_rows: DataFrame
+    unreadable: Unreadable
+
+    def within(self, window: Window) -> Found:
+        """What belongs to the events of a window, by the times of records and rows."""
+
+        def inside(frame: DataFrame, column: str = "time_us") -> DataFrame:
+            return frame.where((F.col(column) >= window.start_us) & (F.col(column) < window.end_us))
+
+        rows = inside(self.rows)
+        return Found(
+            inside(self.records),
+            rows,
+            inside(self.decided),
+            self.verdicts.join(rows.select(*ROW), ROW, "left_semi"),
+            inside(self.settled, "hour_us"),
+            inside(self.all_rows),
+            self.unreadable,
+        )
+
+    def classes(self) -> Counter[tuple[str, str]]:
+        """How many of the records that were looked at are in each class, by datacenter and class."""
+        counts = _counts(self.records.where(~F.col("class").isin(LOST, UNDECIDED)), "class")
+        was_undecided = F.col("evidence").isin(undecided_evidence())
+        outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
+        return counts + _counts(self.decided.where(was_undecided).withColumn("outcome", outcome), "outcome")
+
+
 class Verification:
-    """One verification under way. Results of queries that others need are persisted until `unpersist`."""
+    """One verification under way. Results of queries that others need are kept until `close`."""
 
     def __init__(self, session: SparkSession, scope: Scope, progress: Progress) -> None:
         self._session = session
         self._scope = scope
         self._progress = progress
         self._persisted: list[DataFrame] = []
+        self._spool = TemporaryDirectory(prefix="photon-verify-")
         self._findings: dict[str, list[Finding]] = {n: scope.findings(n) for n in scope.selected}
+        self._known: DataFrame | None = None  # findings that were told before
+        self._in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
 
-    def unpersist(self) -> None:
+    def close(self) -> None:
         for frame in self._persisted:
             frame.unpersist()
+        self._spool.cleanup()
 
-    def report(self) -> VerificationReport:
-        scope, queries = self._scope, Queries(self._session, self._scope, _task_scope(self._scope))
-        time_in_id = scope.pipeline.foreign.time_in_id
-        self._progress("reading the foreign logs and classifying their records")
-        read = queries.foreign_records()
-        if time_in_id:
-            read = self._persist(read)
-        rows = self._persist(queries.valid_rows(read))
-        records = self._persist(queries.classified(read, rows))
-        unreadable = _not_looked_for(scope) | _unreadable(records, "foreign")
+    def report(self, keep: bool = False, window: Window | None = None) -> VerificationReport:
+        """What was found, of the events of a window if there is one; `keep`: keep what is settled."""
+        scope, queries = self._scope, self._queries()
+        kept = KeptResults(queries, self._computed)
+        if scope.can_be_kept:
+            self._known = kept.known_findings()
+        found = self._classify(kept, queries)
+        told = found if window is None else found.within(window)
+        self._find_decided(told.decided)
+        not_compared = self._find_differences(told.verdicts, found.unreadable)
+        self._find_rows_without_event(found.records, told.rows, found.unreadable)
+        self._find_duplicate_rows(found.rows, told.rows)
+        if scope.pipeline.foreign.time_in_id:
+            self._find_same_ids(told.records)
 
-        self._progress("looking for the primary events of what is joined, unjoinable or undecided")
-        primaries = self._persist(wanted_primaries(queries.primary_records(), records))
-        unreadable |= _unreadable(primaries, "primary")
-
-        self._progress("deciding on records that no table has")
-        decided = self._persist(queries.decided_records(records, primaries))
-        self._find_decided(decided)
-
-        self._progress("comparing rows with joins made now")
-        verdicts = self._persist(queries.compared_rows(records, primaries))
-        not_compared = self._find_differences(verdicts, unreadable)
-        self._find_rows_without_event(records, rows, unreadable)
-        self._find_duplicate_rows(rows)
-        if time_in_id:
-            self._find_same_ids(records)
-
-        classes = _counts(records.where(~F.col("class").isin(LOST, UNDECIDED)), "class")
-        was_undecided = F.col("evidence").isin(undecided_evidence())
-        outcome = F.when(F.col("outcome").isin(*MISSING), "missing").otherwise(F.col("outcome"))
-        classes += _counts(decided.where(was_undecided).withColumn("outcome", outcome), "outcome")
-        row_counts, compared = _by_datacenter(rows), _by_datacenter(verdicts)
-        read_files = _read_files(records, decided)
+        settled_before = _counts(told.settled, "class")
+        classes = settled_before + told.classes()
+        row_counts, compared = _by_datacenter(told.all_rows), _by_datacenter(told.verdicts)
+        read_now = _by_datacenter(found.records.where("lost_path is null"))
+        files = with_kept_times(scope, read_files(found.records, found.decided))
         reports = {}
         for name in scope.selected:
-            mine = {number: file for (where, number), file in unreadable.items() if where == name}
-            files = [row for row in read_files if row["datacenter"] == name]
+            mine = {number: file for (where, number), file in found.unreadable.items() if where == name}
+            not_seen = row_counts[name] - compared[name] - settled_before[name, "joined"]
             reports[name] = replace(
-                _how_far_verified(scope, name, files, mine),
+                how_far_verified(scope, name, files[name], mine),
                 classes={outcome: n for (where, outcome), n in classes.items() if where == name},
                 findings=tuple(self._findings[name]),
                 rows=row_counts[name],
-                rows_not_compared=max(0, row_counts[name] - compared[name]) + not_compared[name],
+                records_read=read_now[name],
+                rows_not_compared=max(0, not_seen) + not_compared[name],
             )
+        if keep and scope.can_be_kept and window is None:
+            self._progress("keeping what is settled")
+            in_question = self._computed(reduce(DataFrame.unionAll, self._in_question))
+            settled = settled_records(found.records, found.decided, found.verdicts, in_question)
+            kept.store(self._computed(settled), in_question, reports, files, set(found.unreadable))
         return VerificationReport(reports, rows=row_counts.total())
+
+    def _queries(self) -> Queries:
+        return Queries(self._session, self._scope, _task_scope(self._scope), Path(self._spool.name))
+
+    def _classify(self, kept: KeptResults, queries: Queries) -> Found:
+        self._progress("reading the foreign logs and classifying their records")
+        new = kept.what_is_new()
+        read = self._persist(new.records) if self._scope.pipeline.foreign.time_in_id else new.records
+        rows = self._persist(queries.with_event(new.rows, read))
+        records = self._persist(queries.classified(read, rows))
+        gone = not_looked_for(self._scope) | unreadable(records, "foreign")
+        self._progress("looking for the primary events of what is joined, unjoinable or undecided")
+        primaries = self._persist(wanted_primaries(kept.primaries_of(records), records))
+        gone |= unreadable(primaries, "primary")
+        self._progress("deciding on records that no table has")
+        decided = self._persist(queries.decided_records(records, primaries))
+        self._progress("comparing rows with joins made now")
+        verdicts = self._persist(queries.compared_rows(records, primaries))
+        return Found(records, rows, decided, verdicts, new.settled, queries.all_rows(), gone)
 
     def _persist(self, frame: DataFrame) -> DataFrame:
         # On disk too: records may be more than memory.
         self._persisted.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
 
+    def _computed(self, frame: DataFrame) -> DataFrame:
+        """The rows themselves in place of the query: nested ones would have plans of gigabytes."""
+        return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+
     # -- findings
 
     def _find(self, kind: FindingKind, cases: DataFrame, to_recover: bool = False) -> None:
         """Report cases: rows with datacenter, event_id, where, detail; those `to_recover` one by one."""
         most = self._scope.pipeline.verification.examples
-        for datacenter, count in _by_datacenter(cases).items():
+        cases = self._with_what_is_known(kind, cases.withColumn("kind", F.lit(kind)))
+        self._in_question.append(cases.select("datacenter", "kind", "event_id", "known_us"))
+        acting = F.col("datacenter")
+        if to_recover:
+            of_others = F.col("holder").isNotNull() & ~F.col("holder").isin(list(self._scope.never_acting))
+            acting = F.when(of_others, F.col("holder")).otherwise(acting)
+        counts: dict[str, list[Row]] = defaultdict(list)
+        new = F.count_if(F.col("known_us").isNull()).alias("new")
+        grouped = cases.groupBy("datacenter", acting.alias("acting"))
+        for row in grouped.agg(F.count("*").alias("cases"), new).collect():
+            counts[row["datacenter"]].append(row)
+        for datacenter, rows in counts.items():
             if datacenter in self._findings:
-                some = cases.where(F.col("datacenter") == datacenter).orderBy("event_id", "where")
+                some = cases.where(F.col("datacenter") == datacenter)
+                some = some.orderBy(F.col("known_us").desc_nulls_first(), "event_id", "where")
                 found = some.limit(MOST_CASES if to_recover else most).collect()
-                examples = (Example(one["event_id"], one["where"], one["detail"]) for one in found[:most])
+                examples = (
+                    Example(one["event_id"], one["where"], one["detail"], one["known_us"])
+                    for one in found[:most]
+                )
                 every = tuple(_case(one) for one in found) if to_recover else ()
-                self._findings[datacenter].append(Finding(kind, count, tuple(examples), every))
+                finding = Finding(
+                    kind,
+                    sum(row["cases"] for row in rows),
+                    tuple(examples),
+                    every,
+                    new=sum(row["new"] for row in rows) if self._known is not None else None,
+                    acting={row["acting"]: row["cases"] for row in rows},
+                )
+                self._findings[datacenter].append(finding)
+
+    def _with_what_is_known(self, kind: FindingKind, cases: DataFrame) -> DataFrame:
+        """Cases with `known_us`: when a recorded verification told them first."""
+        if self._known is None:
+            return cases.withColumn("known_us", F.lit(None).cast("long"))
+        known = self._known.where(F.col("kind") == kind).select("datacenter", "event", "known_us")
+        cases = cases.withColumn("event", F.xxhash64("event_id"))
+        return cases.join(known, ["datacenter", "event"], "left").drop("event")
 
     def _find_decided(self, decided: DataFrame) -> None:
         """Report missing and joinable records. RegistryUnavailable if some might be too old, or held."""
@@ -170,6 +274,8 @@ class Verification:
         verdicts = verdicts.join(gone, ["datacenter", "primary_file"], "left")
         can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
         can_not = F.coalesce(can_not, F.lit(False))
+        nobody = [F.lit(None).cast("string"), "event_id", F.lit(None).cast("long")]
+        self._in_question.append(verdicts.where(can_not).select("datacenter", *nobody))
         cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
         self._find("different_values", cases.select("datacenter", "event_id", _row_place(), "detail"))
         return _by_datacenter(verdicts.where(can_not))
@@ -187,11 +293,12 @@ class Verification:
         """As a table to join: where logs are deleted after a while there may be many thousands."""
         return F.broadcast(self._session.createDataFrame(sorted(unreadable), "datacenter string, file int"))
 
-    def _find_duplicate_rows(self, rows: DataFrame) -> None:
-        """Report events with several rows, each in the first selected datacenter that has one."""
+    def _find_duplicate_rows(self, rows: DataFrame, told: DataFrame) -> None:
+        """Report events of `told` with several rows, each in the first selected datacenter that has one."""
         mine = F.col("datacenter").isin(list(self._scope.selected))
         place = F.concat("datacenter", F.lit(" batch "), "batch", F.lit(" occurrence "), "occurrence")
-        grouped = rows.groupBy("event").agg(
+        of_told = rows if told is rows else rows.join(told.select("event").distinct(), "event", "left_semi")
+        grouped = of_told.groupBy("event").agg(
             F.count("*").alias("rows"),
             F.min(F.when(mine, F.col("datacenter"))).alias("datacenter"),
             F.first("event_id").alias("event_id"),
@@ -223,6 +330,8 @@ def _task_scope(scope: Scope) -> TaskScope:
         },
         row_schemas={name: scope.tables[name, "joined_events"].schema for name, _ in offsets},
         requeued={name: read.requeued for name, read in offsets},
+        mended=scope.mended_lines,
+        files={(name, n): tracked for name, read in offsets for n, tracked in read.files.items()},
     )
 
 
@@ -244,63 +353,3 @@ def _by_datacenter(frame: DataFrame) -> Counter[str]:
     """How many rows there are, by datacenter."""
     counted = frame.groupBy("datacenter").count().collect()
     return Counter({row["datacenter"]: row["count"] for row in counted})
-
-
-# -- how far it reaches
-
-
-def _unreadable(records: DataFrame, side: Side) -> Unreadable:
-    lost = records.where("lost_path is not null")
-    by_file = lost.groupBy("datacenter", "file", F.col("lost_path").alias("path"))
-    files = by_file.agg(F.sum("lost_bytes").alias("bytes"), F.first("lost_reason").alias("reason"))
-    return {
-        (row["datacenter"], row["file"]): Unverified(row["path"], side, row["bytes"], row["reason"])
-        for row in files.orderBy("datacenter", "path").collect()
-    }
-
-
-def _not_looked_for(scope: Scope) -> Unreadable:
-    return {
-        (name, one.file.number): Unverified(one.file.path, "foreign", one.read_bytes, one.state)
-        for name in scope.to_classify
-        for one in scope.gone_and_verified(name)
-    }
-
-
-def _read_files(records: DataFrame, decided: DataFrame) -> list[Row]:
-    """For each foreign file: the latest event, and the first and the earliest pending record, if any."""
-    file = ["datacenter", "file"]
-    columns = [*PLACE, "event_us"]
-    pending = records.where("class = 'pending'").select(*columns)
-    pending = pending.union(decided.where("outcome = 'pending'").select(*columns))
-    first = pending.groupBy(*file).agg(
-        F.min("offset").alias("first_undecided"), F.min("event_us").alias("pending_us")
-    )
-    latest = records.groupBy(*file).agg(F.max("event_us").alias("latest_us"))
-    return latest.join(first, file, "left").collect()
-
-
-def _how_far_verified(
-    scope: Scope, name: str, files: Sequence[Row], unreadable: Mapping[int, Unverified]
-) -> DatacenterReport:
-    """The part of a datacenter's report that says how much of its logs was verified."""
-    read, verified = scope.read_offsets[name], scope.verified[name]
-    latest = {row["file"]: row["latest_us"] for row in files if row["latest_us"] is not None}
-    undecided = {row["file"]: row["first_undecided"] for row in files if row["first_undecided"] is not None}
-    # What waits is known even where its log is gone.
-    times = [read.earliest_waiting_us, *(row["pending_us"] for row in files)]
-    pending_us = min((time_us for time_us in times if time_us is not None), default=None)
-    unverified, verified_earlier = summarize_unreadable(unreadable, read.files, verified)
-    notes = scope.notes(name)
-    if any(file.side == "primary" for file in unreadable.values()):
-        notes.append(WITHOUT_PRIMARIES)
-    return DatacenterReport(
-        unverified=unverified,
-        verified_earlier=verified_earlier,
-        notes=tuple(notes),
-        verified_until_us=verified_until_us(latest, scope.unread(name), pending_us),
-        epoch=read.epoch,
-        state_is_unreadable=read.is_unreadable,
-        completed=read.completed,
-        newly_verified_offsets=newly_verified_offsets(read.of("foreign"), undecided, unreadable, verified),
-    )

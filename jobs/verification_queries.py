@@ -9,9 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,27 +21,33 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
 from photon.dispatcher.task_splitter import spread
-from photon.logs.files import Side
-from photon.logs.ranges import Stretch
+from photon.logs.files import ByteRange, Side
 from photon.state.waiting_list import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
-from photon.verification.scope import Scope, TableSnapshot
+from photon.verification.reading import (
+    ReadStretches,
+    read_foreign,
+    read_places,
+    read_primary,
+    read_primary_keys,
+)
+from photon.verification.scope import Mended, Scope, TableSnapshot
 from photon.verification.tasks import (
     COMPARED,
     DECIDED,
     FOREIGN_RECORDS,
     PLACE,
+    PRIMARY_KEYS,
     PRIMARY_RECORDS,
     RECORD,
     ROW,
     TO_CLASSIFY,
     TO_COMPARE,
+    TO_READ,
     TaskScope,
     classify_records,
     compare_rows,
-    read_foreign,
-    read_primary,
 )
 
 UNDECIDED, LOST = "undecided", "lost"  # beside the classes; lost: bytes that can't be read again
@@ -51,10 +59,10 @@ SIDE_TABLES: dict[TableName, Evidence] = {
 }
 # A primary's columns beside a foreign record, in the order in which one of several is preferred.
 CANDIDATE = ["primary_time_us", "primary_path", "primary_offset", "primary_file", "primary_raw"]
+MOST_ROWS_SENT = 2**16  # to Spark, which holds them in its driver's memory
 TASKS_PER_CORE = 4  # so that one slow file does not hold up all others
 NEVER_JOINED = Evidence.BAD_LINE | Evidence.SKIPPED | Evidence.DEAD_LETTER
 
-ReadTask = Callable[[Iterable[tuple[str, Stretch]], TaskScope], Iterator[pa.RecordBatch]]
 BatchTask = Callable[[Iterable[pa.RecordBatch], TaskScope], Iterator[pa.RecordBatch]]
 
 
@@ -65,16 +73,19 @@ class Queries:
     session: SparkSession
     scope: Scope
     tasks: TaskScope
+    spool: Path  # a folder for files that Spark reads
 
     def foreign_records(self) -> DataFrame:
-        """Every foreign record that was read (`FOREIGN_RECORDS`)."""
+        """Every foreign record in what is read as a whole (`FOREIGN_RECORDS`)."""
         return self._read("foreign", self.scope.to_classify, read_foreign, FOREIGN_RECORDS)
 
-    def primary_records(self) -> DataFrame:
-        """Every primary record that the selected datacenters have read (`PRIMARY_RECORDS`)."""
-        return self._read("primary", self.scope.selected, read_primary, PRIMARY_RECORDS)
+    def primary_keys(self) -> DataFrame:
+        """Where the primary records are that the selected datacenters have read (`PRIMARY_KEYS`)."""
+        return self._read("primary", self.scope.selected, read_primary_keys, PRIMARY_KEYS)
 
-    def _read(self, side: Side, datacenters: Sequence[str], read: ReadTask, schema: pa.Schema) -> DataFrame:
+    def _read(
+        self, side: Side, datacenters: Sequence[str], read: ReadStretches, schema: pa.Schema
+    ) -> DataFrame:
         items = [(name, stretch) for name in datacenters for stretch in self.scope.stretches(name, side)]
         context, tasks = self.session.sparkContext, self.tasks
         groups = spread([s.length_bytes for _, s in items], context.defaultParallelism * TASKS_PER_CORE)
@@ -89,13 +100,40 @@ class Queries:
         stretches = self.session.createDataFrame(parallel, "stretches binary")
         return stretches.mapInArrow(run, from_arrow_schema(schema))
 
+    def records_at(self, places: DataFrame) -> DataFrame:
+        """The foreign records at these places (`FOREIGN_RECORDS`)."""
+        return self._at(places, read_foreign, FOREIGN_RECORDS)
+
+    def primaries_at(self, places: DataFrame) -> DataFrame:
+        """The primary records at these places (`PRIMARY_RECORDS`)."""
+        return self._at(places, read_primary, PRIMARY_RECORDS)
+
+    def _at(self, places: DataFrame, read: ReadStretches, schema: pa.Schema) -> DataFrame:
+        """A task reads the places in a piece of a file; in all of a compressed one, which has no middle."""
+        compressed = [where for where, tracked in self.tasks.files.items() if tracked.file.compressed]
+        packed = self.session.createDataFrame(sorted(compressed), "datacenter string, file int")
+        packed = F.broadcast(packed.withColumn("packed", F.lit(True)))
+        piece = F.floor(F.col("offset") / self.scope.pipeline.verification.piece_bytes)
+        piece = F.when(F.col("packed").isNull(), piece).otherwise(0)
+        pieces = places.join(packed, ["datacenter", "file"], "left").withColumn("piece", piece)
+        together = pieces.repartition("datacenter", "file", "piece").sortWithinPartitions(*PLACE)
+        return self._apply(together.select(*TO_READ.names), partial(read_places, read=read), schema)
+
     def _apply(self, frame: DataFrame, task: BatchTask, schema: pa.Schema) -> DataFrame:
         tasks = self.tasks  # not `self`, which has the session
         return frame.mapInArrow(lambda batches: task(batches, tasks), from_arrow_schema(schema))
 
-    def valid_rows(self, records: DataFrame) -> DataFrame:
-        """The rows of all datacenters that were not given up as lost, with `event`."""
-        return self._with_event(_union([self._rows_of(name) for name in self.scope.read_offsets]), records)
+    def all_rows(self) -> DataFrame:
+        """The rows of all datacenters that were not given up as lost."""
+        return _union([self._rows_of(name) for name in self.scope.read_offsets])
+
+    def ids_in(self, table: TableSnapshot, files: Sequence[str]) -> DataFrame:
+        """Where these files of a table have rows: event id, epoch and occurrence."""
+        event_id = "_event_id" if "_event_id" in table.schema.names else "event_id"
+        names = [event_id, "_epoch", "_occurrence"]
+        schema = pa.schema([table.schema.field(name) for name in names])
+        found = self.session.read.schema(from_arrow_schema(schema)).parquet(*files)
+        return found.select(F.col(event_id).alias("event_id"), "_epoch", "_occurrence")
 
     def _rows_of(self, datacenter: str, with_values: bool = False) -> DataFrame:
         """The rows of one datacenter; with `values`, a struct of what the adapter put into them.
@@ -115,8 +153,9 @@ class Queries:
                 F.col("_batch").alias("batch"),
                 F.col("_occurrence").alias("occurrence"),
                 F.col("_event_id").alias("event_id"),
-                *_place_of("_occurrence", "file", "offset"),
-                *_place_of("_primary_occurrence", "primary_file", "primary_offset"),
+                F.unix_micros("_event_time").alias("time_us"),
+                *place_of("_occurrence", "file", "offset"),
+                *place_of("_primary_occurrence", "primary_file", "primary_offset"),
                 current.alias("current"),
                 (current & (F.col("_batch") <= read.completed)).alias("complete"),
                 *([F.struct(*values).alias("values")] if with_values else []),
@@ -129,9 +168,19 @@ class Queries:
             for name, evidence in SIDE_TABLES.items():
                 frame = self._table(self.scope.tables[datacenter, name])
                 if name == "dead_letters":
-                    frame = frame.where("side = 'foreign'")
+                    frame = self._in_force(datacenter, frame.where("side = 'foreign'"))
                 epoch = F.lit(self.scope.read_offsets[datacenter].epoch or "")
                 yield datacenter, evidence, frame.withColumn("current", F.col("_epoch") == epoch)
+
+    def _in_force(self, datacenter: str, letters: DataFrame) -> DataFrame:
+        """Dead letters without those that were looked at again since (docs/adr/0047)."""
+        mended = self.scope.mended.get(datacenter, Mended()).all
+        rows = [(each.epoch, str(each.occurrence), each.batch) for each in mended]
+        if not rows:
+            return letters
+        again = self.session.createDataFrame(rows, "_epoch string, _occurrence string, taken_up long")
+        known = letters.join(F.broadcast(again), ["_epoch", "_occurrence"], "left")
+        return known.where("taken_up is null or _batch > taken_up").drop("taken_up")
 
     def _table(self, table: TableSnapshot) -> DataFrame:
         if table.files is None:
@@ -143,7 +192,7 @@ class Queries:
             return self.session.createDataFrame([], schema)
         return self.session.read.schema(schema).parquet(*table.files)
 
-    def _with_event(self, rows: DataFrame, records: DataFrame) -> DataFrame:
+    def with_event(self, rows: DataFrame, records: DataFrame) -> DataFrame:
         """Rows with the identity of their events, which may have their record's time.
 
         A row whose record is not at its place is taken for the first event of its id.
@@ -176,7 +225,15 @@ class Queries:
             F.element_at(classes, F.col("evidence") + 1)
         )
         found = found.withColumn("class", outcome)
-        return found.withColumn("raw", F.when(F.col("class").isin(*NEEDS_PRIMARY), F.col("raw")))
+        needed = F.col("class").isin(*NEEDS_PRIMARY)
+        if self.scope.has_earlier_epochs:
+            # A row may have been made of any record of its event, such as one that is a duplicate today.
+            earlier = rows.where("not current").select("datacenter", "event").distinct()
+            found = found.join(
+                earlier.withColumn("made_earlier", F.lit(True)), ["datacenter", "event"], "left"
+            )
+            needed |= F.coalesce("made_earlier", F.lit(False))
+        return found.withColumn("raw", F.when(needed, F.col("raw"))).drop("made_earlier")
 
     def _by_place(self, rows: DataFrame) -> DataFrame:
         """What tables and dispatchers say of single places: evidence, and the event of the row made of it."""
@@ -184,18 +241,22 @@ class Queries:
         frames = [rows.where("current").select(*PLACE, F.lit(0).alias("side_evidence"), "event_id")]
         for datacenter in self.scope.read_offsets:
             bits = F.when(F.col("given_up"), int(Evidence.GIVEN_UP)).otherwise(int(Evidence.PENDING))
-            frames.append(self._waiting(datacenter).select(F.lit(datacenter), "file", "offset", bits, none))
+            frames.append(self.waiting(datacenter).select(F.lit(datacenter), "file", "offset", bits, none))
         for datacenter, evidence, table in self._side_tables():
-            place = _place_of("_occurrence", "file", "offset")
+            place = place_of("_occurrence", "file", "offset")
             current = table.where("current")
             frames.append(current.select(F.lit(datacenter), *place, F.lit(int(evidence)), none))
         evidence_bits = F.bit_or("side_evidence").cast("int").alias("side_evidence")
         return _union(frames).groupBy(*PLACE).agg(evidence_bits, F.max("event_id").alias("row_event_id"))
 
-    def _waiting(self, datacenter: str) -> DataFrame:
-        return self.session.createDataFrame(
-            self.scope.read_offsets[datacenter].waiting, from_arrow_schema(WAITING_COLUMNS)
-        )
+    def waiting(self, datacenter: str) -> DataFrame:
+        waiting, schema = self.scope.read_offsets[datacenter].waiting, from_arrow_schema(WAITING_COLUMNS)
+        if waiting.num_rows <= MOST_ROWS_SENT:
+            return self.session.createDataFrame(waiting, schema)
+        path = self.spool / f"{datacenter}.parquet"
+        if not path.exists():
+            pq.write_table(waiting, path, row_group_size=MOST_ROWS_SENT)
+        return self.session.read.schema(schema).parquet(str(path))
 
     def _with_earlier_epochs(self, found: DataFrame, rows: DataFrame) -> DataFrame:
         """Add evidence from epochs that numbered files otherwise: by event instead of by place.
@@ -251,14 +312,15 @@ class Queries:
         """Ids that any datacenter's dispatcher has not finished with."""
         frames = [records.where("class = 'pending'").select("event_id")]
         for datacenter in self.scope.read_offsets:
-            frames.append(self._waiting(datacenter).where("not given_up").select("event_id"))
+            frames.append(self.waiting(datacenter).where("not given_up").select("event_id"))
         return _union(frames).distinct().withColumn("waits", F.lit(True))
 
     def compared_rows(self, records: DataFrame, primaries: DataFrame) -> DataFrame:
         """Rows of the selected datacenters whose event can be read again, with a verdict (`COMPARED`).
 
-        Rows of earlier epochs number files otherwise: they are right if a join with any primary of their key
-        gives the same.
+        Rows of earlier epochs number files otherwise. Each is compared with the records of its event at its
+        offset, and any primary of their key. Is none at this offset, it is compared with all of its event;
+        if it is equal to none, its own record is gone, and nobody can tell.
         """
         candidates, frames = _candidates(primaries), []
         at_place = ["datacenter", "key", "primary_file", "primary_offset"]
@@ -267,32 +329,65 @@ class Queries:
             mine = records.where(F.col("datacenter") == datacenter)
             originals = mine.select(*PLACE, "event_id", "key", "raw")
             pairs = rows.where("complete").join(originals, [*PLACE, "event_id"])
+            pairs = pairs.withColumn("is_own", F.lit(True))
             pairs = pairs.join(candidates, at_place, "left").select(*TO_COMPARE)
             if self.scope.has_earlier_epochs:
-                earlier = self._with_event(rows.where("not current"), records)
-                earlier = earlier.drop("file", "offset", "primary_file", "primary_offset")
-                first = mine.where("class = 'joined'").select("datacenter", "file", "event", "key", "raw")
-                by_event = earlier.join(first, ["datacenter", "event"])
+                earlier = self.with_event(rows.where("not current"), records)
+                earlier = earlier.drop("file", "primary_file", "primary_offset")
+                earlier = earlier.withColumnRenamed("offset", "row_offset")
+                of_event = mine.where("raw is not null").select(*PLACE, "event", "event_id", "key", "raw")
+                of_event = self._with_mended_before(datacenter, of_event).drop("event_id")
+                is_own = F.col("offset") == F.col("row_offset")
+                by_event = earlier.join(of_event, ["datacenter", "event"]).withColumn("is_own", is_own)
                 by_event = by_event.join(candidates, ["datacenter", "key"], "left").select(*TO_COMPARE)
                 pairs = pairs.unionByName(by_event)
             verdicts = self._apply(pairs, compare_rows, COMPARED)
             if self.scope.has_earlier_epochs:
-                best = F.min_by(F.struct("primary_file", "verdict", "detail"), F.col("verdict") != "same")
-                verdicts = verdicts.groupBy(*ROW).agg(best.alias("best")).select(*ROW, "best.*")
+                verdicts = _best_of_each_row(verdicts)
             frames.append(verdicts)
         return _union(frames)
 
+    def _with_mended_before(self, datacenter: str, records: DataFrame) -> DataFrame:
+        """Add records with the mended lines that rows of earlier epochs were made of (docs/adr/0047)."""
+        letters = self.scope.mended.get(datacenter, Mended()).of_earlier_epochs
+        rows = [(each.event_id, each.raw) for each in letters if each.raw is not None]
+        lines = self.session.createDataFrame(rows, "event_id string, raw binary")
+        mended = records.drop("raw").join(F.broadcast(lines), "event_id").select(records.columns)
+        return records.unionByName(mended)
+
 
 def wanted_primaries(primaries: DataFrame, records: DataFrame) -> DataFrame:
-    """The primaries that such records name, and bytes that can't be read again."""
-    needed = records.where(F.col("class").isin(*NEEDS_PRIMARY))
+    """The primaries that records with raw bytes name, and bytes that can't be read again."""
+    needed = records.where("raw is not null")
     keys = needed.select("datacenter", "key").distinct().withColumn("wanted", F.lit(True))
     return primaries.join(keys, ["datacenter", "key"], "left").where("wanted or lost_path is not null")
 
 
-def _place_of(occurrence: str, file: str, offset: str) -> list[Column]:
+def _best_of_each_row(verdicts: DataFrame) -> DataFrame:
+    """The verdict on each row: that of its own record, or of any that gives the same."""
+    differs = F.col("verdict") != "same"
+    best = F.min_by(
+        F.struct("is_own", "primary_file", "verdict", "detail"), F.struct(~F.col("is_own"), differs)
+    )
+    found = verdicts.groupBy(*ROW).agg(best.alias("best")).select(*ROW, "best.*")
+    is_gone = ~F.col("is_own") & (F.col("verdict") != "same")
+    found = found.withColumn("primary_file", F.when(~is_gone, F.col("primary_file")))
+    return found.withColumn("verdict", F.when(is_gone, F.lit("no primary")).otherwise(F.col("verdict")))
+
+
+def place_of(occurrence: str, file: str, offset: str) -> list[Column]:
+    """The file number and the offset in a column of occurrences, under these names."""
     parts = F.split(F.col(occurrence), ":")
     return [parts[0].cast("int").alias(file), parts[1].cast("long").alias(offset)]
+
+
+def in_ranges(ranges: Iterable[ByteRange]) -> Column:
+    """Whether a record begins in any of these ranges."""
+    offset = F.col("offset")
+    each = [
+        (F.col("file") == r.file_number) & (offset >= r.start_bytes) & (offset < r.end_bytes) for r in ranges
+    ]
+    return reduce(Column.__or__, each, F.lit(False))
 
 
 def _has(evidence: Column, some: Evidence) -> Column:

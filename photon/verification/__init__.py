@@ -1,5 +1,4 @@
-"""Classify every foreign record again from raw logs and tables, and report; trace one event.
+"""Classify every foreign record again from raw logs and tables, and report; leave work orders for it.
 
-Recovery leaves work orders for what was found. Nothing here trusts or changes a dispatcher's state. The Spark
-program is in `jobs`.
+Nothing here trusts or changes a dispatcher's state. The Spark program is in `jobs`.
 """

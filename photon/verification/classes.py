@@ -18,7 +18,7 @@ class Evidence(IntFlag):
 
     BAD_LINE = 1  # the line is no event
     SKIPPED = 2  # it has no key, or the adapter skips it
-    DEAD_LETTER = 4  # it is in this datacenter's table of dead letters
+    DEAD_LETTER = 4  # it is in this datacenter's table of dead letters, and was not taken up again since
     JOINED = 8  # a row of this datacenter was made of it
     ROW_HERE = 16  # this datacenter has a row of its event
     ROW_ELSEWHERE = 32  # another datacenter has a row of its event
@@ -33,7 +33,10 @@ def class_of(evidence: Evidence) -> OutcomeClass | None:
 
     A row comes before what was recorded earlier, and a pending record may have been given up once. Below the
     boundary a join neither sees other rows nor looks any further: if it recorded TOO_OLD, that is the class.
+    A dead letter that is looked at again (docs/adr/0047) is none for as long as it waits.
     """
+    if evidence & Evidence.PENDING:
+        evidence &= ~(Evidence.BAD_LINE | Evidence.DEAD_LETTER)
     late: OutcomeClass | None = "too_old" if evidence & Evidence.TOO_OLD else None
     first_that_applies: tuple[tuple[Evidence, OutcomeClass], ...] = (
         (Evidence.BAD_LINE, "dead_letters"),

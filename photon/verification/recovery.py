@@ -33,6 +33,7 @@ class Recovered:
     orders: list[str] = field(default_factory=list)  # their ids; none in a dry run
     kinds: Counter[str] = field(default_factory=Counter)  # of findings, by records that are ordered
     left_to: Counter[str] = field(default_factory=Counter)  # by datacenter that registered them
+    unknown_to: Counter[str] = field(default_factory=Counter)  # of these: its own report does not name them
     left_out: int = 0  # more than a report names
     problem: str = ""
 
@@ -42,6 +43,7 @@ class Recovered:
             "orders": self.orders,
             "kinds": dict(self.kinds),
             "left_to": dict(self.left_to),
+            "unknown_to": dict(self.unknown_to),
             "left_out": self.left_out,
             "problem": self.problem,
         }
@@ -58,8 +60,31 @@ def recover(
     if not any(_with_cases(report) for report in reports.values()):
         return {name: Recovered() for name in reports}
     register = open_registry(find_registry(pipeline)).register.read()
-    retired = retired_datacenters(register.epochs)
-    return {name: _recover_one(pipeline, name, report, retired, dry_run) for name, report in reports.items()}
+    retired = {*register.given_up, *retired_datacenters(register.epochs)}
+    done = {name: _recover_one(pipeline, name, report, retired, dry_run) for name, report in reports.items()}
+    for name, report in reports.items():
+        done[name].unknown_to = unknown_to(name, report, reports, retired)
+    return done
+
+
+def unknown_to(
+    datacenter: str,
+    report: Mapping[str, Any],
+    reports: Mapping[str, Mapping[str, Any]],
+    retired: Collection[str],
+) -> Counter[str]:
+    """How many records of a report nobody acts on: their holder has none of them in its logs.
+
+    By holder, as far as its own report is here and names all that it has found.
+    """
+    named = {
+        name: {case["event_id"] for finding in _with_cases(one) for case in finding["cases"]}
+        for name, one in reports.items()
+        if all(finding["count"] == len(finding["cases"]) for finding in _with_cases(one))
+    }
+    cases = [Case(**case) for finding in _with_cases(report) for case in finding["cases"]]
+    acting = ((acts_on(case, datacenter, retired), case.event_id) for case in cases)
+    return Counter(name for name, event_id in acting if name in named and event_id not in named[name])
 
 
 def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -116,7 +141,7 @@ def acts_on(case: Case, datacenter: str, retired: Collection[str]) -> str:
     """The datacenter whose dispatcher has to look at a record of `datacenter` again.
 
     What another one registered is its own to join again: it alone writes its table and releases its tokens.
-    It has the event in its own logs, and so in its own report.
+    It has the event in its own logs, and so in its own report. One that is retired never does.
     """
     if case.holder is None or case.holder in retired:
         return datacenter

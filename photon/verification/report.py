@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from photon.clock import in_utc
 from photon.join.outcomes import OUTCOME_CLASSES
+from photon.verification.days import Window
 
 # Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
 TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
@@ -22,6 +24,7 @@ FindingKind = Literal[
     "unjoinable_but_joinable",
     "unjoinable_but_joinable_when_complete",
     "same_id_two_times",
+    "log_copy_short",
 ]
 
 
@@ -37,13 +40,13 @@ class Meaning:
 MEANINGS: Mapping[FindingKind, Meaning] = {
     "missing": Meaning(
         "records that should be joined and are in no table",
-        "photon recover: the datacenter that registered them (if none did: each that has them) looks at them "
-        "again and joins them, while it runs or at its next start",
+        "photon recover PIPELINE: the datacenter that registered them (if none did: each that has them) "
+        "looks at them again and joins them, while it runs or at its next start",
     ),
     "missing_and_cleared": Meaning(
         "records that were joined and whose ids were cleared, and whose rows are gone from the table",
-        "photon recover: the datacenter that they belong to makes them again, from the logs, while it runs "
-        "or at its next start; or put them back first, from a copy of its lake",
+        "photon recover PIPELINE: the datacenter that they belong to makes them again, from the logs, while "
+        "it runs or at its next start; or put them back first, from a copy of its lake",
     ),
     "table_gone": Meaning(
         "tables of joined events that are gone, although their datacenter has begun to join",
@@ -51,27 +54,35 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "duplicate_rows": Meaning(
         "ids with more than one row in the tables of all datacenters",
-        "keep the files of both tables for analysis and read without the duplicates: the promise of one "
-        "row an id is broken; look at both rows with photon trace",
+        "the promise of one row an id is broken: look at both rows with photon trace, keep the files of "
+        "both tables for analysis; then photon backfill PIPELINE -d DATACENTER --day DAY --rebuild leaves "
+        "one row; run it for each datacenter and day named",
     ),
     "row_without_event": Meaning(
         "rows whose foreign event is not in the raw logs at the row's place",
-        "the log or the table was changed by somebody else: compare the place with the file, restore either",
+        "the log or the table was changed by somebody else: compare the place with the file; put the log "
+        "back from another datacenter's copy, or the table from a copy of its lake",
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
-        "if the adapter or a declared type was changed, that is why: rebuild those rows; else somebody "
-        "changed the table or the logs",
+        "if the adapter or a declared type was changed, that is why; else somebody changed the table or the "
+        "logs: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild makes the day's rows again",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",
-        "photon recover: they are looked for again",
+        "photon recover PIPELINE: they are looked for again",
         violation=False,
     ),
     "unjoinable_but_joinable_when_complete": Meaning(
         "events given up when the inputs were declared complete, although their primary had been read",
-        "photon recover, or join again with --complete: they are looked for again; if they stay unjoinable, "
-        "the index does not find the primary",
+        "photon recover PIPELINE, or join again with --complete: they are looked for again; if they stay "
+        "unjoinable, the index does not find the primary",
+    ),
+    "log_copy_short": Meaning(
+        "log files of other datacenters with events that this one's copy of the logs lacks",
+        "deliver the named logs to this datacenter again, from the byte at which its copy ends: its "
+        "dispatcher takes them up by itself, and photon verify tells when nothing is lacking any more",
+        violation=False,
     ),
     "same_id_two_times": Meaning(
         "ids that occur with more than one time: with time_in_id these are different events",
@@ -88,6 +99,7 @@ class Example:
     event_id: str
     where: str
     detail: str = ""
+    known_us: int | None = None  # when a recorded verification told it first; None: none has
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +121,29 @@ class Finding:
     count: int
     examples: tuple[Example, ...] = ()
     cases: tuple[Case, ...] = ()  # of what recovery mends: at most `MOST_CASES`
+    new: int | None = None  # cases that no recorded verification has told; None: nobody knows
+    acting: Mapping[str, int] = field(default_factory=dict)  # cases by the datacenter that has to act
 
     @property
     def meaning(self) -> Meaning:
         return MEANINGS[self.kind]
 
+    def number(self) -> str:
+        """How many cases there are, and how many of them are news."""
+        if self.new is None or self.new == self.count:
+            return f"{self.count:,}"
+        return f"{self.count:,} ({f'{self.new:,} new' if self.new else 'told before'})"
+
+    def is_left_to_others(self, datacenter: str) -> bool:
+        """Whether only other datacenters than that of the finding have to act."""
+        return bool(self.acting) and datacenter not in self.acting
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "count": self.count,
+            "new": self.new,
+            "acting": dict(self.acting),
             "says": self.meaning.says,
             "what_to_do": self.meaning.remedy,
             "examples": [asdict(example) for example in self.examples],
@@ -153,6 +179,7 @@ class DatacenterReport:
     unverified: Sequence[Unverified] = ()
     verified_earlier: VerifiedEarlier = VerifiedEarlier()  # their records are in no class any more
     rows: int = 0  # of this datacenter; none count if it was given up as lost
+    records_read: int = 0  # foreign ones; the others are settled since an earlier verification
     rows_not_compared: int = 0  # neither event nor primary can be read again, or their batch is not completed
     notes: Sequence[str] = ()
     verified_until_us: int | None = None  # `classes.verified_until_us`
@@ -180,6 +207,7 @@ class DatacenterReport:
             **self.equation(),
             "rows": self.rows,
             "rows_not_compared": self.rows_not_compared,
+            "records_read": self.records_read,
             "verified_until_us": self.verified_until_us,
             "epoch": self.epoch,
             "completed": self.completed,
@@ -202,11 +230,31 @@ def equation_table(columns: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
 
 
 @dataclass(frozen=True)
+class ReportedWindow:
+    """The event times of a report: records without a time are in none."""
+
+    window: Window
+    closed: Mapping[str, bool]  # by datacenter: whether it has read its primary logs beyond the window
+
+    def as_dict(self) -> dict[str, Any]:
+        ends = {"from": in_utc(self.window.start_us, "seconds"), "to": in_utc(self.window.end_us, "seconds")}
+        return {**ends, "closed": dict(self.closed)}
+
+    def sentence(self) -> str:
+        """What it is of, for people."""
+        says = self.as_dict()
+        still_open = [name for name, is_closed in self.closed.items() if not is_closed]
+        end = f"; still open in {', '.join(still_open)}" if still_open else "; closed"
+        return f"events from {says['from']} until before {says['to']}{end}"
+
+
+@dataclass(frozen=True)
 class VerificationReport:
     """What was verified, by datacenter; `rows` are those of all datacenters."""
 
     datacenters: Mapping[str, DatacenterReport]
     rows: int
+    window: ReportedWindow | None = None  # None: of all times
 
     def equations(self) -> list[list[str]]:
         """The table of all equations, and each datacenter's rows below them."""
@@ -228,4 +276,5 @@ class VerificationReport:
 
     def as_dict(self) -> dict[str, Any]:
         reports = {name: report.as_dict() for name, report in self.datacenters.items()}
-        return {**reports, "rows": self.rows, "ok": self.ok}
+        of_window = {"window": self.window.as_dict()} if self.window is not None else {}
+        return {**reports, **of_window, "rows": self.rows, "ok": self.ok}

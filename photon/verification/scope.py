@@ -5,27 +5,37 @@ Reads states, Delta logs and the registry's register; no log file and no row.
 
 from __future__ import annotations
 
-import os
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from photon.clock import SystemClock, microseconds
+from photon.dispatcher.startup import refuse_lacking
+from photon.join.adapting import adapter_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.state.view import ReadOffsets, read_offsets
+from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
+from photon.storage.store import store_of
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
+from photon.tokens import Occurrence
 from photon.verification.classes import EpochStatus
+from photon.verification.kept import Kept, fingerprint, read_kept
 from photon.verification.report import Example, Finding
+from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 
 # More are left to Delta's own reader, which does not hold them in one plan.
@@ -38,15 +48,30 @@ GLOB_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
 class TableSnapshot:
     """One Delta table at one version, with the Parquet files that are all of it."""
 
-    folder: Path
+    folder: Location
     schema: pa.Schema
     version: int | None = None  # None: there is no such table
     files: tuple[str, ...] | None = ()  # None: only a Delta reader knows the rows, or there are too many
 
 
 @dataclass(frozen=True)
+class Mended:
+    """The dead letters of a datacenter that were looked at again (docs/adr/0047)."""
+
+    letters: Mapping[Occurrence, MendedLetter] = field(default_factory=dict)  # of its epoch, as taken up last
+    of_earlier_epochs: Sequence[MendedLetter] = ()
+
+    @property
+    def all(self) -> list[MendedLetter]:
+        return [*self.letters.values(), *self.of_earlier_epochs]
+
+
+@dataclass(frozen=True)
 class Scope:
-    """The scope of a verification. `selected` are the datacenters whose records are classified."""
+    """The scope of a verification. `selected` are the datacenters whose records are classified.
+
+    `since`: of datacenters whose kept results count. Of the others all is verified.
+    """
 
     pipeline: Pipeline
     selected: Sequence[str]
@@ -55,11 +80,32 @@ class Scope:
     tables: Mapping[tuple[str, TableName], TableSnapshot]  # by datacenter and name
     epochs: Mapping[str, EpochStatus]
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
+    mended: Mapping[str, Mended] = field(default_factory=dict)  # by datacenter
+    since: Mapping[str, Since] = field(default_factory=dict)  # by datacenter
+    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # of files, by datacenter
+    kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
+    given_up: frozenset[str] = frozenset()  # datacenters that never run again
+    at_us: int = 0
 
     @property
     def retired(self) -> set[str]:
         """Datacenters whose rows do not count: they were given up as lost (protocol E2)."""
         return {epoch.datacenter for epoch in self.epochs.values() if epoch.state == "retired"}
+
+    @property
+    def never_acting(self) -> set[str]:
+        """Datacenters that join nothing again: others act on what they have registered."""
+        return {*self.retired, *self.given_up}
+
+    @property
+    def mended_lines(self) -> dict[tuple[str, int], dict[int, bytes]]:
+        """The lines that people have put in the places of others: by datacenter, file number and offset."""
+        found: dict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
+        for name, mended in self.mended.items():
+            for place, letter in mended.letters.items():
+                if letter.raw is not None:
+                    found[name, place.file_number][place.offset_bytes] = letter.raw
+        return dict(found)
 
     @property
     def has_earlier_epochs(self) -> bool:
@@ -76,15 +122,41 @@ class Scope:
         return list(self.read_offsets) if self.pipeline.foreign.time_in_id else list(self.selected)
 
     def stretches(self, datacenter: str, side: Side) -> list[Stretch]:
-        """The parts of one log that are read again."""
+        """The parts of one log that are read as a whole: those that no kept result covers."""
         piece_bytes = self.pipeline.verification.piece_bytes
         skipped = {tracked.file.number for tracked in self.gone_and_verified(datacenter)}
+        since = self.since.get(datacenter)
+        trusted = since.trusted if since is not None else {}
         return [
             stretch
             for tracked in self.read_offsets[datacenter].of(side)
-            if tracked.file.number not in skipped
-            for stretch in stretches_of(tracked, piece_bytes)
+            if (number := tracked.file.number) not in skipped
+            for stretch in stretches_of(
+                tracked, piece_bytes, trusted[number].end_bytes if number in trusted else None
+            )
         ]
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether results can be kept: not on S3, nor where a row's event is told by times of all records."""
+        is_local = all(isinstance(place.lake, Path) for place in self.pipeline.datacenters.values())
+        return is_local and not self.pipeline.foreign.time_in_id
+
+    def fingerprint(self, datacenter: str) -> str:
+        """What the results of a datacenter depend on beside logs and tables."""
+        epochs = sorted((name, one.datacenter, one.state == "retired") for name, one in self.epochs.items())
+        current = sorted((name, one.epoch) for name, one in self.read_offsets.items())
+        letters = self.mended[datacenter].of_earlier_epochs
+        earlier = sorted((each.epoch, str(each.occurrence), each.batch) for each in letters)
+        return fingerprint(self.pipeline, adapter_of(self.pipeline), [epochs, current, earlier])
+
+    def commits(self, datacenter: str) -> dict[str, Commit]:
+        """The commits at which the tables are read that the results of a datacenter depend on."""
+        tables = tables_of(self.pipeline, datacenter)
+        return {
+            f"{where}/{name}": commit_at(self.tables[where, name].folder, self.tables[where, name].version)
+            for where, name in tables
+        }
 
     def gone_and_verified(self, datacenter: str) -> list[TrackedFile]:
         """Foreign files that are gone and were fully verified, so that they are not looked for again.
@@ -120,11 +192,22 @@ class Scope:
         return [Finding("table_gone", 1, (Example("all rows", str(table.folder), "there is no table"),))]
 
 
-def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
+def tables_of(pipeline: Pipeline, datacenter: str) -> list[Table]:
+    """The tables that the results of a datacenter depend on: rows of all, its own side tables."""
+    rows: list[Table] = [(name, "joined_events") for name in pipeline.datacenters]
+    return rows + [(datacenter, name) for name in TABLE_COLUMNS if name != "joined_events"]
+
+
+def open_scope(
+    pipeline: Pipeline, selected: Sequence[str], anew: bool = False, now_us: int | None = None
+) -> Scope:
     """The scope as of now. Reads the states first: what they say is done is then in the tables.
+
+    `anew`: no kept result counts.
 
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable.
     """
+    at_us = SystemClock().now_us() if now_us is None else now_us
     offsets = {name: read_offsets(place.state) for name, place in pipeline.datacenters.items()}
     address = find_registry(pipeline)
     tables: dict[tuple[str, TableName], TableSnapshot] = {}
@@ -146,9 +229,65 @@ def open_scope(pipeline: Pipeline, selected: Sequence[str]) -> Scope:
         return EpochStatus(record.datacenter, record.state, version)
 
     register = open_registry(address).register.read()
+    refuse_lacking(pipeline, register)
     epochs = {epoch: status(epoch, record) for epoch, record in register.epochs.items()}
     verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
-    return Scope(pipeline, tuple(selected), address, offsets, tables, epochs, verified)
+    mended = {name: _mended(pipeline, name, one) for name, one in offsets.items()}
+    looks = {
+        name: {number: look_at(each, pipeline.datacenters[name].logs) for number, each in one.files.items()}
+        for name, one in offsets.items()
+        if name in selected
+    }
+    scope = Scope(
+        pipeline,
+        tuple(selected),
+        address,
+        offsets,
+        tables,
+        epochs,
+        verified,
+        mended,
+        looks=looks,
+        given_up=frozenset(register.given_up),
+        at_us=at_us,
+    )
+    if not scope.can_be_kept:
+        return scope
+    found = {name: read_kept(pipeline, name) for name in selected}
+    scope = replace(scope, kept={name: each for name, each in found.items() if each is not None})
+    since = {} if anew else {name: _since(scope, name, each) for name, each in scope.kept.items()}
+    return replace(scope, since={name: each for name, each in since.items() if each is not None})
+
+
+def _since(scope: Scope, datacenter: str, kept: Kept) -> Since | None:
+    """What is new since results were kept; None if none of them count."""
+    if kept.fingerprint != scope.fingerprint(datacenter):
+        return None
+    if scope.at_us - kept.begun_us >= microseconds(scope.pipeline.verification.anew_after):
+        return None
+    changed = {}
+    for where, name in tables_of(scope.pipeline, datacenter):
+        table, commit = scope.tables[where, name], kept.commits.get(f"{where}/{name}", Commit())
+        files = changed_since(table.folder, commit, table.version)
+        if files is None:
+            return None
+        changed[where, name] = files
+    letters = scope.mended[datacenter].letters
+    return Since(
+        kept,
+        trusted_files(kept.files, scope.read_offsets[datacenter].files, scope.looks[datacenter]),
+        changed,
+        mended_since(kept.mended, ((place, letter.batch) for place, letter in letters.items())),
+    )
+
+
+def _mended(pipeline: Pipeline, datacenter: str, read: ReadOffsets) -> Mended:
+    """Those that were taken up before the last completed batch: a later one still waits, or will."""
+    epoch = read.epoch or ""
+    return Mended(
+        mended_letters(pipeline, datacenter, epoch, read.completed),
+        mended_before(pipeline, datacenter, epoch),
+    )
 
 
 def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
@@ -161,7 +300,7 @@ def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
         return tracked.size_bytes
 
 
-def _snapshot(folder: Path, handle: DeltaTable) -> TableSnapshot:
+def _snapshot(folder: Location, handle: DeltaTable) -> TableSnapshot:
     schema = pa.schema(handle.schema().to_arrow())
     # Reader version 1: neither deletion vectors nor mapped column names.
     if handle.protocol().min_reader_version != 1 or GLOB_CHARACTERS.search(str(folder)):
@@ -169,7 +308,8 @@ def _snapshot(folder: Path, handle: DeltaTable) -> TableSnapshot:
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
     paths = pa.table(handle.get_add_actions())["path"].to_pylist()
     files = tuple(str(folder / path) for path in paths)
-    lost = [file for file in files if not os.path.exists(file)]
+    there = set(store_of(folder).names())
+    lost = [file for file, path in zip(files, paths, strict=True) if path not in there]
     if lost:
         raise LakeUnavailable(
             f"{folder}: {len(lost)} data files that version {handle.version()} of the table names are gone, "

@@ -1,4 +1,4 @@
-"""What runs in verification's tasks: read raw logs again, join pairs again, ask the registry.
+"""What runs in verification's tasks: join pairs again, ask the registry. `reading` reads their raw logs.
 
 Arrow in, Arrow out, without Spark, so that it is tested without it.
 """
@@ -6,7 +6,7 @@ Arrow in, Arrow out, without Spark, so that it is tested without it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,12 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair, skip_records
-from photon.logs.files import ByteRange, LogFile
-from photon.logs.parse import ParsedRange, read_events
-from photon.logs.ranges import RangeGone, Stretch, read_pieces
-from photon.pipeline.event_key import event_key, primary_time_us
-from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
+from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
+from photon.logs.files import ByteRange, TrackedFile
+from photon.pipeline.event_key import event_key
+from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Holder, Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
@@ -55,21 +53,26 @@ FOREIGN_RECORDS = pa.schema(
 PRIMARY_RECORDS = pa.schema(
     {**_PLACE, "key": _STRING, "time_us": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
 )
+PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, **_LOST})
 # verdict: same | differs | no primary; outcome: a class | missing_and_cleared | joinable | unavailable
-COMPARED = pa.schema({**_ROW, "primary_file": _INT32, "verdict": _STRING, "detail": _STRING})
+# is_own: the row is compared with the very record that it was made of, as far as can be told.
+COMPARED = pa.schema(
+    {**_ROW, "is_own": pa.bool_(), "primary_file": _INT32, "verdict": _STRING, "detail": _STRING}
+)
 _RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
 # holder, token: who registered the event, if anybody did; without a token it was cleared.
 _HOLDER = {"holder": _STRING, "token": _STRING}
 DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING, **_HOLDER})
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
+TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
 # What `compare_rows` is given. `values`: a struct of what the adapter put into the row.
-TO_COMPARE = [*ROW, "file", *_PAIR, "values"]
+TO_COMPARE = [*ROW, "is_own", "file", *_PAIR, "values"]
 # What `classify_records` is given. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
 TO_CLASSIFY = [*PLACE, *RECORD, *_PAIR, "waits", "undecided"]
 
 
-def _filled(columns: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def filled(columns: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches of those columns that the schema has, in its order; columns that are not given are null."""
     rows = len(next(iter(columns.values())))
     if rows:
@@ -91,111 +94,19 @@ class TaskScope:
     headers: Mapping[tuple[str, int], bytes]  # of log files, by datacenter and number
     row_schemas: Mapping[str, pa.Schema]  # of each datacenter's joined events
     requeued: Mapping[str, Sequence[ByteRange]] = field(default_factory=dict)
+    # Lines that people have put in the places of others, by datacenter, file number and offset.
+    mended: Mapping[tuple[str, int], Mapping[int, bytes]] = field(default_factory=dict)
+    files: Mapping[tuple[str, int], TrackedFile] = field(default_factory=dict)  # by datacenter and number
 
     @cached_property
     def adapter(self) -> Adapter:
         """The user's adapter, loaded in the task."""
         return adapter_of(self.pipeline)
 
-
-# -- reading logs again
-
-
-def read_foreign(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> Iterator[pa.RecordBatch]:
-    """All foreign records that begin in the stretches (`FOREIGN_RECORDS`)."""
-
-    def records(parsed: ParsedRange, datacenter: str, file: LogFile) -> Iterator[dict[str, Any]]:
-        yield _foreign_columns(parsed.events, datacenter, file, scope)
-        letters = parsed.dead_letters
-        bad_line = pa.array([int(Evidence.BAD_LINE)] * letters.num_rows, _INT32)
-        yield {**_place(letters, datacenter), "evidence": bad_line}
-
-    return _read(stretches, scope, scope.pipeline.foreign, records, FOREIGN_RECORDS)
-
-
-def read_primary(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> Iterator[pa.RecordBatch]:
-    """All primary records that begin in the stretches (`PRIMARY_RECORDS`)."""
-
-    def records(parsed: ParsedRange, datacenter: str, file: LogFile) -> Iterator[dict[str, Any]]:
-        events = parsed.events
-        yield {
-            **_place(events, datacenter),
-            "key": events["_id"],
-            "time_us": events["_time_us"],
-            "path": pa.array([file.path] * events.num_rows, _STRING),
-            "raw": events["_raw"],
-        }
-
-    return _read(stretches, scope, scope.pipeline.primary, records, PRIMARY_RECORDS)
-
-
-def _read(
-    stretches: Iterable[tuple[str, Stretch]],
-    scope: TaskScope,
-    log: PrimaryLog | ForeignLog,
-    records: Callable[[ParsedRange, str, LogFile], Iterator[dict[str, Any]]],
-    schema: pa.Schema,
-) -> Iterator[pa.RecordBatch]:
-    pipeline = scope.pipeline
-    for datacenter, stretch in stretches:
-        file, logs = stretch.tracked.file, pipeline.datacenters[datacenter].logs
-        read_up_to = stretch.start_bytes
-        pieces = read_pieces(logs, stretch, pipeline.verification.piece_bytes, pipeline.limits.line_bytes)
-        try:
-            for byte_range, data in pieces:
-                parsed = read_events(data, file, byte_range, log, pipeline.limits)
-                for columns in records(parsed, datacenter, file):
-                    yield from _filled(columns, schema)
-                read_up_to = byte_range.end_bytes
-        except RangeGone as error:
-            lost = {
-                "datacenter": [datacenter],
-                "file": [file.number],
-                "offset": [read_up_to],
-                "lost_path": [file.path],
-                "lost_bytes": [max(0, stretch.end_bytes - read_up_to)],
-                "lost_reason": [error.reason],
-            }
-            yield from _filled(lost, schema)
-
-
-def _foreign_columns(events: pa.Table, datacenter: str, file: LogFile, scope: TaskScope) -> dict[str, Any]:
-    log, primary = scope.pipeline.foreign, scope.pipeline.primary
-    ids, times = events["_id"], events["_time_us"]
-    evidence = np.where(pc.is_null(events["_key"]).to_numpy(), int(Evidence.SKIPPED), 0).astype(np.int32)
-    raws = RawRecords(events["_raw"].combine_chunks(), [file.header], np.zeros(events.num_rows, np.int64))
-    evidence[skip_records(scope.adapter, raws, scope.pipeline).rows] |= Evidence.SKIPPED
-    offsets = events["_offset"].to_numpy()
-    for requeued in scope.requeued.get(datacenter, ()):
-        if requeued.file_number == file.number:
-            inside = (offsets >= requeued.start_bytes) & (offsets < requeued.end_bytes)
-            evidence[inside] |= Evidence.PENDING
-    return {
-        **_place(events, datacenter),
-        "event_id": ids,
-        "event": pc.binary_join_element_wise(times.cast(_STRING), ids, ":") if log.time_in_id else ids,
-        "key": events["_key"],
-        "time_us": times,
-        "event_us": _times_of(ids, times, log, lambda text, us: event_key(text, us, log).event_us),
-        "around_us": _times_of(
-            events["_key"], times, primary, lambda text, us: primary_time_us(text, us, primary)
-        ),
-        "evidence": pa.array(evidence),
-        "raw": events["_raw"],
-    }
-
-
-def _times_of(ids: Any, times: Any, log: Log, time_us_of: Callable[[str, int], int | None]) -> Any:
-    """The times in ids of `log` where they carry one, else `times`, those of their records."""
-    if log.id_codec is None:
-        return times
-    pairs = zip(ids.to_pylist(), times.to_pylist(), strict=True)
-    return pa.array([time_us_of(text or "", time_us) for text, time_us in pairs], _INT64)
-
-
-def _place(events: pa.Table, datacenter: str) -> dict[str, Any]:
-    names = pa.array([datacenter] * events.num_rows, _STRING)
-    return {"datacenter": names, "file": events["_file"], "offset": events["_offset"]}
+    def mended_in(self, datacenter: str, part: ByteRange) -> dict[int, bytes]:
+        """The lines that people have put in the places of others in a range."""
+        lines = self.mended.get((datacenter, part.file_number), {})
+        return {at: line for at, line in lines.items() if part.start_bytes <= at < part.end_bytes}
 
 
 # -- joining pairs again
@@ -211,7 +122,7 @@ def compare_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterato
             for row, detail in zip(rows, _differences_of(pairs, datacenter, scope), strict=True):
                 verdicts[row] = "differs" if detail else "same"
                 details[row] = detail
-        yield from _filled({**_columns(table), "verdict": verdicts, "detail": details}, COMPARED)
+        yield from filled({**_columns(table), "verdict": verdicts, "detail": details}, COMPARED)
 
 
 def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[str]:
@@ -306,7 +217,7 @@ def classify_records(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Ite
         for datacenter, rows, pairs in _pairs_by_datacenter(table):
             for row, result in zip(rows, _join_again(pairs, datacenter, scope)[0], strict=True):
                 results[row] = result
-        yield from _filled({**_columns(table), **_outcomes(table, results, scope)}, DECIDED)
+        yield from filled({**_columns(table), **_outcomes(table, results, scope)}, DECIDED)
 
 
 def _outcomes(table: pa.Table, results: Sequence[RejoinResult], scope: TaskScope) -> dict[str, Any]:

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from photon.clock import in_utc
+from photon.waiting.reasons import WHY
+
+DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # of `try_joins`
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,10 @@ class RegistryAnswer:
     time_us: int | None = None
     datacenter: str | None = None
     token: str | None = None  # None: cleared, or nobody holds it
+    epoch: str | None = None  # that registered it, and its batch
+    batch: int | None = None
+    standing: str = ""  # of this epoch: live | silent | on hold | fenced | retired
+    is_published: bool | None = None  # it has said that the batch is in its table; None: nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,44 @@ class LogRecord:
     time_us: int
     key: str | None
     was_read: bool
+    outcome: str = ""  # what a join of it gives now, where no table has it
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.outcome in DROPPED
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedFile:
+    """A log file in which the event was looked for."""
+
+    path: str
+    searched_bytes: int
+    read_bytes: int  # as far as the dispatcher has committed it
+    grown_us: int  # when it was seen to grow last
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedLog:
+    """A log in which the event was looked for."""
+
+    side: str
+    files: int
+    searched_bytes: int
+    read_bytes: int
+    grown_us: int | None
+    last: tuple[SearchedFile, ...]  # those that grew last, the latest first
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOf:
+    """A work order that names the event, and that nobody has taken up yet."""
+
+    order_id: str
+    why: str
+    occurrence: str
+    written_us: int
+    is_mended: bool
 
 
 @dataclass
@@ -57,6 +102,16 @@ class DatacenterTrace:
     too_old: list[dict[str, Any]] = field(default_factory=list)
     records: list[LogRecord] = field(default_factory=list)  # of the foreign log
     primaries: list[LogRecord] = field(default_factory=list)  # that the records name
+    orders: list[OrderOf] = field(default_factory=list)
+    mended: list[dict[str, Any]] = field(default_factory=list)  # dead letters that were taken up again
+    searched: list[SearchedLog] = field(default_factory=list)
+    batch: int | None = None  # the last one that is completed
+    watermark_us: int | None = None
+
+    @property
+    def counting_letters(self) -> list[dict[str, Any]]:
+        """The dead letters that were not taken up again since."""
+        return [row for row in self.dead_letters if row.get("taken_up_after") is None]
 
 
 @dataclass
@@ -68,6 +123,19 @@ class Trace:
     registry: list[RegistryAnswer] = field(default_factory=list)
     datacenters: dict[str, DatacenterTrace] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    pipeline: str = "PIPELINE"  # its file, for commands
+    what_to_do: str = ""  # `advice`
+
+    @property
+    def holder(self) -> RegistryAnswer | None:
+        """Who registered the event, if anybody did."""
+        return next((answer for answer in self.registry if answer.id_status == "held"), None)
+
+    @property
+    def has_several_events(self) -> bool:
+        """Whether each row may be of an event of its own: of one id with several times."""
+        rows = sum(len(one.rows) for one in self.datacenters.values())
+        return len({answer.time_us for answer in self.registry}) >= rows
 
     @property
     def verdict(self) -> str:
@@ -94,7 +162,7 @@ def _joined(found: Trace) -> str:
         return ""
     if len(places) == 1:
         return f"Joined {places[0]}." + "".join(_copies(*item) for item in found.datacenters.items())
-    if len({answer.time_us for answer in found.registry}) >= len(places):
+    if found.has_several_events:
         return f"{len(places)} events of different times have this id. Joined {'; and '.join(places)}."
     return (
         f"Joined {len(places)} times, which must not be: {'; and '.join(places)}. If one of these epochs "
@@ -120,8 +188,24 @@ def _not_joined(found: Trace) -> str:
     if sentences:
         return f"Not joined. {' '.join(sentences)}"
     if found.logs_searched:
-        return "Unknown: no table, no waiting list, no log and no registry knows this id."
+        looked = " ".join(_searched(*item) for item in found.datacenters.items())
+        return f"Unknown: no table, no waiting list, no log and no registry knows this id. {looked}".strip()
     return "Unknown: nobody asked knows this id. The logs were not searched."
+
+
+def _searched(name: str, one: DatacenterTrace) -> str:
+    """How far a datacenter's foreign log was searched, and how far its dispatcher has read it."""
+    log = next((log for log in one.searched if log.side == "foreign"), None)
+    if log is None:
+        return f"The foreign log of {name} could not be searched."
+    if not log.files:
+        return f"The foreign log of {name} has no file."
+    newest = f", and grew last at {moment(log.grown_us)}" if log.grown_us is not None else ""
+    batch = f" up to batch {one.batch}" if one.batch else ""
+    return (
+        f"The foreign log of {name} was searched to its end: {log.files} files with {log.searched_bytes:,} "
+        f"bytes, of which {log.read_bytes:,} are read{batch}{newest}."
+    )
 
 
 def _fate(one: DatacenterTrace) -> str:
@@ -129,13 +213,13 @@ def _fate(one: DatacenterTrace) -> str:
     for record in one.waiting:
         if record.status != "unjoinable":
             return (
-                f"it waits ({record.reason}), looked for {record.attempts} times since "
+                f"it waits ({record.reason}) {WHY[record.reason]}, looked for {record.attempts} times since "
                 f"{moment(record.first_seen_us)}, due again {moment(record.due_us)}.{_primaries(one)}"
             )
     if one.lost:
         return f"it is lost: its record {one.lost[0]} waited, and went from its log and from where it waited."
-    if one.dead_letters:
-        return f"it is a dead letter: {one.dead_letters[-1]['reason']}."
+    if one.counting_letters:
+        return f"it is a dead letter: {one.counting_letters[-1]['reason']}."
     if one.too_old:
         return "too old: it may have been joined; ids of its age are deleted by gc."
     if one.unjoined or one.waiting:
@@ -146,6 +230,8 @@ def _fate(one: DatacenterTrace) -> str:
         return "it is in the log, not yet read."
     if all(record.key is None for record in one.records):
         return "it was read and skipped: it has no key."
+    if drops := [record.outcome for record in one.records if record.is_dropped]:
+        return f"it was read and is in no table: {drops[0]}."
     return (
         "it was read, and no table has it: filtered, skipped, or missing; run photon verify to find out."
         + _primaries(one)
@@ -167,13 +253,21 @@ def _registry_sentence(answers: Sequence[RegistryAnswer]) -> str:
     for answer in answers:
         if answer.id_status == "held":
             by = f"by {answer.token}" if answer.token else f"by datacenter {answer.datacenter}, and cleared"
-            return (
-                f"The registry says it is registered {by}, but there is no row: its batch is not committed "
-                "yet, or the row is missing; run photon verify to find out."
-            )
+            return f"The registry says it is registered {by}, but there is no row: {_why_no_row(answer)}."
         if answer.id_status != "free":
             return f"The registry says its time is {answer.id_status}."
     return ""
+
+
+def _why_no_row(answer: RegistryAnswer) -> str:
+    if answer.token is None:
+        return "it was joined, and its row is gone"
+    epoch = f"epoch {answer.epoch} of datacenter {answer.datacenter}"
+    if answer.standing == "live" and answer.is_published is False:
+        return f"{epoch} is live, and has not published batch {answer.batch} yet"
+    if answer.standing == "live" and answer.is_published:
+        return f"{epoch} has published batch {answer.batch}, so its row is missing"
+    return f"{epoch} is {answer.standing or 'not known'}, and batch {answer.batch} brought no row"
 
 
 def moment(time_us: int) -> str:

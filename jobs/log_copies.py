@@ -1,0 +1,154 @@
+"""The copies of the logs compared with Spark: digests of what is new, and ids of the hours that differ."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from jobs.session import build_session, stop_session
+from photon.dispatcher.task_splitter import spread
+from photon.log_copies.comparing import ComparedCopies, compare_copies
+from photon.log_copies.lacks import FileDigest, Hour, Lack
+from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, ids_of_parts
+from photon.pipeline.file import Pipeline
+
+TASKS_PER_CORE = 4
+Read = Callable[[Iterable[Part], Pipeline], Iterator[pa.RecordBatch]]
+FILE = ("datacenter", "side", "file")
+
+
+def compare(
+    pipeline: Pipeline,
+    datacenters: Collection[str],
+    now_us: int,
+    keep: bool,
+    progress: Callable[[str], None] = lambda text: None,
+    session: SparkSession | None = None,
+) -> ComparedCopies:
+    """Compare the copies of the logs (`compare_copies`). Without `session` one is begun if it is needed."""
+    with SparkReading(pipeline, session, progress) as reading:
+        return compare_copies(pipeline, datacenters, reading, now_us, keep)
+
+
+class SparkReading:
+    """Reads logs with Spark; begins a session of its own when it is needed, if none is given."""
+
+    def __init__(
+        self, pipeline: Pipeline, session: SparkSession | None, progress: Callable[[str], None]
+    ) -> None:
+        self._pipeline, self._given, self._progress = pipeline, session, progress
+        self._own: SparkSession | None = None
+
+    def __enter__(self) -> SparkReading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own is not None:
+            stop_session(self._own)
+
+    @property
+    def _session(self) -> SparkSession:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            self._progress("starting Spark to compare the copies of the logs")
+            self._own = build_session(f"photon verify {self._pipeline.name}")
+        return self._own
+
+    def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
+        """Digests by datacenter, and the files with bytes that can't be read."""
+        self._progress("digesting what is new in the copies of the logs")
+        read = self._read(parts, digest_parts, DIGESTS)
+        sums = [F.sum(name).alias(name) for name in ("events", "low", "high")]
+        places = [F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")]
+        rows = read.groupBy(*FILE, "hour_us", "lost").agg(*sums, *places).collect()
+        columns = [name for name in DIGESTS.names if name not in ("datacenter", "lost")]
+        found = [
+            (row["datacenter"], FileDigest(**{name: row[name] for name in columns}))
+            for row in rows
+            if not row["lost"]
+        ]
+        return found, {(row["datacenter"], row["file"]) for row in rows if row["lost"]}
+
+    def lacks(
+        self,
+        parts: Sequence[Part],
+        expected: Mapping[Hour, Collection[str]],
+        paths: Mapping[tuple[str, int], str],
+    ) -> tuple[list[Lack], set[tuple[str, int]]]:
+        """What each of the `expected` datacenters lacks in these hours, and files that can't be read."""
+        self._progress(f"comparing the events of {len(expected)} hours in which copies of the logs differ")
+        read = self._read(parts, ids_of_parts, IDS).persist()
+        try:
+            unreadable = read.where("lost").select("datacenter", "file").distinct().collect()
+            lacks = [self._lack(row, paths) for row in self._lacking(read, expected).collect()]
+        finally:
+            read.unpersist()
+        return lacks, {(row["datacenter"], row["file"]) for row in unreadable}
+
+    def _lacking(self, read: DataFrame, expected: Mapping[Hour, Collection[str]]) -> DataFrame:
+        """What each datacenter lacks of each hour, by the file in which another one has it."""
+        event = ["side", "hour_us", "event"]
+        place = F.struct("datacenter", "file", "offset", "time_us")
+        has = read.where("not lost").groupBy(*event)
+        held = has.agg(F.collect_set("datacenter").alias("holders"), F.min(place).alias("at"))
+        rows = [(side, hour_us, sorted(names)) for (side, hour_us), names in expected.items()]
+        hours = self._session.createDataFrame(rows, "side string, hour_us long, wanted array<string>")
+        short = F.explode(F.array_except("wanted", "holders")).alias("short")
+        missing = held.join(F.broadcast(hours), ["side", "hour_us"]).select(*event, "at.*", short)
+        at = F.struct("offset", "event")
+        return missing.groupBy("short", "datacenter", "side", "hour_us", "file").agg(
+            F.count("*").alias("events"),
+            F.min(at).alias("first"),
+            F.max(at).alias("last"),
+            F.min("time_us").alias("first_us"),
+            F.max("time_us").alias("last_us"),
+        )
+
+    @staticmethod
+    def _lack(row: Row, paths: Mapping[tuple[str, int], str]) -> Lack:
+        first, last = row["first"], row["last"]
+        return Lack(
+            short=row["short"],
+            full=row["datacenter"],
+            side=row["side"],
+            hour_us=row["hour_us"],
+            path=paths[row["datacenter"], row["file"]],
+            events=row["events"],
+            first_offset=first["offset"],
+            last_offset=last["offset"],
+            first_us=row["first_us"],
+            last_us=row["last_us"],
+            first_event=first["event"],
+            last_event=last["event"],
+        )
+
+    def _read(self, parts: Sequence[Part], read: Read, schema: pa.Schema) -> DataFrame:
+        pipeline, context = self._pipeline, self._session.sparkContext
+        pieces = [piece for part in parts for piece in _pieces(part, pipeline.verification.piece_bytes)]
+        lengths = [piece.stretch.length_bytes for piece in pieces]
+        groups = spread(lengths, context.defaultParallelism * TASKS_PER_CORE)
+        pickled = [(pickle.dumps([pieces[i] for i in group]),) for group in groups]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for packed in batch.column(0).to_pylist():
+                    yield from read(pickle.loads(packed), pipeline)
+
+        tasks = context.parallelize(pickled, max(1, len(pickled)))
+        frame = self._session.createDataFrame(tasks, "parts binary")
+        return frame.mapInArrow(run, from_arrow_schema(schema))
+
+
+def _pieces(part: Part, piece_bytes: int) -> Iterator[Part]:
+    """A part in pieces: lines belong to the piece in which they begin."""
+    stretch = part.stretch
+    for start in range(stretch.start_bytes, stretch.end_bytes, piece_bytes):
+        end = min(start + piece_bytes, stretch.end_bytes)
+        yield replace(part, stretch=replace(stretch, start_bytes=start, end_bytes=end))

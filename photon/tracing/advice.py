@@ -1,0 +1,109 @@
+"""What to do about an event that has no row: one sentence for each datacenter, with its command. Pure."""
+
+from __future__ import annotations
+
+from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
+
+
+def what_to_do(found: Trace) -> str:
+    """What brings the event its row, or why nothing does; empty where nothing is to be done."""
+    rows = sum(len(one.rows) for one in found.datacenters.values())
+    if rows:
+        several = rows > 1 and not found.has_several_events
+        return f"Find out which of its rows count: photon verify {found.pipeline}." if several else ""
+    said = {name: _in_datacenter(name, one, found) for name, one in found.datacenters.items()}
+    sentences = list(dict.fromkeys(sentence for sentence in said.values() if sentence))
+    if sentences:
+        return " ".join(sentences)
+    holder = found.holder
+    return _of_holder(holder, found.pipeline) if holder is not None else _of_an_unknown_id(found)
+
+
+def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
+    join, recover = (f"photon {verb} {found.pipeline} -d {name}" for verb in ("join", "recover"))
+    waits = [record for record in one.waiting if record.status != "unjoinable"]
+    if one.orders:
+        return f"Let datacenter {name} take up its work order; if it does not run: {join}."
+    if waits:
+        return _of_waiting(waits[0].reason, name, one, found)
+    if one.lost:
+        again = f"move the state of {name} away, and start it: {join}"
+        return f"Put a copy of its log file back under its name, {again}."
+    if letters := one.counting_letters:
+        if letters[-1].get("event_id") is None:
+            return f"Mend its line: photon dead-letters {found.pipeline} -d {name} --mend MODULE:FUNCTION."
+        return f"Mend what it failed on, then have it looked at again: {recover} --dead-letters."
+    if one.too_old:
+        return "Nothing can be done: ids of its age are forgotten, so it might be joined a second time."
+    if one.unjoined or one.waiting:
+        if any(primary.was_read for primary in one.primaries):
+            return f"Have it looked at again, for its primary is there: {recover}."
+        return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
+    return _of_records(name, one, found) if one.records else ""
+
+
+def _of_waiting(reason: str, name: str, one: DatacenterTrace, found: Trace) -> str:
+    runs = f"if datacenter {name} does not run (photon status {found.pipeline}): "
+    runs += f"photon join {found.pipeline} -d {name}"
+    if reason == "held" and found.holder is not None:
+        return _of_holder(found.holder, found.pipeline)
+    if reason == "horizon":
+        return "Check the clock that wrote its time, and foreign.time_unit in the pipeline file."
+    if reason == "primary" and not one.primaries:
+        return (
+            "Nothing, until its primary event is logged; it is given up after retry.unjoinable_after, once "
+            "the primary logs are read further than that."
+        )
+    return f"Nothing, for it is looked at again soon; {runs}."
+
+
+def _of_records(name: str, one: DatacenterTrace, found: Trace) -> str:
+    read = [record for record in one.records if record.was_read]
+    if not read:
+        return f"Have datacenter {name} read it: photon join {found.pipeline} -d {name}."
+    if all(record.key is None for record in read):
+        return "Nothing: without a key it belongs to no primary event. Mend the program that writes the log."
+    if drops := [record.outcome for record in read if record.is_dropped]:
+        return f"Nothing: {drops[0]}. If it should not, mend the adapter."
+    if found.holder is not None:
+        return _of_holder(found.holder, found.pipeline)
+    return (
+        f"Have it found and looked at again: photon recover {found.pipeline} -d {name}; "
+        f"photon verify {found.pipeline} says why."
+    )
+
+
+def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
+    """What to do about an event that somebody has registered, and that has no row."""
+    name = holder.datacenter
+    recover = f"photon recover {pipeline}, where datacenter {name} runs"
+    match holder.standing:
+        case "silent":
+            return (
+                f"Start datacenter {name} again: photon join {pipeline} -d {name}; if it is lost for good: "
+                f"photon retire {pipeline} {name}."
+            )
+        case "on hold":
+            return f"Let datacenter {name} run again: photon resume {pipeline} {name}."
+        case "fenced" | "retired":
+            return (
+                "Let the other datacenters run: they release what an epoch that is over has registered. If "
+                f"it stays so: photon recover {pipeline}."
+            )
+        case "live" if holder.is_published is False:
+            return (
+                f"Wait until datacenter {name} has committed its batch; if it does not run (photon status "
+                f"{pipeline}): photon join {pipeline} -d {name}."
+            )
+    return f"Have its row made again: {recover}."
+
+
+def _of_an_unknown_id(found: Trace) -> str:
+    if any(answer.id_status == "too old" for answer in found.registry):
+        return "Nothing can be done: ids of its age are forgotten."
+    if not found.logs_searched:
+        return "Search the logs too: leave out --no-logs."
+    return (
+        f"Check the id, and that its log file is below the logs folder and fits foreign.files: photon status "
+        f"{found.pipeline} names files that can't be read."
+    )

@@ -1,0 +1,70 @@
+"""What changed since results were kept: which of them still count, and which records must be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from photon.logs.files import TrackedFile
+from photon.storage.changes import ChangedFiles
+from photon.storage.columns import TableName
+from photon.tokens import Occurrence
+from photon.verification.kept import Kept, KeptFile
+
+Table = tuple[str, TableName]  # of a datacenter
+
+
+@dataclass(frozen=True)
+class Since:
+    """A datacenter's kept results, and what is new beside the logs that grew."""
+
+    kept: Kept
+    trusted: Mapping[int, KeptFile]  # the log files whose results count, by number
+    changed: Mapping[Table, ChangedFiles]
+    mended: tuple[Occurrence, ...] = ()  # dead letters that were taken up again since
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a log file looks in its folder."""
+
+    size_bytes: int
+    changed_ns: int
+
+
+def look_at(tracked: TrackedFile, logs: Path) -> Look | None:
+    """None: it is not there."""
+    try:
+        found = (logs / tracked.file.path).stat()
+    except OSError:
+        return None
+    return Look(found.st_size, found.st_mtime_ns)
+
+
+def is_trusted(kept: KeptFile, tracked: TrackedFile, look: Look | None) -> bool:
+    """Whether results that are kept of a log file still count: it is as it was, or has grown.
+
+    What was overwritten in a file that has grown since is found when all is verified anew.
+    """
+    if look is None or tracked.state != "open" or tracked.offset_bytes < kept.end_bytes:
+        return False
+    if look.size_bytes == kept.size_bytes:
+        return look.changed_ns == kept.changed_ns
+    return look.size_bytes > kept.size_bytes and not tracked.file.compressed
+
+
+def trusted_files(
+    kept: Mapping[int, KeptFile], files: Mapping[int, TrackedFile], looks: Mapping[int, Look | None]
+) -> dict[int, KeptFile]:
+    """The log files whose kept results count, by number."""
+    return {
+        number: each
+        for number, each in kept.items()
+        if number in files and is_trusted(each, files[number], looks.get(number))
+    }
+
+
+def mended_since(kept: Mapping[str, int], now: Iterable[tuple[Occurrence, int]]) -> tuple[Occurrence, ...]:
+    """The dead letters that were taken up, again or for the first time, since results were kept."""
+    return tuple(occurrence for occurrence, batch in now if kept.get(str(occurrence)) != batch)
