@@ -1,0 +1,146 @@
+"""Backfill as a Spark program: a rebuild's tasks and its search for doubled events, a fill's verification.
+
+Rows stay in the tasks. What takes their place is committed by `photon.backfill`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from jobs.session import build_session, local_master, reach_lakes, stop_session
+from jobs.verification import verify
+from photon.backfill.fill import Fill, Filled
+from photon.backfill.plan import DoubledRow, Piece
+from photon.backfill.rebuild import Rebuild, RebuildPlan, Rebuilt
+from photon.backfill.remaking import TABLE, Remade, RemakeContext, remake
+from photon.pipeline.file import Pipeline
+from photon.verification.days import Window
+from photon.verification.report import DatacenterReport
+from photon.verification.scope import GLOB_CHARACTERS, MOST_FILES_NAMED
+
+MOST_DOUBLED = 100_000  # rows of doubled events that one rebuild takes; the next one takes the others
+_COLUMNS = StructType(
+    [
+        StructField("_event_id", StringType()),
+        StructField("_event_time", TimestampType()),
+        StructField("_epoch", StringType()),
+        StructField("_batch", LongType()),
+        StructField("_plan", StringType()),
+        StructField("_occurrence", StringType()),
+    ]
+)
+
+
+def rebuild(
+    pipeline: Pipeline,
+    datacenter: str,
+    window: Window,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+    on_plan: Callable[[RebuildPlan], None] = lambda plan: None,
+    session: SparkSession | None = None,
+) -> Rebuilt:
+    """Rebuild rows with Spark. `session`: instead of one of its own, which yields to other processes."""
+    with _session(pipeline, progress, session) as spark:
+        return Rebuild(pipeline, datacenter, window, SparkProgram(spark), dry_run, progress, on_plan).run()
+
+
+def fill(
+    pipeline: Pipeline,
+    datacenter: str,
+    window: Window,
+    dry_run: bool = False,
+    wait: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+    session: SparkSession | None = None,
+) -> Filled:
+    """Have what a window lacks joined by its dispatcher. `session`: as for `rebuild`."""
+    with _session(pipeline, progress, session) as spark:
+
+        def classify() -> DatacenterReport:
+            report = verify(pipeline, [datacenter], progress, spark, window=window)
+            return report.datacenters[datacenter]
+
+        return Fill(pipeline, datacenter, window, classify, dry_run, wait, progress).run()
+
+
+@contextmanager
+def _session(
+    pipeline: Pipeline, progress: Callable[[str], None], given: SparkSession | None
+) -> Iterator[SparkSession]:
+    if given is not None:
+        reach_lakes(given, pipeline)
+        yield given
+        return
+    master = behind_others(pipeline)
+    progress("starting Spark")
+    session = build_session(f"photon backfill {pipeline.name}", master)
+    try:
+        reach_lakes(session, pipeline)
+        yield session
+    finally:
+        stop_session(session)
+
+
+def behind_others(pipeline: Pipeline) -> str:
+    """Have this process yield to others, with all that it starts; the master of its session."""
+    os.nice(max(0, pipeline.backfill.niceness - os.nice(0)))
+    return local_master(pipeline.backfill.workers)
+
+
+class SparkProgram:
+    """Runs the tasks of a rebuild on Spark."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
+        """Make pieces again, a task for each."""
+        parallel = self._session.sparkContext.parallelize(pieces, len(pieces))
+        return list(parallel.map(lambda piece: remake(piece, context)).collect())
+
+    def doubled(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[DoubledRow]:
+        """All rows of events with several rows in these files, by datacenter."""
+        own = self._session.newSession()
+        own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
+        frames = [_rows_of(own, pipeline, name, paths) for name, paths in files.items() if paths]
+        if not frames:
+            return []
+        rows = reduce(DataFrame.unionAll, frames).where("_event_id is not null and _event_time is not null")
+        event = ["_event_id", "_event_time"] if pipeline.foreign.time_in_id else ["_event_id"]
+        several = rows.groupBy(*event).count().where("count > 1").drop("count")
+        found = rows.join(several, event).orderBy("_event_id").limit(MOST_DOUBLED)
+        return [
+            DoubledRow(
+                (row["_event_id"], row["time_us"] if pipeline.foreign.time_in_id else 0),
+                row["datacenter"],
+                unquote(urlparse(row["path"]).path).rpartition("/")[2],
+                row["row"],
+                row["_epoch"],
+                row["_batch"],
+                row["_plan"],
+                row["_occurrence"],
+            )
+            for row in found.collect()
+        ]
+
+
+def _rows_of(session: SparkSession, pipeline: Pipeline, datacenter: str, paths: Sequence[str]) -> DataFrame:
+    folder = pipeline.datacenters[datacenter].lake / TABLE
+    named = (GLOB_CHARACTERS.sub(r"\\\g<0>", str(folder / path)) for path in paths)
+    frame = session.read.schema(_COLUMNS).parquet(*named)
+    return frame.select(
+        *_COLUMNS.fieldNames(),
+        F.unix_micros("_event_time").alias("time_us"),
+        F.lit(datacenter).alias("datacenter"),
+        F.col("_metadata.file_path").alias("path"),
+        F.col("_metadata.row_index").alias("row"),
+    )
