@@ -65,6 +65,11 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, as_json: bo
     lines = [
         f"datacenter {datacenter} is retired: {done.released:,} ids are free, {done.kept:,} have their rows"
     ]
+    if lake_is_gone:
+        lines.append(
+            "what the others took for joined by it is joined again by recovery: Dagster's next one, or "
+            f"photon recover {pipeline_file}"
+        )
     if done.cleared:
         lines.append(
             f"PROBLEM {done.cleared:,} ids were cleared, and can't be joined again: their rows are lost"

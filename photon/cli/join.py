@@ -105,8 +105,7 @@ def _join_one(
     child: bool,
 ) -> Any:
     from photon import faults
-    from photon.dispatcher.retrying import BatchReport, Callbacks
-    from photon.shift.lease import StoppedWaiting
+    from photon.dispatcher.retrying import BatchReport, Callbacks, StoppedWaiting
     from photon.shift.run import ForTests, ShiftLimits, run_shift
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"

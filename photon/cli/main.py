@@ -20,6 +20,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
     "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
     "recover": ("photon.cli.recover:recover", "Have what verify finds missing looked at again."),
+    "dead-letters": (
+        "photon.cli.dead_letters:dead_letters",
+        "What could not be used and why; mend it, and have it looked at again.",
+    ),
+    "availability": ("photon.cli.availability:availability", "How many events were readable in time."),
+    "backfill": ("photon.cli.backfill:backfill", "Fill in what some days lack, or make their rows again."),
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
     "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),
     "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),

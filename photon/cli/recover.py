@@ -11,6 +11,7 @@ import click
 
 from photon.cli.output import (
     chosen,
+    fail,
     json_option,
     opened,
     pipeline_argument,
@@ -18,6 +19,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.cli.verify import PROGRAM
+from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -50,7 +52,7 @@ def recover(
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.verification.dead_letters import recover_dead_letters
+        from photon.dead_letters.open_letters import recover_dead_letters
         from photon.verification.recovery import recover as recover_findings
 
         names = chosen(pipeline, datacenter)
@@ -66,7 +68,14 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
     if recorded:
         from photon.verification.stored_reports import newest
 
-        return {name: stored.report for name, stored in newest(pipeline, names).items()}
+        stored = newest(pipeline, names)
+        if lacking := [name for name in names if name not in stored]:
+            fail(
+                f"no verification of {', '.join(lacking)} was recorded, so nobody knows what is missing; run "
+                f"first: photon verify {pipeline.file} --record",
+                NOT_DONE,
+            )
+        return {name: one.report for name, one in stored.items()}
     module, _, function = PROGRAM.partition(":")
     with showing_progress() as say:
         say("reading what there is to verify")
@@ -87,6 +96,11 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
         lines += [
             f"{name}: {count:,} records are of datacenter {holder}, which has to act: photon recover there"
             for holder, count in one.left_to.items()
+        ]
+        lines += [
+            f"{name}: PROBLEM {count:,} of them are in no log that datacenter {holder} has read, so nobody "
+            f"acts: copy the log files that have them from {name} to {holder}, and recover again"
+            for holder, count in one.unknown_to.items()
         ]
         if one.left_out:
             lines.append(f"{name}: {one.left_out:,} more than a report names: recover again afterwards")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, json_option, log_to_stderr, pipeline_argument, print_result
+from photon.cli.output import fail, json_option, opened, pipeline_argument, print_result
+from photon.errors import NOT_DONE, UserError
 
 if TYPE_CHECKING:
+    from photon.clock import Clock
+    from photon.pipeline.file import Pipeline
+    from photon.shift.people import Decisions
     from photon.shift.status import DatacenterStatus
 
 
@@ -21,28 +26,69 @@ if TYPE_CHECKING:
 def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
     """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
-    Details follow. It asks only the datacenters' own folders, and disturbs neither registry nor joins.
+    Details follow. It reads the datacenters' own folders, and from the registry who is on hold or retired; it
+    disturbs neither registry nor joins. It ends with 3 if a datacenter's state can't be read.
     """
-    log_to_stderr()
-    with expected_errors():
+    with opened(pipeline_file) as pipeline:
+        from photon.availability.report import report_of
         from photon.clock import SystemClock
-        from photon.pipeline.file import load_pipeline
-        from photon.shift.standing import headline, sentences
-        from photon.shift.status import status_of
+        from photon.shift.people import decisions_of
 
-        pipeline, clock = load_pipeline(pipeline_file), SystemClock()
-        found = {name: status_of(pipeline, name, clock) for name in pipeline.datacenters}
-    lines: list[str] = []
-    for name, one in found.items():
+        clock, decisions = SystemClock(), decisions_of(pipeline)
+        found, errors = _ask_all(pipeline, clock, decisions)
         if safe_to_delete:
-            logs = pipeline.datacenters[name].logs
-            lines += [f"{logs / path}" for log in (one.primary, one.foreign) for path in log.safe_to_delete]
+            lines = _safe_to_delete(pipeline, found)
         else:
-            lines.append(headline(name, one, clock.now_us(), f"photon join {pipeline_file} -d {name}"))
-            lines += [f"  {sentence}" for sentence in sentences(one)]
-    if not safe_to_delete:
-        lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
-    print_result({name: asdict(one) for name, one in found.items()}, "\n".join(lines), as_json)
+            lines = _standing(pipeline_file, found, errors, clock.now_us())
+            if decisions.unknown_because:
+                lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
+            lines += report_of(pipeline).sentences()[-1:]  # of all together
+            lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
+    told: dict[str, object] = {name: asdict(one) for name, one in found.items()}
+    told.update({name: {"error": str(error)} for name, error in errors.items()})
+    print_result(told, "\n".join(lines), as_json)
+    if errors:
+        fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
+
+
+def _ask_all(
+    pipeline: Pipeline, clock: Clock, decisions: Decisions
+) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:
+    """Each datacenter by itself: what keeps one from being asked says nothing of the others."""
+    from photon.shift.status import status_of
+
+    found, errors = dict[str, "DatacenterStatus"](), dict[str, Exception]()
+    for name in pipeline.datacenters:
+        try:
+            found[name] = status_of(pipeline, name, clock, decisions)
+        except (UserError, OSError) as error:
+            errors[name] = error
+    return found, errors
+
+
+def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -> list[str]:
+    return [
+        f"{pipeline.datacenters[name].logs / path}"
+        for name, one in found.items()
+        for log in (one.primary, one.foreign)
+        for path in log.safe_to_delete
+    ]
+
+
+def _standing(
+    pipeline_file: Path,
+    found: Mapping[str, DatacenterStatus],
+    errors: Mapping[str, Exception],
+    now_us: int,
+) -> list[str]:
+    """What is said of each datacenter first."""
+    from photon.shift.standing import headline, sentences
+
+    lines = [f"{name} is NOT KNOWN: {error}" for name, error in errors.items()]
+    for name, one in found.items():
+        lines.append(headline(name, one, now_us, str(pipeline_file)))
+        lines += [f"  {sentence}" for sentence in sentences(one)]
+    return lines
 
 
 def _details(name: str, one: DatacenterStatus) -> list[str]:
@@ -51,11 +97,25 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
         running += f" (run {one.running_run} of Dagster)"
     lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):
-        kinds = f"{log.gone_files} gone, {len(log.safe_to_delete)} safe to delete"
+        safe = f"{len(log.safe_to_delete)} safe to delete, {log.safe_to_delete_bytes:,} bytes"
+        kinds = f"{log.gone_files} gone, {safe}"
         lines.append(
             f"  {side:8} {log.files:>7,} files ({kinds}), {log.read_bytes:>15,} bytes read, "
             f"{log.backlog_bytes:,} waiting"
         )
+    for kind, work in (("not committed", one.stages.uncommitted), ("to take up again", one.stages.requeued)):
+        lines.append(
+            f"  {kind}: {work.plans:,} plans, {work.primary_bytes:,} primary and {work.foreign_bytes:,} "
+            f"foreign bytes, {work.records:,} records"
+        )
+    for reason, count in one.waiting.items():
+        age_seconds = one.stages.oldest_waiting_seconds.get(reason, 0.0)
+        lines.append(f"  waiting, {reason}: {count:,} records, the oldest for {age_seconds:,.0f} s")
+    if one.waiting_by_age:
+        ages = ", ".join(f"{count:,} {age}" for age, count in one.waiting_by_age.items())
+        lines.append(f"  waiting, by when they were first seen: {ages}")
+    orders = one.stages.orders
+    lines.append(f"  work orders: {orders.waiting:,} waiting, {orders.refused:,} refused")
     if one.watermark_lag_seconds is not None:
         lines.append(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

@@ -11,7 +11,7 @@ import click
 from photon.cli.output import json_option, opened, pipeline_argument, print_result, showing_progress
 
 if TYPE_CHECKING:
-    from photon.verification.trace_report import DatacenterTrace, Trace
+    from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 LINE_EVERY_SECONDS = 5.0
 
@@ -34,7 +34,7 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
     except UnicodeEncodeError as error:
         raise click.UsageError(f"EVENT_ID {event_id!r} is no UTF-8, as every id in a log is") from error
     with opened(pipeline_file) as pipeline, showing_progress(LINE_EVERY_SECONDS) as say:
-        from photon.verification.trace import trace as trace_event
+        from photon.tracing.trace import trace as trace_event
 
         say("asking")
         found = trace_event(pipeline, event_id, not no_logs, say)
@@ -44,30 +44,57 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
 def trace_text(found: Trace) -> str:
     """The trace for people: the verdict, then what it rests on."""
     lines = [click.wrap_text(f"{found.event_id}: {found.verdict}", width=100), ""]
+    if found.what_to_do:
+        lines += [f"WHAT TO DO: {found.what_to_do}", ""]
     for answer in found.registry:
         held = f" by {answer.token or answer.datacenter}" if answer.id_status == "held" else ""
         time_of = f" (time {answer.time_us} us)" if answer.time_us is not None else ""
-        lines.append(f"registry: {answer.id_status}{held}{time_of}")
+        lines.append(f"registry: {answer.id_status}{held}{time_of}{_standing(answer)}")
     for name, one in found.datacenters.items():
         lines += [f"{name}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
     return "\n".join([*lines, *(f"NOT ASKED {problem}" for problem in found.problems)])
 
 
+def _standing(answer: RegistryAnswer) -> str:
+    if answer.epoch is None:
+        return ""
+    published = {True: "published", False: "not published yet", None: "nobody knows whether published"}
+    said = f"batch {answer.batch}, {published[answer.is_published]}"
+    return f": epoch {answer.epoch} of {answer.datacenter} is {answer.standing or 'not known'}; {said}"
+
+
 def _datacenter(one: DatacenterTrace) -> list[str]:
-    from photon.verification.trace_report import moment
+    from photon.tracing.report import moment
+    from photon.waiting.reasons import WHY
 
     lines = [f"row          {_columns(row)}" for row in one.rows]
     for w in one.waiting:
         next_try = "given up until the next start" if w.status == "unjoinable" else f"due {moment(w.due_us)}"
         since = f"{w.attempts} attempts, first seen {moment(w.first_seen_us)}"
-        lines.append(f"waiting      {w.occurrence} ({w.reason}), {since}, {next_try}")
+        lines.append(f"waiting      {w.occurrence} ({w.reason}) {WHY[w.reason]}, {since}, {next_try}")
+    for order in one.orders:
+        mended = ", with a mended line" if order.is_mended else ""
+        lines.append(
+            f"ordered      {order.occurrence} by {order.why}, written {moment(order.written_us)}{mended}"
+        )
+    lines += [f"mended       {_columns(row)}" for row in one.mended]
+    lines += [f"lost         {occurrence}" for occurrence in one.lost]
     tables = {"dead letter": one.dead_letters, "unjoined": one.unjoined, "too old": one.too_old}
     lines += [f"{kind:12} {_columns(row)}" for kind, rows in tables.items() for row in rows]
     for kind, records in (("foreign", one.records), ("primary", one.primaries)):
         lines += [
             f"{kind:12} {r.path} at {r.offset_bytes}, time {moment(r.time_us)}"
             f"{f', key {r.key}' if r.key else ''}{'' if r.was_read else ', not yet read'}"
+            f"{f'; a join now: {r.outcome}' if r.outcome else ''}"
             for r in records
+        ]
+    for log in one.searched:
+        read = f"{log.searched_bytes:,} bytes searched, {log.read_bytes:,} of them read"
+        lines.append(f"searched     {log.side} log: {log.files:,} files, {read}")
+        lines += [
+            f"             {f.path} to byte {f.searched_bytes:,}, read to {f.read_bytes:,}, "
+            f"grew last {moment(f.grown_us)}"
+            for f in log.last
         ]
     return lines
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,51 +25,113 @@ from photon.cli.output import (
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
+    from photon.verification.days import Window
     from photon.verification.report import DatacenterReport, Finding, VerificationReport
 
 # Import it only when it is called: it needs Spark.
 PROGRAM = "jobs.verification:verify"
+COPIES_PROGRAM = "jobs.log_copies:compare"
 
 
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
 @click.option(
-    "--record", is_flag=True, help="Store the reports in the lakes, as Dagster does: for photon gc."
+    "--record",
+    is_flag=True,
+    help="Store reports and results in the lakes, as Dagster does: for photon gc, and so that the next "
+    "verification reads only what is new.",
 )
+@click.option("--all", "anew", is_flag=True, help="Read all logs again, also those whose results are kept.")
+@click.option("--day", help="Only events of this UTC day, such as 2026-01-31.")
+@click.option("--from", "first", help="In place of --day: the first day, or an hour: 2026-01-31T10:00.")
+@click.option("--to", "last", help="The last day, or the hour before which it ends.")
 @json_option
-def verify(pipeline_file: Path, datacenter: str | None, record: bool, as_json: bool) -> None:
+def verify(
+    pipeline_file: Path,
+    datacenter: str | None,
+    record: bool,
+    anew: bool,
+    day: str | None,
+    first: str | None,
+    last: str | None,
+    as_json: bool,
+) -> None:
     """Classify every foreign record that PIPELINE's datacenters have read, and print the equation.
 
-    Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. Exit status 1 if a
+    Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. What a recorded
+    verification has settled is read again only where something changed. Exit status 1 if a
     promise is broken: an event is missing, has two rows, or a row says what its logs do not. 3 if a
     datacenter's state can't be read, so that nothing of it is verified.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.clock import MICROSECONDS, SystemClock
-        from photon.verification.stored_reports import append
+        from photon.errors import WrongUsage
+        from photon.verification.days import window_of
 
-        clock = SystemClock()
-        began_us = clock.now_us()
-        names = chosen(pipeline, datacenter)
-        module, _, function = PROGRAM.partition(":")
-        with showing_progress() as say:
-            say("reading what there is to verify")
-            report = getattr(importlib.import_module(module), function)(pipeline, names, say)
-        if record:
-            at_us = clock.now_us()
-            append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
-    print_result(report.as_dict(), report_text(report), as_json)
+        names, window = chosen(pipeline, datacenter), window_of(day, first, last)
+        if window is not None and record:
+            raise WrongUsage("--record stores reports of all times: leave out --day, --from and --to")
+        if window is None:
+            report, more, told = _of_all_times(pipeline, names, record, anew)
+        else:
+            report, more, told = _of_window(pipeline, names, window, anew), {}, []
+    text = "\n".join([report_text(report), *told])
+    print_result({**report.as_dict(), **more}, text, as_json)
     sys.exit(VIOLATION if not report.ok else NOT_DONE if report.not_done else DONE)
+
+
+def _of_all_times(
+    pipeline: Pipeline, names: Sequence[str], record: bool, anew: bool
+) -> tuple[VerificationReport, dict[str, Any], list[str]]:
+    """The report, with what else there is to tell: for programs, and in sentences."""
+    from photon.availability.report import judge_all
+    from photon.clock import MICROSECONDS, SystemClock
+    from photon.verification.example_places import with_places
+    from photon.verification.stored_reports import append
+
+    clock = SystemClock()
+    began_us = clock.now_us()
+    with showing_progress() as say:
+        say("reading what there is to verify")
+        report = _program(PROGRAM)(pipeline, names, say, keep=record, anew=anew)
+        copies = _program(COPIES_PROGRAM)(pipeline, names, clock.now_us(), record, say)
+        report = with_places(pipeline, copies.added_to(report, pipeline.verification.examples))
+    if record:
+        at_us = clock.now_us()
+        append(pipeline, report, at_us, "photon verify", (at_us - began_us) / MICROSECONDS)
+    to_judge = report.datacenters if record else {}
+    availability = judge_all(pipeline, to_judge, clock.now_us(), "photon verify")
+    told = [*copies.problems, *availability.sentences()]
+    return report, {"availability": availability.as_dict()}, told
+
+
+def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: bool) -> VerificationReport:
+    from photon.verification.days import is_closed, watermark_of
+    from photon.verification.example_places import with_places
+    from photon.verification.report import ReportedWindow
+
+    closed = {name: is_closed(window, watermark_of(pipeline, name)) for name in names}
+    with showing_progress() as say:
+        say("reading what there is to verify")
+        report = _program(PROGRAM)(pipeline, names, say, anew=anew, window=window)
+    return replace(with_places(pipeline, report), window=ReportedWindow(window, closed))
+
+
+def _program(path: str) -> Callable[..., Any]:
+    module, _, function = path.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
 
 
 def report_text(report: VerificationReport) -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
-    lines = [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
+    lines = [report.window.sentence()] if report.window is not None else []
+    lines += [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
     for name, one in report.datacenters.items():
         lines += _remarks(name, one)
         for finding in one.findings:
-            lines += _finding(name, finding)
+            lines += _finding(name, finding, report.datacenters)
     if report.not_done:
         lines.append(f"NOTHING IS VERIFIED of {', '.join(report.not_done)}, see above")
     if not report.ok:
@@ -97,9 +161,15 @@ def _remarks(name: str, report: DatacenterReport) -> list[str]:
     return lines
 
 
-def _finding(name: str, finding: Finding) -> list[str]:
+def _finding(name: str, finding: Finding, told: Collection[str]) -> list[str]:
+    """What is to be said of it; `told`: the datacenters whose reports are here."""
     word = "VIOLATION" if finding.meaning.violation else "FINDING"
-    lines = [f"{name}: {word} {finding.kind}: {finding.count:,} {finding.meaning.says}"]
+    lines = [f"{name}: {word} {finding.kind}: {finding.number()} {finding.meaning.says}"]
+    acting = ", ".join(sorted(finding.acting))
+    if finding.is_left_to_others(name) and set(finding.acting) <= set(told):
+        return [*lines, f"    {acting} has to act: see there"]
+    if set(finding.acting) - {name}:
+        lines.append(f"    to act: {', '.join(f'{n} ({c:,})' for n, c in sorted(finding.acting.items()))}")
     lines += [f"    {e.event_id} at {e.where}{': ' if e.detail else ''}{e.detail}" for e in finding.examples]
     if finding.count > len(finding.examples):
         lines.append(f"    and {finding.count - len(finding.examples):,} more")

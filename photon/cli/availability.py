@@ -1,0 +1,83 @@
+"""`photon availability`: how many events were readable in time, the error budget, and the slowest events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from photon.cli.output import (
+    chosen,
+    expected_errors,
+    json_option,
+    log_to_stderr,
+    pipeline_argument,
+    print_result,
+)
+from photon.errors import WrongUsage
+
+if TYPE_CHECKING:
+    from photon.pipeline.file import Pipeline
+
+MOST_EVENTS = 10
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="With --minute: only this one's events. Without it: those of all.")
+@click.option("--minute", help="The slowest events of this minute, in UTC, such as 2026-01-31T10:42.")
+@click.option("--most", default=MOST_EVENTS, show_default=True, help="With --minute: events that are named.")
+@json_option
+def availability(
+    pipeline_file: Path, datacenter: str | None, minute: str | None, most: int, as_json: bool
+) -> None:
+    """How many minutes were bad in 28 days, of those that PIPELINE allows, and which were the latest.
+
+    With --minute: its slowest events, each with its file and offset. Minutes are judged by photon verify
+    --record and by Dagster. Without Spark, and without the registry; joins may go on.
+    """
+    log_to_stderr()
+    with expected_errors():
+        from photon.availability.report import report_of
+        from photon.pipeline.file import load_pipeline
+
+        pipeline = load_pipeline(pipeline_file)
+        if minute is not None:
+            _print_slowest(pipeline, chosen(pipeline, datacenter), minute_of(minute), most, as_json)
+            return
+        report = report_of(pipeline)
+    lines = report.sentences()
+    if bad := report.bad_minutes():
+        lines += ["the latest bad minutes:", *(f"  {line}" for line in bad)]
+        lines.append("  photon availability PIPELINE --minute MINUTE names the slowest events of one")
+    print_result(report.as_dict(), "\n".join(lines), as_json)
+
+
+def _print_slowest(
+    pipeline: Pipeline, datacenters: list[str], minute_us: int, most: int, as_json: bool
+) -> None:
+    from photon.availability.slow_events import slowest_events
+    from photon.clock import in_utc
+
+    found = {name: slowest_events(pipeline, name, minute_us, most) for name in datacenters}
+    lines = []
+    for name, events in found.items():
+        in_minute = f"{name}: no event became joinable in the minute {in_utc(minute_us, 'minutes')}"
+        lines += [f"{name}: the slowest events of {in_utc(minute_us, 'minutes')}:"] if events else [in_minute]
+        lines += [f"  {event}" for event in events]
+    value = {name: [event.as_dict() for event in events] for name, events in found.items()}
+    print_result(value, "\n".join(lines), as_json)
+
+
+def minute_of(text: str) -> int:
+    """When a minute begins, in microseconds; without a zone it is of UTC. WrongUsage."""
+    from photon.clock import MICROSECONDS
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise WrongUsage(f"--minute {text!r}: expected a minute such as 2026-01-31T10:42") from None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return int(moment.timestamp()) // 60 * 60 * MICROSECONDS

@@ -1,0 +1,135 @@
+"""`photon backfill`: fill in what some days lack, or make their rows again."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from photon.cli.output import (
+    chosen,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    showing_progress,
+)
+
+if TYPE_CHECKING:
+    from photon.backfill.fill import Filled
+    from photon.backfill.rebuild import RebuildPlan, Rebuilt
+
+# Imported only when it is called: it needs Spark.
+PROGRAM = "jobs.backfill"
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", required=True, help="Whose rows.")
+@click.option("--day", help="A UTC day of event times, such as 2026-01-31.")
+@click.option("--from", "first", help="In place of --day: the first day, or an hour: 2026-01-31T10:00.")
+@click.option("--to", "last", help="The last day, or the hour before which it ends.")
+@click.option("--fill/--rebuild", default=True, help="Join what is missing, or make rows again.")
+@click.option(
+    "--wait", is_flag=True, help="Of a fill: wait until what it orders was taken up, and look again."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
+@json_option
+def backfill(
+    pipeline_file: Path,
+    datacenter: str,
+    day: str | None,
+    first: str | None,
+    last: str | None,
+    fill: bool,
+    wait: bool,
+    dry_run: bool,
+    crash_at: str | None,
+    as_json: bool,
+) -> None:
+    """Fill in or rebuild rows of PIPELINE's events of some days, while joins go on.
+
+    --fill verifies, and has the datacenter's dispatcher join what these days lack. --rebuild makes each row
+    of the days again from its own two records, with the adapter of today, and replaces those that differ; one
+    that can't be made again stays and is told. Killed and started again, it goes on.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon import faults
+        from photon.errors import WrongUsage
+        from photon.verification.days import window_of
+
+        (name,) = chosen(pipeline, datacenter)
+        window = window_of(day, first, last)
+        if window is None:
+            raise WrongUsage("of which days? give --day 2026-01-31, or --from and --to")
+        if crash_at is not None:
+            faults.arm(crash_at)
+        with showing_progress() as say:
+            program = importlib.import_module(PROGRAM)
+            if fill:
+                filled: Filled = program.fill(pipeline, name, window, dry_run, wait, say)
+                value, text = filled.as_dict(), filled_text(name, filled)
+            else:
+                rebuilt: Rebuilt = program.rebuild(pipeline, name, window, dry_run, say, telling(say))
+                value, text = rebuilt.as_dict(), rebuilt_text(rebuilt)
+    print_result(value, text, as_json)
+
+
+def telling(say: Callable[[str], None]) -> Callable[[RebuildPlan], None]:
+    """What shows a plan before it is carried out."""
+    return lambda plan: say(plan_text(plan))
+
+
+def plan_text(plan: RebuildPlan) -> str:
+    """What a rebuild is about to read, in one line."""
+    from photon.shift.standing import size
+
+    return (
+        f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "
+        f"again, in {plan.pages:,} pages; {plan.doubled:,} rows double others; some "
+        f"{plan.estimated_seconds:,.0f} s of a free core"
+    )
+
+
+def rebuilt_text(done: Rebuilt) -> str:
+    """What a rebuild has done, for people."""
+    tally, would = done.tally, "would be " if done.dry_run else ""
+    lines = [plan_text(done.plan)]
+    lines.append(f"{tally.rows:,} rows of these days: {tally.same:,} are the same")
+    lines.append(f"{tally.replaced:,} {would}replaced")
+    lines += [f"{count:,} {would}removed: {why}" for why, count in tally.dropped.items()]
+    lines += [f"{count:,} can't be made again and stay: {why}" for why, count in tally.kept.items()]
+    lines += [f"    {one.event_id} at {one.occurrence}: {one.why}" for one in done.examples]
+    if done.went_on:
+        lines.append("this went on with a rebuild that had been stopped")
+    lines.append(f"{done.commits:,} commits, {done.seconds:,.1f} s")
+    return "\n".join(lines)
+
+
+def filled_text(datacenter: str, done: Filled) -> str:
+    """What a fill has ordered, for people."""
+    verb = "would be" if done.dry_run else "are"
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
+    lines = [
+        f"{datacenter}: {done.ordered:,} records {verb} looked at again" + (f" ({kinds})" if kinds else "")
+    ]
+    lines += [
+        f"{datacenter}: {count:,} records are of datacenter {name}, which has to act: photon backfill there"
+        for name, count in done.left_to.items()
+    ]
+    if done.left_out:
+        lines.append(
+            f"{datacenter}: {done.left_out:,} more than a report names, of any time: backfill again"
+            " afterwards"
+        )
+    if done.outside:
+        lines.append(f"{datacenter}: {done.outside:,} records of other times are left alone")
+    if done.untimed:
+        lines.append(f"{datacenter}: {done.untimed:,} records can't be read again: nobody knows their times")
+    lines += [f"{datacenter}: {text}" for text in (done.waits, done.problem) if text]
+    classes = ", ".join(f"{count:,} {name}" for name, count in done.report.equation().items() if count)
+    return "\n".join([*lines, f"{datacenter}: {classes}"])
