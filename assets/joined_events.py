@@ -1,6 +1,7 @@
 """The asset `joined_events`: a shift joins a datacenter's logs for some time, and reports once a minute."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
+from contextlib import ExitStack
 from datetime import timedelta
 
 from dagster import (
@@ -17,8 +18,7 @@ from dagster import (
 from assets.reporting import Reporter
 from assets.runs import draining, failures_with_a_message
 from jobs.batch_job import SparkRunner
-from photon.dispatcher.retrying import Callbacks
-from photon.shift.lease import StoppedWaiting
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
 from resources.environment import ServedPipeline
 from resources.spark import SparkResource
@@ -60,7 +60,9 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
         ),
     )
     def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
-        with failures_with_a_message(), draining() as drain:
+        # A session takes seconds to stop: a signal in that time must not fail a shift that has ended.
+        with failures_with_a_message(), draining() as drain, ExitStack() as at_the_end:
+            at_the_end.callback(spark.stop)
             pipeline = served.load()
             prepare(pipeline)
             # Warm up before waiting in line: the predecessor works on until then.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from photon.availability.budget import BUDGET_DAYS, HOUR_US, Minute
 from photon.clock import MICROSECONDS
+from photon.pipeline.file import Availability
 from photon.registry.operations.report import KINDS, ShardState
 from photon.shift.report import ShiftReport
 
@@ -27,6 +29,8 @@ LATENCY_LINES = (
 )
 SHARDS_INCHES = (5.6, 2.6)
 SHARDS_COLOURS = 16
+AVAILABILITY_INCHES = (5.6, 2.8)
+AVAILABILITY_COLOURS = 8
 KIND_COLOURS = {"held": "#d95f02", "cleared": "#1b9e77", "tombstones": "#7570b3", "promised": "#999999"}
 
 
@@ -58,6 +62,42 @@ def shards_plot(shards: Sequence[ShardState]) -> str:
     _label(ids, "", "ids", legend_bottom=0.98)
     _label(sizes, "shards, in the order of their names", "bytes", legend_bottom=0.98)
     return _markdown_image(figure, "ids and bytes by shard", SHARDS_COLOURS)
+
+
+def availability_plot(minutes: Mapping[int, Minute], settings: Availability) -> str | None:
+    """Late events by minute of the last day, and below it what was left of the budget over its days.
+
+    None with fewer than two minutes.
+    """
+    if len(minutes) < 2:
+        return None
+    last_us = max(minutes)
+    figure = _new_figure(AVAILABILITY_INCHES)
+    late, left = figure.subplots(2, 1)
+    day = [each for at_us, each in minutes.items() if last_us - at_us < 24 * HOUR_US]
+    hours = [(last_us - each.at_us) / HOUR_US for each in day]
+    shares = [100 * each.late / max(1, each.joinable) for each in day]
+    late.vlines(hours, 0, shares, label="late", color="#d95f02", linewidth=1, antialiased=False)
+    late.axhline(100 * (1 - settings.of_events), label="allowed", color="#999999", linewidth=1)
+    late.set_xlim(24, 0)
+    days, bad = [], 0
+    for at_us, each in minutes.items():
+        bad += not each.is_good(settings.of_events)
+        days.append(((last_us - at_us) / (24 * HOUR_US), bad))
+    allowed = BUDGET_DAYS * 24 * 60 * (1 - settings.of_minutes)
+    left.plot(
+        [day for day, _ in days],
+        [allowed - used for _, used in days],
+        label="bad minutes left",
+        color="#1b9e77",
+        linewidth=1,
+        antialiased=False,
+    )
+    left.set_xlim(BUDGET_DAYS, 0)
+    left.set_ylim(bottom=min(0, allowed - bad))
+    _label(late, "hours ago", "% of events", legend_bottom=0.98)
+    _label(left, "days ago", "minutes", legend_bottom=0.98)
+    return _markdown_image(figure, "events that were late, and the error budget", AVAILABILITY_COLOURS)
 
 
 def _stack(axes: Axes, parts: Sequence[tuple[str, list[int], str]]) -> None:

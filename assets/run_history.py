@@ -21,7 +21,11 @@ from dagster import (
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
 
@@ -33,6 +37,7 @@ MOST_NEWER_LOOKED_AT = 100
 # A tick that started nothing is 1.3 KB. Two sensors make 34,560 a day: 45 MB; this keeps 6 MB.
 SKIPPED_TICKS_KEPT_HOURS = 3
 DAY_US = 86_400 * MICROSECONDS
+PARTITION_TAGS = (PARTITION_NAME_TAG, ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Kind:
 
     job: str
     assets: frozenset[str]  # chosen by hand in the asset graph
-    partition: str
+    partition: tuple[tuple[str, str], ...]  # the tags that name one, or a range of them
     status: str
 
 
@@ -120,8 +125,11 @@ def prune_history(
 
 def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
     """Whether a newer run of its kind is found."""
-    partition = {PARTITION_NAME_TAG: run.kind.partition} if run.kind.partition else {}
-    filters = RunsFilter(job_name=run.kind.job, statuses=[DagsterRunStatus(run.kind.status)], tags=partition)
+    filters = RunsFilter(
+        job_name=run.kind.job,
+        statuses=[DagsterRunStatus(run.kind.status)],
+        tags=dict(run.kind.partition),
+    )
     newest = instance.get_run_records(filters, limit=MOST_NEWER_LOOKED_AT)
     return any(other.kind == run.kind and other.ended_us > run.ended_us for other in map(_ended_run, newest))
 
@@ -129,6 +137,7 @@ def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
 def _ended_run(record: RunRecord) -> EndedRun:
     run = record.dagster_run
     chosen = frozenset(key.to_user_string() for key in run.asset_selection or ())
-    kind = Kind(run.job_name, chosen, run.tags.get(PARTITION_NAME_TAG, ""), run.status.value)
+    partition = tuple((tag, run.tags[tag]) for tag in PARTITION_TAGS if tag in run.tags)
+    kind = Kind(run.job_name, chosen, partition, run.status.value)
     ended = record.end_time or record.update_timestamp.timestamp()
     return EndedRun(run.run_id, kind, round(ended * MICROSECONDS))

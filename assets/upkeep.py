@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Config, MaterializeResult, asset
 from pydantic import Field
 
+from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
+from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
 from assets.registry_state import (
     ENDPOINTS_CHECK,
     SHARDS_CHECK,
@@ -87,17 +89,27 @@ def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
 
 
 def _verify(run: UpkeepRun) -> MaterializeResult[None]:
+    from jobs.log_copies import compare
     from jobs.verification import verify
+    from photon.availability.report import judge_all
+    from photon.verification.example_places import with_places
     from photon.verification.stored_reports import append
 
     context = run.context
     spark = context.resources.spark.spark_session
-    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark)
+    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True)
+    copies = compare(run.pipeline, run.served.datacenters, run.clock.now_us(), True, context.log.info, spark)
+    report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
+    availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)
     return MaterializeResult(
-        metadata=report_metadata(report, seconds),
-        check_results=[check_result(check, report) for check in CHECKS],
+        metadata={**report_metadata(report, seconds), **availability_metadata(availability)},
+        check_results=[
+            *(check_result(check, report) for check in CHECKS),
+            copies_check(report, copies.problems),
+            availability_check(availability),
+        ],
     )
 
 
@@ -282,6 +294,8 @@ def _resharding_cron(pipeline: Pipeline) -> str | None:
     return resharding.cron if pipeline.ids_carry_time and resharding.policy != "off" else None
 
 
+OTHER_CHECKS = {COPIES_CHECK: COPIES_AGREE, AVAILABILITY_CHECK: PROMISE}  # of a verification
+
 # By default they run in the order of protocol E4: verify, recover, clear, gc.
 UPKEEP: Sequence[UpkeepKind] = (
     UpkeepKind(
@@ -294,7 +308,7 @@ UPKEEP: Sequence[UpkeepKind] = (
         after=["joined_events"],
         technologies=["pyspark", "deltalake"],
         resources=["spark"],
-        checks={check.name: check.promise for check in CHECKS},
+        checks={**{check.name: check.promise for check in CHECKS}, **OTHER_CHECKS},
         cron=lambda pipeline: pipeline.verification.cron,
     ),
     UpkeepKind(

@@ -59,6 +59,7 @@ def report_metadata(report: VerificationReport, seconds: float) -> Metadata:
         "rows": report.rows,
         "violations": sum(finding.count for one in reports for finding in one.violations),
         "rows_not_compared": sum(one.rows_not_compared for one in reports),
+        "records_read": sum(one.records_read for one in reports),
         "unverified_bytes": sum(file.bytes for one in reports for file in one.unverified),
         "verified_earlier_bytes": sum(one.verified_earlier.bytes for one in reports),
         "seconds": round(seconds, 1),
@@ -74,8 +75,10 @@ def check_result(check: Check, report: VerificationReport) -> AssetCheckResult:
     description = f"Holds in {', '.join(report.datacenters)}."
     if found:
         remedies = {finding.kind: finding.meaning.remedy for _, finding in found}
-        says = "; ".join(f"{name}: {finding.count:,} {finding.meaning.says}" for name, finding in found)
+        says = "; ".join(f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found)
         description = f"{says}. What to do: {'; '.join(dict.fromkeys(remedies.values()))}"
+        news = (finding.count if finding.new is None else finding.new for _, finding in found)
+        metadata["new"] = sum(news)
         metadata["what_to_do"] = MetadataValue.md(
             "\n".join(f"- **{kind}**: {remedy}" for kind, remedy in remedies.items())
         )
@@ -97,7 +100,7 @@ def _examples(found: list[tuple[str, Finding]]) -> str:
 def _notes(report: VerificationReport) -> str:
     notes = [(name, note) for name, one in report.datacenters.items() for note in one.notes]
     notes += [
-        (name, f"{finding.count:,} {finding.meaning.says}; {finding.meaning.remedy}")
+        (name, f"{finding.number()} {finding.meaning.says}; {finding.meaning.remedy}")
         for name, one in report.datacenters.items()
         for finding in one.findings
         if not finding.meaning.violation

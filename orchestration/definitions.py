@@ -9,15 +9,23 @@ from dagster import (
     define_asset_job,
     in_process_executor,
 )
+from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
+from assets.daily_joins import ASSET as DAILY_JOINS
+from assets.daily_joins import JOB as DAILY_JOB
+from assets.daily_joins import daily_joins_asset
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.run_history import pruning_job
+from assets.standing_still import works_check
 from assets.upkeep import UPKEEP, upkeep_asset
+from orchestration.closed_days import closed_days_sensor
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 from resources.spark import SparkResource
+
+DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # a rebuild of many days; started again it goes on
 
 
 def build_defs(settings: LocationSettings) -> Definitions:
@@ -35,20 +43,33 @@ def build_defs(settings: LocationSettings) -> Definitions:
 def _definitions_of(served: ServedPipeline) -> Definitions:
     """What one pipeline adds; each of its datacenters is a partition."""
     datacenters = StaticPartitionsDefinition(list(served.datacenters))
+    works = [works_check(served, name) for name in served.datacenters]
     shift = define_asset_job(
         served.job_name("shift"),
-        selection=AssetSelection.assets(served.asset_key("joined_events")),
+        # Not what is to tell of shifts that stand still.
+        selection=AssetSelection.assets(served.asset_key("joined_events")) - AssetSelection.checks(*works),
         executor_def=in_process_executor,
         description="Joins one datacenter's logs for some time; its sensor starts it.",
+    )
+    days = define_asset_job(
+        served.job_name(DAILY_JOB),
+        selection=AssetSelection.assets(served.asset_key(DAILY_JOINS)),
+        executor_def=in_process_executor,
+        tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
+        description="Fills in closed days of a datacenter, or makes their rows again.",
     )
     return Definitions(
         assets=[
             *log_assets(served, datacenters),
             joined_events_asset(served, datacenters),
+            daily_joins_asset(served, datacenters),
             *(upkeep_asset(kind, served) for kind in UPKEEP),
         ],
-        jobs=[shift, *(upkeep_job(kind, served) for kind in UPKEEP)],
-        sensors=[shift_sensor(served, name) for name in served.datacenters],
+        asset_checks=works,
+        jobs=[shift, days, *(upkeep_job(kind, served) for kind in UPKEEP)],
+        sensors=[
+            make(served, name) for name in served.datacenters for make in (shift_sensor, closed_days_sensor)
+        ],
         schedules=upkeep_schedules(served),
     )
 

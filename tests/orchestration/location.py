@@ -12,10 +12,10 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from bench.manual_clock import ManualClock
 from orchestration.definitions import build_defs
 from orchestration.sensors import shift_sensor
 from photon.clock import SystemClock
+from photon.testing.manual_clock import ManualClock
 from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 
@@ -41,11 +41,11 @@ class Location:
         datacenters: tuple[str, ...] = ("east", "west"),
         name: str = "clicks",
         more: str = "",
+        start_us: int | None = None,
     ) -> None:
         self.folder = folder
-        self.traffic = Traffic(
-            1, datacenters, duration_seconds=2, start_us=SystemClock().now_us() - 3_000_000
-        )
+        start_us = SystemClock().now_us() - 3_000_000 if start_us is None else start_us
+        self.traffic = Traffic(1, datacenters, duration_seconds=2, start_us=start_us)
         self.traffic.write_all(folder)
         self.file = self.traffic.write_pipeline(folder, name, more)
         self.settings: LocationSettings = location_settings({"PHOTON_PIPELINES": str(self.file)})

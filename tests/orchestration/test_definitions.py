@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import Definitions
+from dagster import (
+    DailyPartitionsDefinition,
+    Definitions,
+    MultiPartitionsDefinition,
+    PartitionsDefinition,
+)
 
 from orchestration.definitions import build_defs
 from photon.testing.traffic import Traffic
@@ -33,6 +38,15 @@ def served(folder: Path, **more: str) -> LocationSettings:
     return location_settings({"PHOTON_PIPELINES": str(file), **more})
 
 
+def partitions(of: PartitionsDefinition[Any] | None) -> Any:
+    """Their keys; of days, which become more, what they are."""
+    if isinstance(of, MultiPartitionsDefinition):
+        return {dimension.name: partitions(dimension.partitions_def) for dimension in of.partitions_defs}
+    if isinstance(of, DailyPartitionsDefinition):
+        return str(of)
+    return list(of.get_partition_keys()) if of else None
+
+
 def snapshot(defs: Definitions) -> dict[str, Any]:
     """What matters of definitions to those who use them."""
     repository = defs.get_repository_def()
@@ -43,7 +57,7 @@ def snapshot(defs: Definitions) -> dict[str, Any]:
                 "description": node.description,
                 "group": node.group_name,
                 "external": node.is_external,
-                "partitions": list(node.partitions_def.get_partition_keys()) if node.partitions_def else None,
+                "partitions": partitions(node.partitions_def),
                 "parents": sorted(key.to_user_string() for key in node.parent_keys),
                 "kinds": sorted(node.kinds or ()),
                 "checks": sorted(check.name for check in node.check_keys),
@@ -100,7 +114,7 @@ def test_the_same_settings_make_the_same_definitions(tmp_path: Path) -> None:
 
 def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
     found = snapshot(build_defs(served(tmp_path, PHOTON_DATACENTERS="west")))
-    assert list(found["sensors"]) == ["search_clicks__west__sensor"]
+    assert sorted(found["sensors"]) == ["search_clicks__west__closed_days", "search_clicks__west__sensor"]
     assert found["assets"]["search_clicks/joined_events"]["partitions"] == ["west"]
 
 
@@ -110,7 +124,10 @@ def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
     found = snapshot(build_defs(settings))
     assert {"clicks/joined_events", "views/joined_events"} <= set(found["assets"])
     assert sorted(found["sensors"]) == [
-        f"{pipeline}__{name}__sensor" for pipeline in ("clicks", "views") for name in ("east", "west")
+        f"{pipeline}__{name}__{sensor}"
+        for pipeline in ("clicks", "views")
+        for name in ("east", "west")
+        for sensor in ("closed_days", "sensor")
     ]
 
 

@@ -29,12 +29,13 @@ from dagster._core.scheduler.instigation import (
     TickData,
     TickStatus,
 )
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets import run_history
 from assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS, SystemClock
+from photon.testing.manual_clock import ManualClock
 
 KEEP_DAYS = 3.0
 LATER_US = SystemClock().now_us() + 4 * DAY_US  # then everything that runs here ended long ago
@@ -74,6 +75,16 @@ def test_the_last_materialization_of_each_partition_stays_to_be_seen(instance: D
     assert prune(instance) == 2
     records = instance.fetch_materializations(JOINED, limit=10).records
     assert {record.partition_key for record in records} == {"east", "west"}
+
+
+def test_the_last_run_of_each_range_of_partitions_stays_to_be_seen(instance: DagsterInstance) -> None:
+    """Where a run is of many days, its events are all that says that they were done."""
+    for first in ("east", "west", "east"):
+        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: "west"}
+        materialize([joined], instance=instance, tags=tags)
+    assert prune(instance) == 1
+    assert instance.get_materialized_partitions(JOINED) == {"east", "west"}
+    assert len(runs(instance)) == 2
 
 
 def test_runs_that_ended_lately_or_are_in_progress_stay(instance: DagsterInstance) -> None:

@@ -6,15 +6,23 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+from dagster import AssetCheckEvaluation, AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus
+from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from assets.logs import OBSERVED_EVERY_SECONDS
+from bench.store_servers import fastest_kind, store_servers
 from orchestration.sensors import REASON_TAG, TICK_SECONDS
+from photon.clock import SystemClock
+from photon.registry.consensus.register import with_hold
+from photon.registry.open import close_registries, open_registry
+from photon.registry.operations.init import init_registry
 from photon.shift.growth import growth_of
 from photon.shift.lease import DatacenterLock, Lease
+from photon.state.database import DispatcherState
 from tests.orchestration.location import Location, launched
 
 
@@ -27,6 +35,13 @@ def instance() -> Iterator[DagsterInstance]:
 @pytest.fixture
 def location(tmp_path: Path) -> Location:
     return Location(tmp_path)
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    """A registry's one endpoint, as a pipeline file names it."""
+    with store_servers(fastest_kind(), tmp_path / "endpoints", 1) as (server,):
+        yield f"registry:\n  endpoints: [{{url: {server.url}}}]\n"
 
 
 def status(instance: DagsterInstance, run_id: str) -> DagsterRunStatus:
@@ -201,12 +216,18 @@ def test_a_datacenter_that_was_left_idle_rests_until_its_logs_grow(
     assert launched(location.tick(instance)) == ["east"]
 
 
+def observed(tick: SensorExecutionData) -> list[tuple[str, str | None]]:
+    """The logs that a tick observes, and whose they are."""
+    events = [event for event in tick.asset_events if isinstance(event, AssetObservation)]
+    return [(event.asset_key.path[-1], event.partition) for event in events]
+
+
 def test_logs_are_observed_when_they_change_and_no_shift_runs(
-    location: Location, instance: DagsterInstance
+    tmp_path: Path, instance: DagsterInstance
 ) -> None:
+    location = Location(tmp_path, more="shift: {start: 1h}")  # nothing else is told meanwhile
     first = location.tick(instance)
-    observed = [(event.asset_key.path[-1], event.partition) for event in first.asset_events]
-    assert observed == [("primary_log", "east"), ("foreign_log", "east")]
+    assert observed(first) == [("primary_log", "east"), ("foreign_log", "east")]
     location.clock.advance(OBSERVED_EVERY_SECONDS)
     again = location.tick(instance, cursor=first.cursor)
     assert (again.asset_events, again.cursor) == ([], first.cursor)
@@ -217,4 +238,85 @@ def test_logs_are_observed_when_they_change_and_no_shift_runs(
 
 def test_a_shift_observes_its_own_logs(location: Location, instance: DagsterInstance) -> None:
     with location.holder(location.run(instance)):
-        assert location.tick(instance).asset_events == []
+        assert observed(location.tick(instance)) == []
+
+
+@pytest.mark.server
+def test_a_datacenter_that_is_on_hold_or_retired_gets_no_run_and_the_reason_why(
+    tmp_path: Path, instance: DagsterInstance, endpoint: str
+) -> None:
+    location = Location(tmp_path, more=endpoint)
+    register = open_registry(init_registry(location.pipeline, SystemClock())).register
+    try:
+        register.change(lambda now: with_hold(now, "east", True))
+        tick = location.tick(instance)
+        assert launched(tick) == []
+        assert tick.skip_message is not None
+        assert f"photon resume {location.file} east" in tick.skip_message
+        assert launched(location.tick(instance, "west")) == ["west"]
+        register.change(lambda now: with_hold(now, "east", False))
+        assert launched(location.tick(instance)) == ["east"]
+        register.change(lambda now: replace(now, given_up=("east",)))
+        skipped = location.tick(instance)
+        assert launched(skipped) == []
+        assert skipped.skip_message is not None
+        assert "is retired" in skipped.skip_message
+    finally:
+        close_registries()
+
+
+def test_a_registry_that_does_not_answer_keeps_no_shift_from_being_launched(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    nowhere = (
+        "registry:\n  request_timeout: 100ms\n  deadline: 200ms\n  endpoints: [{url: http://127.0.0.1:9}]\n"
+    )
+    assert launched(Location(tmp_path, more=nowhere).tick(instance)) == ["east"]
+    close_registries()
+
+
+def told(tick: SensorExecutionData) -> list[AssetCheckEvaluation]:
+    """What a tick says of the datacenter's standing."""
+    return [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
+
+
+def test_what_stands_still_for_long_is_told_once_and_again_when_it_works(
+    location: Location, instance: DagsterInstance
+) -> None:
+    with location.holder("a run of another Dagster"):
+        first = location.tick(instance)
+        assert [check.passed for check in told(first)] == [True]
+        location.clock.advance(60)
+        silent = location.tick(instance, cursor=first.cursor)
+        location.clock.advance(location.pipeline.shift.start_timeout.total_seconds())
+        still = location.tick(instance, cursor=silent.cursor)
+        again = location.tick(instance, cursor=still.cursor)
+        now_us = location.clock.now_us()
+        os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
+        works = location.tick(instance, cursor=again.cursor)
+    assert (told(silent), told(again)) == ([], [])
+    (check,) = told(still)
+    assert (check.check_name, check.passed) == ("east__works", False)
+    assert "no sign of life" in (check.description or "")
+    assert [check.passed for check in told(works)] == [True]
+
+
+def test_logs_that_nobody_joins_for_long_are_told(location: Location, instance: DagsterInstance) -> None:
+    first = location.tick(instance)
+    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds())
+    (check,) = told(location.tick(instance, cursor=first.cursor))
+    assert not check.passed
+    assert "nobody has run it" in (check.description or "")
+
+
+def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
+    location: Location, instance: DagsterInstance
+) -> None:
+    state = DispatcherState(location.state())
+    state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+    state.note_out_of_reach({"west": "there is no table"})
+    state.close()
+    (check,) = told(location.tick(instance))
+    assert not check.passed
+    assert "datacenter west registered them and is silent" in (check.description or "")
+    assert "photon retire" in (check.description or "")

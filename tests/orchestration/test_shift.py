@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
+from jobs.session import stop_session
 from photon.registry.open import close_registries
 from photon.shift.growth import growth_of
 from photon.shift.lease import lease_status_of
@@ -135,6 +137,17 @@ def test_a_run_that_is_told_to_end_drains_first(
     assert status.lease.released_us is not None
     assert reports(instance)[0]["ended"] == "asked"
     assert joined(state) == location.traffic.expected_outcomes().joined_total
+
+
+def test_a_signal_while_the_session_stops_does_not_fail_a_shift_that_has_joined_all(
+    location: Location, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(session: SparkSession) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        stop_session(session)
+
+    monkeypatch.setattr("resources.spark.stop_session", stop)
+    assert shift(location, instance).success
 
 
 def test_what_a_user_can_mend_fails_the_run_with_its_message_alone(

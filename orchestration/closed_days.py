@@ -1,0 +1,99 @@
+"""One sensor a datacenter that has days verified and filled in once its watermark has passed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from dagster import (
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from assets.daily_joins import JOB, partition_key
+from photon.backfill.days import day_of
+from photon.clock import Clock, SystemClock
+from photon.verification.days import watermark_of
+from resources.environment import ServedPipeline, dagster_name
+
+TICK_SECONDS = 60
+DATACENTER_TAG = "photon/datacenter"
+A_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class ClosedDays:
+    """What to request now, and the last day that is done with."""
+
+    first: date | None
+    last: date | None  # None with `first`: nothing
+    through: date | None
+    reason: str
+
+
+def closed_days(watermark_us: int | None, through: date | None, today: date, first_day: date) -> ClosedDays:
+    """The days that were closed since `through`, among those that Dagster shows.
+
+    A sensor that looks for the first time (`through` None) leaves what is closed already to people.
+    """
+    if watermark_us is None:
+        return ClosedDays(None, None, through, "no primary log was read yet")
+    # A clock that is behind, or a wild time: Dagster knows no day that is not over.
+    closed = min(day_of(watermark_us), today) - A_DAY
+    if through is None:
+        return ClosedDays(None, None, closed, f"watches from {closed} on; select earlier days by hand")
+    first = max(through + A_DAY, first_day)
+    if first > closed:
+        return ClosedDays(None, None, through, f"{first} is not closed yet")
+    return ClosedDays(first, closed, closed, f"{closed} is closed")
+
+
+def closed_days_sensor(
+    served: ServedPipeline, datacenter: str, clock: Clock | None = None
+) -> SensorDefinition:
+    """The sensor of a datacenter's closed days; several that were closed at once are one run."""
+    clock, job_name = clock or SystemClock(), served.job_name(JOB)
+
+    @sensor(
+        name=dagster_name(served.pipeline.name, datacenter, "closed_days"),
+        job_name=job_name,
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Has days of datacenter {datacenter} verified and filled in once they are closed.",
+    )
+    def days(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        pipeline = served.load()
+        through = date.fromisoformat(context.cursor) if context.cursor else None
+        watermark_us = watermark_of(pipeline, datacenter)
+        found = closed_days(watermark_us, through, day_of(clock.now_us()), served.pipeline.backfill.first_day)
+        mine = RunsFilter(
+            job_name=job_name, statuses=NOT_FINISHED_STATUSES, tags={DATACENTER_TAG: datacenter}
+        )
+        if found.first is not None and (runs := context.instance.get_runs(mine, limit=1)):
+            return SkipReason(f"run {runs[0].run_id} of {job_name} is still in progress")
+        return SensorResult(
+            run_requests=_requests(datacenter, found),
+            skip_reason=found.reason if found.first is None else None,
+            cursor=str(found.through) if found.through else None,
+        )
+
+    return days
+
+
+def _requests(datacenter: str, found: ClosedDays) -> list[RunRequest]:
+    if found.first is None or found.last is None:
+        return []
+    tags = {
+        DATACENTER_TAG: datacenter,
+        ASSET_PARTITION_RANGE_START_TAG: partition_key(datacenter, found.first),
+        ASSET_PARTITION_RANGE_END_TAG: partition_key(datacenter, found.last),
+    }
+    return [RunRequest(tags=tags)]

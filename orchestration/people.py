@@ -1,0 +1,26 @@
+"""What people have decided on a datacenter in the registry, where it keeps a sensor from launching shifts."""
+
+from __future__ import annotations
+
+from photon.dispatcher.startup import OnHold, check_datacenters
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import RetiredDatacenter
+from photon.registry.interface import RegistryUnavailable
+from photon.shift.people import register_of
+
+
+def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
+    """Why people keep a datacenter from running, with what lets it run again; None if they don't.
+
+    None also while the registry is missing or does not answer: the run says so, and waits.
+    """
+    try:
+        register = register_of(pipeline)
+        if register is not None:
+            check_datacenters(pipeline, datacenter, register)
+    except (OnHold, RetiredDatacenter) as error:
+        return str(error)
+    except (UserError, RegistryUnavailable):
+        return None
+    return None

@@ -1,0 +1,129 @@
+"""A day of a datacenter is verified and filled in once, when its watermark has passed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, build_sensor_context
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from assets.daily_joins import JOB
+from orchestration import closed_days as module
+from orchestration.closed_days import DATACENTER_TAG, closed_days, closed_days_sensor
+from photon.verification.days import DAY_US, utc_day
+from tests.orchestration.location import Location
+
+FRIDAY, TODAY, FIRST = date(2026, 3, 6), date(2026, 3, 10), date(2026, 1, 1)
+NOON_US = DAY_US // 2
+A_DAY = timedelta(days=1)
+
+
+def noon(day: date) -> int:
+    return utc_day(day).start_us + NOON_US
+
+
+def test_a_sensor_that_looks_for_the_first_time_leaves_the_days_before_to_people() -> None:
+    found = closed_days(noon(FRIDAY), None, TODAY, FIRST)
+    assert (found.first, found.through) == (None, FRIDAY - A_DAY)
+
+
+@pytest.mark.parametrize(
+    ("watermark_us", "requested"),
+    [
+        pytest.param(noon(FRIDAY), None, id="in the middle of the day"),
+        pytest.param(utc_day(FRIDAY).end_us - 1, None, id="just before its end"),
+        pytest.param(utc_day(FRIDAY).end_us, (FRIDAY, FRIDAY), id="at its end"),
+        pytest.param(noon(FRIDAY + 3 * A_DAY), (FRIDAY, FRIDAY + 2 * A_DAY), id="days later"),
+        pytest.param(noon(date(2100, 1, 1)), (FRIDAY, TODAY - A_DAY), id="a wild time"),
+        pytest.param(None, None, id="nothing was read yet"),
+    ],
+)
+def test_days_are_requested_when_the_watermark_has_passed_them(
+    watermark_us: int | None, requested: tuple[date, date] | None
+) -> None:
+    found = closed_days(watermark_us, FRIDAY - A_DAY, TODAY, FIRST)
+    assert (found.first, found.last) == (requested or (None, None))
+    assert found.through == (requested[1] if requested else FRIDAY - A_DAY)
+
+
+def test_no_day_is_requested_that_dagster_does_not_show() -> None:
+    found = closed_days(noon(FRIDAY), FRIDAY - 5 * A_DAY, TODAY, first_day=FRIDAY - 2 * A_DAY)
+    assert (found.first, found.last) == (FRIDAY - 2 * A_DAY, FRIDAY - A_DAY)
+
+
+# -- its ticks
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return Location(tmp_path)
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def watermark(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """How far each datacenter has read, by name."""
+    read: dict[str, int | None] = {}
+    monkeypatch.setattr(module, "watermark_of", lambda pipeline, datacenter: read.get(datacenter))
+    return read
+
+
+def tick(location: Location, instance: DagsterInstance, cursor: str | None) -> SensorExecutionData:
+    context = build_sensor_context(instance, cursor, definitions=location.defs)
+    return closed_days_sensor(location.served, "east", location.clock).evaluate_tick(context)
+
+
+def days_of(tick: SensorExecutionData) -> tuple[str, str] | None:
+    """The first and the last partition of the run that a tick requests, if it does."""
+    if not tick.run_requests:
+        return None
+    (request,) = tick.run_requests
+    return request.tags[ASSET_PARTITION_RANGE_START_TAG], request.tags[ASSET_PARTITION_RANGE_END_TAG]
+
+
+def test_a_closed_day_is_requested_once_for_its_datacenter(
+    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
+) -> None:
+    yesterday = module.day_of(location.clock.now_us()) - A_DAY
+    watermark["east"] = noon(yesterday)
+    cursor = tick(location, instance, None).cursor
+    assert cursor == str(yesterday - A_DAY)
+    watermark["east"] = utc_day(yesterday).end_us
+    found = tick(location, instance, cursor)
+    assert days_of(found) == (f"east|{yesterday}", f"east|{yesterday}")
+    assert days_of(tick(location, instance, found.cursor)) is None
+
+
+def test_days_that_were_closed_at_once_are_one_run(
+    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
+) -> None:
+    yesterday = module.day_of(location.clock.now_us()) - A_DAY
+    watermark["east"] = utc_day(yesterday).end_us
+    found = tick(location, instance, str(yesterday - 3 * A_DAY))
+    assert days_of(found) == (f"east|{yesterday - 2 * A_DAY}", f"east|{yesterday}")
+
+
+def test_a_day_waits_while_another_run_of_its_datacenter_is_in_progress(
+    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
+) -> None:
+    yesterday = module.day_of(location.clock.now_us()) - A_DAY
+    watermark["east"] = utc_day(yesterday).end_us
+    run = instance.create_run_for_job(
+        location.defs.resolve_job_def(location.served.job_name(JOB)),
+        status=DagsterRunStatus.STARTED,
+        tags={DATACENTER_TAG: "east"},
+    )
+    found = tick(location, instance, str(yesterday - A_DAY))
+    assert not found.run_requests
+    assert run.run_id in str(found.skip_message)
+    instance.report_run_failed(run)
+    assert tick(location, instance, str(yesterday - A_DAY)).run_requests
