@@ -122,6 +122,28 @@ def join(
     sys.exit(NOT_DONE if found["left_out"] else DONE)
 
 
+@bench.command()
+@click.option("--primary", default=2_000_000, show_default=True, help="Primary events.")
+@click.option("--foreign", default=100_000, show_default=True, help="Foreign events; each becomes a row.")
+@click.option("--workers", default=1, show_default=True, help="Tasks at once: backfill.workers.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
+)
+@json_option
+def rebuild(primary: int, foreign: int, workers: int, folder: Path | None, as_json: bool) -> None:
+    """How fast `photon backfill --rebuild` makes all rows again: with the same adapter, and with another."""
+    log_to_stderr()
+    from bench.rebuild_measurement import lines_of, measure_rebuild
+
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        where = folder or Path(temporary)
+        where.mkdir(parents=True, exist_ok=True)
+        found = measure_rebuild(
+            where, primary, foreign, workers, progress=lambda text: click.echo(text, err=True)
+        )
+    print_result(found, "\n".join(lines_of(found)), as_json)
+
+
 PARTS = ("rates", "bytes", "memory", "outages", "distance")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Acceptor, NoReply
@@ -19,6 +18,7 @@ from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.interface import Claim, Won
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.manual_clock import ManualClock
 from photon.tokens import Occurrence, PlanKey
 
 DAY_SECONDS = 86_400

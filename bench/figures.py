@@ -17,13 +17,13 @@ from typing import Any
 from bench import figure_batching, figure_resharding
 from bench.figure_batching import Load
 from bench.figure_resharding import Story
-from bench.manual_clock import ManualClock
 from bench.store_servers import fastest_kind, registry_pipeline, store_servers
 from photon.clock import SystemClock
 from photon.pipeline.file import Pipeline, Registry
 from photon.pipeline.values import parse_duration
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry
+from photon.testing.manual_clock import ManualClock
 
 SEED = 1
 SHARDS = 4

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.pipeline.location import Location
+from photon.storage.replacing import data_files
+from photon.storage.store import store_of
+from photon.storage.tables import is_table, open_table
 
 _COLUMNS = [
     "click_id", "_datacenter", "_epoch", "_batch", "_occurrence", "logged_at", "primary_logged_at",
@@ -102,9 +105,9 @@ class SeenRow:
 class TableReader:
     """Reads what is new in the joined_events tables of several datacenters, as any other process would."""
 
-    def __init__(self, tables: Sequence[Path], clock: Clock | None = None) -> None:
+    def __init__(self, tables: Sequence[Location], clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._tables = {path: _Table(path) for path in tables}
+        self._tables = {folder: _Table(folder) for folder in tables}
 
     def poll(self) -> list[SeenRow]:
         """The rows that are readable and were not at the last poll; none of a table that is not there yet."""
@@ -123,8 +126,8 @@ class TableReader:
 class _Table:
     """One Delta table and which of its files were read."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Location) -> None:
+        self._folder = folder
         self._handle: DeltaTable | None = None
         self._version = -1
         self._known: set[str] = set()
@@ -134,16 +137,16 @@ class _Table:
         handle = self._load()
         if handle is None or handle.version() == self._version:
             return
-        uris = set(handle.file_uris())
-        for uri in sorted(uris - self._known):
-            yield pq.read_table(uri, columns=_COLUMNS).to_pylist()
-        self._known, self._version = uris, handle.version()
+        paths, store = set(data_files(handle)), store_of(self._folder)
+        for path in sorted(paths - self._known):
+            yield pq.read_table(store.open(path), columns=_COLUMNS).to_pylist()
+        self._known, self._version = paths, handle.version()
 
     def _load(self) -> DeltaTable | None:
         if self._handle is None:
-            if not DeltaTable.is_deltatable(str(self._path)):
+            if not is_table(self._folder):
                 return None
-            self._handle = DeltaTable(str(self._path))
+            self._handle = open_table(self._folder)
         self._handle.update_incremental()
         return self._handle
 

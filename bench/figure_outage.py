@@ -1,0 +1,170 @@
+"""What an outage of one of two datacenters looks like from outside: numbers of `outage_run`, and a picture.
+
+The Photon paper's plots of an outage, from real processes: who joins how much, how long it takes, how a
+backlog is caught up, and which share of joins is done in vain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from bench.latency import SeenRow, percentile
+from bench.latency_plot import COLORS, SHARES, first_seen
+from bench.outage_run import BatchSeen, Seen
+from photon.clock import MICROSECONDS
+
+BIN_SECONDS = 3.0
+LAST_BATCH_SECONDS = 5.0  # what was logged before the kill and takes longer is the dead one's last batch
+
+
+def phases_of(seen: Seen) -> dict[str, tuple[int, int]]:
+    """By name, when each part begins and ends."""
+    return {
+        "normal": (seen.begins_us, seen.killed_us),
+        "outage": (seen.killed_us, seen.back_us),
+        "catch-up": (seen.back_us, seen.caught_up_us),
+        "recovered": (seen.caught_up_us, seen.ends_us),
+    }
+
+
+def latencies_of(rows: Iterable[SeenRow], span: tuple[int, int]) -> dict[str, float]:
+    """Percentiles of the seconds from the later of two lines to the row readable, of lines of a span."""
+    latencies = sorted(row.latency_us for row in rows if span[0] <= row.written_us < span[1])
+    return {f"p{share * 100:.0f}": round(percentile(latencies, share) / MICROSECONDS, 3) for share in SHARES}
+
+
+def longest_gap_seconds(rows: Sequence[SeenRow], span: tuple[int, int]) -> float:
+    """The longest time in a span in which no row became readable."""
+    times = sorted({row.readable_us for row in rows if span[0] <= row.readable_us < span[1]})
+    marks = [span[0], *times, span[1]]
+    return round(max(later - one for one, later in pairwise(marks)) / MICROSECONDS, 3)
+
+
+def last_batch_seconds(rows: Sequence[SeenRow], killed_us: int) -> float:
+    """From the kill until everything that was logged before it was readable."""
+    late = [row.readable_us - killed_us for row in rows if row.written_us <= killed_us]
+    return round(max(0, *late) / MICROSECONDS, 3)
+
+
+def in_vain(batches: Iterable[BatchSeen], span: tuple[int, int]) -> float:
+    """The share of combined pairs that another datacenter had registered before: joins done twice."""
+    within = [batch for batch in batches if span[0] <= batch.at_us < span[1]]
+    combined = sum(batch.combined for batch in within)
+    return round(1 - sum(batch.won for batch in within) / combined, 4) if combined else 0.0
+
+
+def catch_up_of(seen: Seen) -> dict[str, float]:
+    """How fast the west has caught up, beside the speed of live traffic; its start is counted too."""
+    span = (seen.back_us, seen.caught_up_us)
+    read = [b for b in seen.batches if b.datacenter == "west" and span[0] <= b.at_us <= span[1]]
+    events = sum(batch.primary + batch.foreign for batch in read)
+    seconds = (span[1] - span[0]) / MICROSECONDS
+    began_us = min((batch.at_us - batch.seconds * MICROSECONDS for batch in read), default=span[0])
+    at_work = (span[1] - began_us) / MICROSECONDS
+    return {
+        "backlog_events": events,
+        "seconds": round(seconds, 2),
+        "seconds_at_work": round(at_work, 2),
+        "events_per_second": round(events / at_work, 1),
+        "times_live_speed": round(events / at_work / seen.load.events_per_second, 2),
+        "times_live_speed_with_start": round(events / seconds / seen.load.events_per_second, 2),
+    }
+
+
+def numbers_of(seen: Seen) -> dict[str, Any]:
+    """All that the picture shows, in numbers."""
+    rows, phases = first_seen(seen.rows), phases_of(seen)
+    joined = {row.click_id for row in rows}
+    latencies = {name: latencies_of(rows, span) for name, span in phases.items()}
+    return {
+        "events_per_second": seen.load.events_per_second,
+        "foreign_per_second": seen.load.foreign_per_second,
+        "seconds": {name: round((e - b) / MICROSECONDS, 1) for name, (b, e) in phases.items()},
+        "latency_seconds": latencies,
+        "live_p90_in_catch_up_times_normal": round(
+            latencies["catch-up"]["p90"] / latencies["normal"]["p90"], 2
+        ),
+        "longest_gap_seconds": longest_gap_seconds(rows, (seen.begins_us, seen.ends_us)),
+        "last_batch_out_after_seconds": last_batch_seconds(rows, seen.killed_us),
+        "catch_up": catch_up_of(seen),
+        "joined_in_vain": {name: in_vain(seen.batches, span) for name, span in phases.items()},
+        "joined_by": {name: _joined_by(rows, span) for name, span in phases.items()},
+        "clicks": len(seen.written),
+        "lost": len(seen.written.keys() - joined),
+        "joined_twice": len({(row.click_id, row.row) for row in seen.rows}) - len(joined),
+        "generator_most_behind_seconds": round(seen.behind_seconds, 3),
+    }
+
+
+def _joined_by(rows: Iterable[SeenRow], span: tuple[int, int]) -> dict[str, float]:
+    """Rows a second of each datacenter."""
+    counts: dict[str, int] = defaultdict(int)
+    for row in rows:
+        if span[0] <= row.readable_us < span[1]:
+            counts[row.row[0]] += 1
+    seconds = (span[1] - span[0]) / MICROSECONDS
+    return {name: round(counts[name] / seconds, 1) for name in sorted(COLORS)}
+
+
+def _bins(seen: Seen) -> list[tuple[float, tuple[int, int]]]:
+    """Middles in seconds since the beginning, and spans."""
+    step_us = round(BIN_SECONDS * MICROSECONDS)
+    count = (seen.ends_us - seen.begins_us) // step_us
+    starts = [seen.begins_us + number * step_us for number in range(count)]
+    return [((at - seen.begins_us) / MICROSECONDS + BIN_SECONDS / 2, (at, at + step_us)) for at in starts]
+
+
+def draw(seen: Seen) -> Any:
+    """Four panels over time: who joins, how long it takes, what the west has not read, what is in vain."""
+    from matplotlib.figure import Figure
+
+    rows, bins = first_seen(seen.rows), _bins(seen)
+    middles = [middle for middle, _ in bins]
+    figure = Figure((9.5, 10.0), layout="constrained")
+    panels = figure.subplots(4, 1, sharex=True)
+    rates = [_joined_by(rows, span) for _, span in bins]
+    panels[0].stackplot(
+        middles, *([rate[name] for rate in rates] for name in COLORS), labels=list(COLORS),
+        colors=list(COLORS.values()), step="mid",
+    )  # fmt: skip
+    panels[0].set(ylabel="rows a second", title="Joined by")
+    latencies = [latencies_of(rows, span) for _, span in bins]
+    for share, color in SHARES.items():
+        name = f"p{share * 100:.0f}"
+        panels[1].plot(middles, [each[name] for each in latencies], color=color, label=name)
+    panels[1].set(yscale="log", ylabel="seconds", title="From the later of two lines to the row readable")
+    looks = [(at - seen.begins_us) / MICROSECONDS for at, _ in seen.unread]
+    panels[2].plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
+    panels[2].set(ylabel="MB unread", title="Not yet read by the datacenter that died")
+    shares = [100 * in_vain(seen.batches, span) for _, span in bins]
+    panels[3].plot(middles, shares, color="#17345e", label="both")
+    panels[3].set(ylabel="percent", ylim=(0, None), title="Joined in vain: the other one was faster")
+    panels[3].set(xlabel="seconds", xlim=(0, (seen.ends_us - seen.begins_us) / MICROSECONDS))
+    _mark(panels, seen)
+    return figure
+
+
+def _mark(panels: Iterable[Any], seen: Seen) -> None:
+    killed, back, caught_up = (
+        (at - seen.begins_us) / MICROSECONDS for at in (seen.killed_us, seen.back_us, seen.caught_up_us)
+    )
+    for axes in panels:
+        axes.axvspan(killed, back, color="#f6ecdf", zorder=0)
+        axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0)
+        axes.title.set_fontsize(10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="upper right")
+
+
+def summary_of(numbers: Mapping[str, Any]) -> str:
+    """The numbers that were asked for, in one line."""
+    return (
+        f"longest gap {numbers['longest_gap_seconds']} s, last batch out after "
+        f"{numbers['last_batch_out_after_seconds']} s, caught up at "
+        f"{numbers['catch_up']['times_live_speed']} times live speed, live p90 meanwhile "
+        f"{numbers['live_p90_in_catch_up_times_normal']} times the normal, "
+        f"{numbers['lost']} lost, {numbers['joined_twice']} joined twice"
+    )

@@ -1,0 +1,161 @@
+"""Measures how fast rows are made again: `photon backfill --rebuild` of all rows of two generated logs.
+
+The rows are joined once, then made again with the session warm: with the same adapter, where every row is
+read, made and found equal; with another one, where every row is replaced too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.join_logs import JoinLogs
+from photon.backfill.rebuild import Rebuilt
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.verification.days import window_of
+
+DAY = "2026-01-05"  # of all events of `JoinLogs`
+ARRIVED_PER_SECOND = 1_000  # events of both logs: that a rebuild is so many times faster is the promise
+PIPELINE = """
+name: rebuilt
+datacenters: {here: {logs: logs}}
+adapter: %s
+primary:
+  {files: "queries-*.jsonl", format: jsonl, id: query_id, time: time, time_unit: ms}
+foreign:
+  {files: "clicks-*.jsonl", format: jsonl, id: click_id, key: query_id, time: time, time_unit: ms}
+backfill: {workers: %d, niceness: 0}
+"""
+SAME = "photon.adapters:merge_columns"
+CHANGED = '''"""An adapter that changes every row."""
+
+import pyarrow.compute as pc
+from photon.adapters import Adapter, merge
+
+
+class Changed(Adapter):
+    def combine(self, foreign, primary):
+        rows = merge(foreign, primary)
+        return rows.append_column("length", pc.utf8_length(rows["target"]).cast("int64"))
+'''
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One rebuild of all rows."""
+
+    adapter: str
+    workers: int
+    rows: int
+    replaced: int
+    seconds: float
+    cpu_seconds: float  # of this process, the JVM and the tasks: what a busy machine does not change
+    rows_per_second: float
+    rows_per_cpu_second: float
+    events_per_second: float  # of both logs
+    times_as_fast: float  # as events that come at `ARRIVED_PER_SECOND`
+
+
+def measure_rebuild(
+    folder: Path, primary: int, foreign: int, workers: int, progress: Progress
+) -> dict[str, Any]:
+    """Join so many events, and make the rows again, each time with so many tasks at once."""
+    from jobs.session import build_session, local_master, stop_session
+
+    progress(f"writing and joining {primary:,} primary and {foreign:,} foreign events")
+    (folder / "changed_adapter.py").write_text(CHANGED)
+    JoinLogs(primary, foreign, files=8).write(folder / "logs")
+    joined_seconds = _join(_pipeline(folder, SAME, workers))
+    session = build_session("photon bench rebuild", local_master(workers))
+    try:
+        # The first one warms up the session and its workers.
+        runs = [
+            _rebuild(_pipeline(folder, adapter, workers), session, primary + foreign, progress)
+            for adapter in (SAME, SAME, "changed_adapter:Changed")
+        ][1:]
+    finally:
+        stop_session(session)
+    return {
+        "primary": primary,
+        "foreign": foreign,
+        "joined_events_per_second": round((primary + foreign) / joined_seconds),
+        "load": [round(one, 1) for one in psutil.getloadavg()],
+        "cores": psutil.cpu_count(),
+        "runs": [vars(run) for run in runs],
+    }
+
+
+def _pipeline(folder: Path, adapter: str, workers: int) -> Pipeline:
+    file = folder / "pipeline.yaml"
+    file.write_text(PIPELINE % (adapter, workers))
+    return load_pipeline(file)
+
+
+def _join(pipeline: Pipeline) -> float:
+    from photon.registry.open import close_registries
+    from photon.shift.run import prepare, run_shift
+
+    prepare(pipeline)
+    began = time.perf_counter()
+    run_shift(pipeline, "here", "complete", "local")
+    seconds = time.perf_counter() - began
+    close_registries()
+    return seconds
+
+
+def _rebuild(pipeline: Pipeline, session: Any, events: int, progress: Progress) -> Measured:
+    from jobs.backfill import rebuild
+
+    window = window_of(DAY, None, None)
+    assert window is not None
+    progress(f"making all rows again with {pipeline.adapter}")
+    before = _cpu_seconds()
+    done: Rebuilt = rebuild(pipeline, "here", window, session=session)
+    cpu_seconds = _cpu_seconds() - before
+    events_per_second = events / done.seconds
+    return Measured(
+        pipeline.adapter,
+        pipeline.backfill.workers,
+        done.tally.rows,
+        done.tally.replaced,
+        round(done.seconds, 2),
+        round(cpu_seconds, 2),
+        round(done.tally.rows / done.seconds),
+        round(done.tally.rows / cpu_seconds),
+        round(events_per_second),
+        round(events_per_second / ARRIVED_PER_SECOND),
+    )
+
+
+def _cpu_seconds() -> float:
+    """What this process and all below it have used so far; a task's worker outlives the task."""
+    used = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            used += sum(process.cpu_times()[:2])
+    return used
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """What was measured, for people."""
+    lines = [
+        f"{found['primary']:,} primary and {found['foreign']:,} foreign events, joined at "
+        f"{found['joined_events_per_second']:,} events/s; {found['cores']} cores, load {found['load']}"
+    ]
+    for run in found["runs"]:
+        lines.append(
+            f"{run['adapter']:32} tasks at once: {run['workers']}, {run['rows']:,} rows "
+            f"({run['replaced']:,} replaced) in {run['seconds']} s ({run['cpu_seconds']} s of CPU), "
+            f"{run['rows_per_second']:,} rows/s ({run['rows_per_cpu_second']:,} per CPU second), "
+            f"{run['events_per_second']:,} events/s, {run['times_as_fast']} times as fast as "
+            f"{ARRIVED_PER_SECOND:,} events/s"
+        )
+    return lines
