@@ -21,11 +21,11 @@ from photon.registry.interface import (
     ReleaseOutcome,
     Won,
 )
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.faulty_store import FaultyStore
 
 
 class _Broken:
-    def __init__(self, acceptor: FaultyAcceptor) -> None:
+    def __init__(self, acceptor: FaultyStore) -> None:
         self.acceptor = acceptor
 
     def holder(self, key: EventKey) -> Holder | None:
@@ -52,7 +52,7 @@ class ReadsThenWrites(_Broken):
     The first calls of all threads meet between the two, so that it goes wrong in every order of threads.
     """
 
-    def __init__(self, acceptor: FaultyAcceptor, all_have_read: threading.Barrier) -> None:
+    def __init__(self, acceptor: FaultyStore, all_have_read: threading.Barrier) -> None:
         super().__init__(acceptor)
         self._all_have_read = all_have_read
         self._met = threading.local()

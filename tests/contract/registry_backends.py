@@ -13,7 +13,6 @@ from typing import Any, Protocol, get_args
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from bench.manual_clock import ManualClock
 from bench.store_servers import dynamodb_client, fastest_kind
 from photon.clock import Clock
 from photon.pipeline.file import Registry
@@ -26,7 +25,8 @@ from photon.registry.dynamodb.local_server import ServerKind
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.interpreter import Interpreter
 from tests.simulation.keyword_client import KeywordClient
 
@@ -70,7 +70,7 @@ AWS = "PHOTON_CONTRACT_AWS"  # names a region and how tables' names begin: eu-ce
 
 
 class Faults(Protocol):
-    """What a test can do to one client's way to the endpoint: see `FaultyAcceptor`."""
+    """What a test can do to one client's way to the endpoint: see `FaultyStore`."""
 
     def fail(self, fault: Any, batches: int = 1) -> None: ...
 
@@ -133,7 +133,7 @@ class AllFaults:
 def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
     """Stores in memory; no client ever reaches the first `down` ones."""
 
-    def ways_in(store: FaultyAcceptor, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
+    def ways_in(store: FaultyStore, is_down: bool) -> Callable[[], tuple[Acceptor, Faults]]:
         def another() -> tuple[Acceptor, Faults]:
             way_in = store.another_way_in()
             if is_down:
@@ -143,7 +143,7 @@ def memory_backend(timed: bool, endpoints: int = 1, down: int = 0) -> Backend:
 
         return another
 
-    stores = [FaultyAcceptor(ManualClock()) for _ in range(endpoints)]
+    stores = [FaultyStore(ManualClock()) for _ in range(endpoints)]
     return Backend([ways_in(store, number < down) for number, store in enumerate(stores)], timed)
 
 

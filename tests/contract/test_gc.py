@@ -32,6 +32,7 @@ from photon.registry.interface import Claim, Holder, Joined, Lost, TooOld
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.ranges import PositionItem
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.contract.registry_backends import (
     ALL_UP,
     DAY_US,
@@ -42,7 +43,6 @@ from tests.contract.registry_backends import (
 )
 from tests.contract.registry_checks import token
 from tests.simulation import gc_stories
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 EAST, WEST = token("east", 1), token("west", 2)
 PAGE_ITEMS = 7

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.store_servers import START_SECONDS, dynamodb_client, is_available
+from bench.server_process import START_SECONDS
+from bench.store_servers import dynamodb_client, is_available
 from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import ServerKind, answers, free_port, server_command
 from photon.registry.operations.directory import TABLE_DEFINITION

@@ -29,6 +29,7 @@ from photon.registry.interface import (
     Won,
 )
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
 from photon.tokens import Token
 from tests.contract.broken_registries import ReadsThenWrites, TakesLostAnswersForLosses
 from tests.contract.registry_backends import (
@@ -46,7 +47,6 @@ from tests.contract.registry_checks import (
     check_that_each_id_has_one_winner,
     claims,
 )
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 # -- one winner
 
@@ -343,12 +343,12 @@ def test_the_horizon_moves_on_with_the_clock(timed: Backend) -> None:
 
 
 def test_the_suite_fails_on_a_registry_that_reads_and_then_writes() -> None:
-    store, all_have_read = FaultyAcceptor(), threading.Barrier(THREADS)
+    store, all_have_read = FaultyStore(), threading.Barrier(THREADS)
     with pytest.raises(AssertionError):
         check_that_each_id_has_one_winner(lambda: ReadsThenWrites(store, all_have_read), seed=7, ids=200)
 
 
 def test_the_suite_fails_on_a_registry_that_takes_lost_answers_for_losses() -> None:
-    store = FaultyAcceptor()
+    store = FaultyStore()
     with pytest.raises(AssertionError):
         check_that_a_lost_answer_is_no_loss(TakesLostAnswersForLosses(store), store)

@@ -37,9 +37,9 @@ from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import RegistryMissing, find_registry, init_registry
 from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES
 from photon.registry.operations.repair import repair_endpoint
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.contract.registry_backends import SERVER_KINDS
 from tests.contract.registry_checks import token
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

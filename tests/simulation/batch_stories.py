@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.adapters import ROW_COLUMNS
+from photon.clock import MICROSECONDS
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import Callbacks
 from photon.faults import arm, disarm
@@ -25,10 +26,11 @@ from photon.registry.interface import Claim, Free
 from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
 from photon.storage.tables import OutputFile, OutputTable, SchemaConflict, app_id
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.testing.memory_registry import memory_registry
 from photon.tokens import Occurrence
 from photon.waiting import segments
 from photon.waiting.segments import INDEX, RECORD_COLUMNS, RECORDS
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -343,3 +345,15 @@ def _commit_as_another_plan(world: World) -> None:
     table = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events")
     batch = plan.key.batch
     table.commit([], app_id("east", plan.key.epoch), batch, batch - 1, "another plan")
+
+
+def one_id_at_two_times_is_two_events(world: World) -> None:
+    """Where ids carry their time, it belongs to the identity (C4)."""
+    foreign = world.pipeline.foreign.model_copy(update={"time_in_id": True})
+    world.pipeline = world.pipeline.model_copy(update={"foreign": foreign})
+    world.registry = memory_registry(clock=world.clock, horizon_us=NOON_US + 3_600 * MICROSECONDS)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.clicks(("c1", "q1"), at_us=NOON_US + 1)
+    world.join()
+    assert world.joined_ids() == ["c1", "c1"], "two events count as one"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, ItemKey, item_key
@@ -17,6 +16,7 @@ from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import Claim, Won
 from photon.registry.operations.repair import refill
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.interpreter import Interpreter, Row
 
 TABLE = "photon-events-1"

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.manual_clock import ManualClock
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.register import Register
 from photon.registry.interface import Won
+from photon.testing.faulty_store import TIMED_OUT, FaultyStore
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.chosen_values import (
     Acceptance,
     chain_problem,
@@ -50,7 +51,6 @@ from tests.simulation.exploration_states import (
     Step,
     Verb,
 )
-from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 
 
 class _Wrong(Exception):
@@ -388,7 +388,7 @@ class _Exploration:
         key = (stored, request)
         if key not in self._applied:
             before, (kind, query) = self._things[stored], self._things[request]
-            acceptor = FaultyAcceptor(ManualClock())
+            acceptor = FaultyStore(ManualClock())
             if before is not None:
                 acceptor.items[ITEM] = before
             if kind == "scan_shard":

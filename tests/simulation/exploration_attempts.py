@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bench.manual_clock import ManualClock
 from photon.registry.consensus import decisions
 from photon.registry.consensus.columns import ItemColumn
 from photon.registry.consensus.layout import is_too_old
@@ -21,6 +20,7 @@ from photon.registry.quorum.contender import Contender
 from photon.registry.quorum.reading import holders_of
 from photon.registry.quorum.register_store import RegisterStore
 from photon.registry.quorum.rounds import Rounds
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.exploration_endpoints import IMPATIENT, ITEM, KEY, Impatient, Inline, Scripted
 from tests.simulation.exploration_states import CLEARED, COPIED, FREE, Ended, Local, Role, Step
 

@@ -11,18 +11,29 @@ from photon.adapters import Adapter, per_event
 
 NAME = "tests.simulation.failing_adapter"
 fails_on: Collection[str] = ()
+drops: Collection[str] = ()
 text_on: Collection[str] = ()  # a text in place of a number
 value_of: Mapping[str, Any] = {}  # by click: what its row has for `value`
 
 
 @per_event
-def join(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
+def join(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any] | None:
     click = foreign["click"]
+    if click in drops:
+        return None
     if click in fails_on:
         raise KeyError("position")
     if click in value_of:
         return {"click": click, "value": value_of[click]}
     return {"click": click, "position": "first" if click in text_on else 1}
+
+
+@per_event
+def echo(foreign: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
+    """The foreign columns as they are."""
+    if foreign["click"] in fails_on:
+        raise KeyError("position")
+    return dict(foreign)
 
 
 class Skips(Adapter):

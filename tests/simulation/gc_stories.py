@@ -17,7 +17,7 @@ from photon.registry.consensus.layout import FIXED_SHARDS, item_key
 from photon.registry.interface import Claim
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.ranges import POSITIONS
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation.repair_site import Site
 from tests.simulation.repair_stories import EAST, ITEM, KEY, WEST, before, the_winner_must_be
 

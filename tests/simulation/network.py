@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from bench.virtual_network import Answer, Heard, Send, Strand, VirtualClient, VirtualTime
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.deadline import Deadline
-from tests.simulation.crash import SimulatedCrash
-from tests.simulation.faulty_acceptor import TIMED_OUT, UNPROCESSED
+from photon.testing.crashes import SimulatedCrash
+from photon.testing.faulty_store import TIMED_OUT, UNPROCESSED
 
 REQUEST_TIMEOUT_SECONDS = 2.0
 
@@ -94,11 +94,11 @@ class Client(VirtualClient):
         def end(strand: Strand) -> None:
             self._at_once.remove(strand)
             if not self._at_once.intersection(strands):
-                self.network.after(0.0, waiting.resume)
+                self.network.after(0.0, partial(self.network.resume, waiting))
 
         for strand, work in zip(strands, works, strict=True):
             self._run(partial(run, work), strand, partial(end, strand))
-            self.network.after(0.0, strand.resume)
+            self.network.after(0.0, partial(self.network.resume, strand))
         self._wait()
         if errors:
             raise errors[0]
@@ -217,7 +217,7 @@ class ClientOfRequests(Client):
             self.network.after(0.0, lambda: answered(replies))
 
         self._run(work, strand, end)
-        self.network.after(0.0, strand.resume)
+        self.network.after(0.0, partial(self.network.resume, strand))
 
     def ask(self, endpoint: Any, serve: Callable[[], T], timed_out: T) -> T:
         """Send a message to an endpoint, and wait for its answer or its time-out."""
@@ -226,7 +226,7 @@ class ClientOfRequests(Client):
         def answered(answer: T) -> None:
             if not answers:
                 answers.append(answer)
-                strand.resume()
+                self.network.resume(strand)
 
         self._deliver(endpoint, serve, answered, timed_out)
         self._wait()

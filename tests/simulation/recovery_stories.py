@@ -198,3 +198,12 @@ def of_four_workers(world: World) -> LocalRunner:
     runner = LocalRunner(world.registry, world.clock)
     runner.workers = 4
     return runner
+
+
+def what_is_not_read_yet_is_not_missing(world: World) -> None:
+    """A verification looks at what is committed, and events come on (E5)."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clicks(("c2", "q1"))
+    assert not verify(world)["east"].findings, "what nobody has read yet is a finding"

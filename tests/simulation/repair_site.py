@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
@@ -17,7 +16,8 @@ from photon.registry.endpoints.channel import Channel
 from photon.registry.endpoints.deadline import MACHINE_CHANCE
 from photon.registry.operations.repair import Refilled, refill
 from photon.registry.quorum.proposer import QuorumRegistry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
@@ -28,13 +28,13 @@ class Site:
     def __init__(self, n: int) -> None:
         self.clock = ManualClock()
         self.members = Members(1, tuple(f"old{slot}" for slot in range(n)))
-        self.stores = {(slot, f"old{slot}"): FaultyAcceptor(self.clock) for slot in range(n)}
+        self.stores = {(slot, f"old{slot}"): FaultyStore(self.clock) for slot in range(n)}
         self.names = itertools.count()
         self.client().register.create(Register("p", "s", SHARD_HASH, self.members, ()))
 
     def client(
         self,
-        ways_in: Sequence[FaultyAcceptor] = (),
+        ways_in: Sequence[FaultyStore] = (),
         channel: Channel | None = None,
         chance: random.Random = MACHINE_CHANCE,
         clock: ManualClock | None = None,
@@ -55,14 +55,14 @@ class Site:
             reopen=self.acceptor,
         )
 
-    def in_use(self) -> list[FaultyAcceptor]:
+    def in_use(self) -> list[FaultyStore]:
         """The stores that the members name, as far as anybody here has seen."""
         return [self.acceptor(slot, name) for slot, name in enumerate(self.members.incarnations)]
 
-    def acceptor(self, slot: int, name: str) -> FaultyAcceptor:
+    def acceptor(self, slot: int, name: str) -> FaultyStore:
         if (slot, name) in self.stores:
             return self.stores[slot, name]
-        gone = FaultyAcceptor(self.clock)
+        gone = FaultyStore(self.clock)
         gone.fail("down")
         return gone
 
@@ -85,7 +85,7 @@ class Site:
 
         def make() -> None:
             while_made()
-            self.stores[slot, name] = FaultyAcceptor(self.clock)
+            self.stores[slot, name] = FaultyStore(self.clock)
             self.stores[slot, name].on_request = on_request
             # The acceptor that was opened before the table was there is the same endpoint.
             registry.endpoints.acceptors[slot].__dict__.update(self.stores[slot, name].__dict__)

@@ -13,7 +13,6 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
-from bench.manual_clock import ManualClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, Prepare
@@ -23,8 +22,9 @@ from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim, Free, Holder, Lost, Won
 from photon.registry.operations.copying import RepairSuperseded
 from photon.registry.operations.ranges import POSITIONS
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.repair_site import Site
 
 EAST, WEST, LATER = "east:e:1#p:1:0", "west:e:1#p:1:0", "east:e:2#q:1:0"
@@ -60,7 +60,7 @@ class High(random.Random):
         return 2**k - 1
 
 
-def before(acceptor: FaultyAcceptor, kind: str, event: Any) -> None:
+def before(acceptor: FaultyStore, kind: str, event: Any) -> None:
     """Have something happen just before the first such request about the id is applied."""
 
     def look(seen: str, batch: Any) -> None:
@@ -153,7 +153,7 @@ def a_lookup_at_a_store_that_is_gone_and_at_others_after_its_repair() -> None:
 def members_that_were_never_agreed_on_asked_in_between() -> None:
     site = Site(3)
     agreed, proposed = site.members, Members(2, ("old0", "old1", "proposed"))
-    site.stores[2, "proposed"] = FaultyAcceptor(site.clock)
+    site.stores[2, "proposed"] = FaultyStore(site.clock)
     tokens = {(0, "old0"): EAST, (1, "old1"): EAST, (2, "old2"): LATER, (2, "proposed"): EAST}
     for place, token in tokens.items():
         site.stores[place].insert([Insert(ITEM, fast_value(token))])
@@ -239,7 +239,7 @@ def a_repair_that_goes_on_while_another_one_has_taken_its_place() -> None:
 
     def leave_a_value_at_one_store() -> None:
         third = site.client().endpoints.acceptors[2]
-        assert isinstance(third, FaultyAcceptor)
+        assert isinstance(third, FaultyStore)
         second.prepare([Prepare(ITEM, undecided)])
         second.accept([Accept(ITEM, undecided, fast_value(EAST))])
         before(third, "prepare", lambda: third.fail("lost_request"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from photon.join.messages import BatchTasks, JoinTask, TaskOutcome, TimedOut, WorkerDied
 from photon.join.tasks import LocalRunner
+from photon.testing.crashes import SimulatedCrash
 from photon.waiting import segments
 from photon.waiting.segments import read_retries
-from tests.simulation.crash import SimulatedCrash
 from tests.simulation.world import World
 
 

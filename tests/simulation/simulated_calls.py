@@ -44,7 +44,7 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Began:
+class Began:
     """What was so when a call began: virtual time, its client's clock, the register."""
 
     seconds: float
@@ -122,7 +122,7 @@ class Calls:
     def _call(
         self, kind: Kind, client: Client, fates: Sequence[Fate], call: Callable[[], Sequence[object]]
     ) -> None:
-        began = _Began(self._network.now_seconds, client.now_us(), self._observer.register)
+        began = Began(self._network.now_seconds, client.now_us(), self._observer.register)
         self._network.disturbed.discard(client)
         self._network.unheard.discard(client)
         first = len(self.operations)
@@ -152,13 +152,14 @@ class Calls:
                 may_be_refused=self._is_too_old(fate.key) or began.may_be_beyond(fate.key),
             )
             if not self._only_history:
-                self._judge(fate, outcome, began)
+                self.judge(fate, outcome, began)
 
     def _is_too_old(self, key: EventKey) -> bool:
         """Whether a boundary above the event was ever raised."""
         return _is_below(key, self._observer.boundary_us(self._network.now_seconds))
 
-    def _judge(self, fate: Fate, outcome: object, began: _Began) -> None:
+    def judge(self, fate: Fate, outcome: object, began: Began) -> None:
+        """Whether what a client was told can be true. RuleBroken."""
         register = self._observer.register
         item = item_key(fate.key, register.configs)
         held = self._observer.first_held(item, fate.token)

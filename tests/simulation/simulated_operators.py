@@ -18,7 +18,7 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import RepairSuperseded, refill
 from photon.registry.quorum.proposer import QuorumRegistry
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation.network import Client, Network
 from tests.simulation.simulated_process import Process
 from tests.simulation.simulated_stores import Store, Stores
@@ -60,7 +60,7 @@ class Operators:
                 case "repair":
                     self._network.after(seconds, self._lose_a_store)
                 case "gc":
-                    self._network.after(seconds, lambda: self._start_gc(self._chance.choice(self._times_us)))
+                    self._network.after(seconds, lambda: self.start_gc(self._chance.choice(self._times_us)))
                 case "resharding":
                     self._network.after(seconds, lambda: self._new_process().start_with(self._reshard))
 
@@ -77,7 +77,8 @@ class Operators:
 
     # -- gc and resharding
 
-    def _start_gc(self, boundary_us: int) -> None:
+    def start_gc(self, boundary_us: int) -> None:
+        """Have somebody collect what is below the boundary; one that dies is begun again."""
         process = self._new_process()
         self._may_be_killed(process)
         process.start_with(lambda registry, client: self._run_gc(registry, client, boundary_us))
@@ -97,7 +98,7 @@ class Operators:
         except RegistryUnavailable:
             return
         except SimulatedCrash:
-            self._network.after(self._chance.expovariate(1.0), lambda: self._start_gc(boundary_us))
+            self._network.after(self._chance.expovariate(1.0), lambda: self.start_gc(boundary_us))
             raise
 
     def _reshard(self, registry: QuorumRegistry, client: Client) -> None:

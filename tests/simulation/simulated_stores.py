@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from photon.registry.consensus.acceptor import ABSENT, FAST_BALLOT, NoReply, Page, Stored
-from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
+from photon.registry.consensus.layout import MARKS_SHARD, REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Members, Register, encode_register
 from photon.registry.operations.ranges import POSITIONS
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.faulty_store import FaultyStore
 from tests.simulation.interpreter import Interpreter, Row
 from tests.simulation.network import Network
 from tests.simulation.observer import Observer
@@ -21,7 +21,7 @@ TABLE = "simulated"
 _REFUSED = NoReply("connection refused", "unreachable")
 
 
-class Store(FaultyAcceptor):
+class Store(FaultyStore):
     """One incarnation of the store in a slot. `is_there`: it has a table; `is_down`: now it is silent."""
 
     writes_per_request = reads_per_request = 2  # so that calls take several
@@ -71,8 +71,8 @@ class Store(FaultyAcceptor):
     def show(self, key: ItemKey, before: Stored) -> None:
         """Have the observer see an item as it is now."""
         now = self.items.get(key)
-        # What gc deletes is gone, not taken back; how far upkeep is, is its own affair.
-        if now is not None and key.p != POSITIONS:
+        # What gc deletes is gone, not taken back; how far upkeep or an epoch is, is its own affair.
+        if now is not None and key.p not in (POSITIONS, MARKS_SHARD):
             self._observer.saw(self.slot, self.incarnation, key, before, now)
 
 

@@ -13,9 +13,9 @@ from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.state.database import DispatcherState, StateUnavailable
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.world import World, counts_of
 
@@ -290,3 +290,7 @@ def test_a_record_that_was_given_up_and_read_again_is_in_the_unjoined_ones_once(
     stories.harm_waiting(world, "gone", RECORDS)
     assert world.join(mode="complete").counts.of("unjoinable") == 1
     assert len(world.rows("unjoined")) == 1
+
+
+def test_one_id_at_two_times_is_two_events(world: World) -> None:  # C4
+    stories.one_id_at_two_times_is_two_events(world)

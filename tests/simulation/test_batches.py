@@ -13,15 +13,15 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.completion import Superseded
-from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.faults import FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, CommitOutcome, Free, Joined, Won
 from photon.storage.tables import CommitConflict, LakeUnavailable, OutputFile, OutputTable, app_id
+from photon.testing.faulty_store import Fault
 from photon.tokens import Occurrence, PlanKey, Token
-from tests.simulation.faulty_acceptor import Fault
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, counts_of
 
@@ -459,6 +459,22 @@ def test_a_quiet_datacenters_events_are_taken_up_at_once(tmp_path: Path) -> None
     world.join("east")
     assert len(world.joined_ids()) == 50
     assert timedelta(microseconds=world.clock.now_us() - began_us) < timedelta(minutes=1)
+
+
+def test_who_has_left_many_events_to_the_others_is_not_waited_for_any_more(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"], "home: {takeover_delay: 5s, quiet_after: 1h}")
+    world.queries("q1")
+    world.clicks(*((f"first{number}", "q1") for number in range(60)))
+    logged_us: list[int] = []
+
+    def log_more(batch: BatchReport) -> None:
+        if len(world.joined_ids()) == 60 and not logged_us:
+            logged_us.append(world.clock.now_us())
+            world.clicks(*((f"more{number}", "q1") for number in range(60)))
+
+    world.join("east", callbacks=Callbacks(on_batch=log_more))
+    assert len(world.joined_ids()) == 120
+    assert world.clock.now_us() - logged_us[0] < MICROSECONDS
 
 
 # -- what may come back

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,14 +15,16 @@ from photon.dispatcher import batch, releasing
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.join import candidates, joiner
+from photon.join import records as join_records
 from photon.join.failing import AdapterCalls, Tally
 from photon.join.joiner import Joiner
+from photon.join.records import Events, Ints, Records
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
 from photon.storage.tables import LastCommit, OutputFile, OutputTable, app_id
 from photon.tokens import PlanKey
 from photon.waiting.segments import INDEX, RECORDS
-from tests.simulation import adapter_stories, failing_adapter
+from tests.simulation import adapter_stories, failing_adapter, test_batches
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search
 from tests.simulation.runners import DiesAfterItRegistered, Hangs, KillsTheDriver, PoisonedRunner
@@ -130,6 +133,32 @@ def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
         monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
     monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
     search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")
+
+
+def test_an_event_that_any_of_its_records_stands_for_has_another_row_each_time(
+    world: World, monkeypatch: Patch
+) -> None:  # A9
+    begin = Events.__init__
+
+    def with_the_last_ones(self: Events, records: Records, rows: Ints) -> None:
+        begin(self, records, rows)
+        self.leaders = self.rows[np.append(np.flatnonzero(np.diff(self.event_of_row)), len(self.rows) - 1)]
+
+    monkeypatch.setattr(Events, "__init__", with_the_last_ones)
+    story = test_batches.test_the_smallest_occurrence_of_an_id_in_a_batch_is_the_one_that_joins
+    caught_by_story(partial(story, world), because="assert 0 == ")
+
+
+def test_an_id_without_its_time_is_one_event_where_there_are_two(
+    world: World, monkeypatch: Patch
+) -> None:  # C4
+    def of_ids_alone(records: Records, rows: Ints) -> Ints:
+        codes: Ints = records.of("_id", rows).dictionary_encode().indices.to_numpy().astype(np.int64)
+        return codes
+
+    monkeypatch.setattr(join_records, "_codes", of_ids_alone)
+    story = partial(stories.one_id_at_two_times_is_two_events, world)
+    caught_by_story(story, because="two events count as one")
 
 
 # -- an adapter that fails on most of its pairs (A21)

@@ -5,6 +5,7 @@ See `tests.simulation.test_broken_registries`.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,16 @@ import pytest
 
 from photon.clock import microseconds
 from photon.registry.consensus.layout import Held, holder_of
+from photon.registry.consensus.quorums import all_of_them
 from photon.registry.endpoints.deadline import Deadline
+from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Lost, Won
-from photon.registry.quorum import outcomes, proposer
+from photon.registry.quorum import outcomes, proposer, rounds
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.registry.quorum.register_store import RegisterStore
-from tests.simulation.catching import TWO_HELD, search
+from tests.simulation.catching import TWO_HELD, caught_by_story, search
 from tests.simulation.distant_simulation import SETTINGS, simulate
+from tests.unit import test_registry_quorum, test_registry_slow_endpoint
 
 Patch = pytest.MonkeyPatch
 
@@ -94,3 +98,28 @@ def test_a_token_whose_epoch_nobody_looks_for_wins_after_it_is_over(monkeypatch:
     monkeypatch.setattr(outcomes, "fenced", lambda tokens, register: {})
     monkeypatch.setattr(outcomes, "fenced_epoch", lambda token, register: None)
     caught_at_a_distance(because="its epoch was over")
+
+
+def test_a_round_that_waits_for_every_endpoint_is_held_up_by_one(monkeypatch: Patch) -> None:  # B13
+    right = Endpoints.ask
+
+    def wait_for_all(
+        self: Endpoints, send: Any, requests: Any, size: int, _: Any, *more: Any, **kw: Any
+    ) -> Any:
+        return right(self, send, requests, size, all_of_them, *more, **kw)
+
+    class AwaitedInVain(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert super().wait(0.2), "a call waits for the slowest endpoint"
+            return True
+
+    monkeypatch.setattr(Endpoints, "ask", wait_for_all)
+    monkeypatch.setattr(test_registry_slow_endpoint.threading, "Event", AwaitedInVain)
+    story = test_registry_slow_endpoint.test_a_slow_endpoint_holds_up_neither_commits_nor_lookups
+    caught_by_story(story, because="a call waits for the slowest endpoint")
+
+
+def test_a_throttled_insert_that_is_left_to_a_ballot_writes_more(monkeypatch: Patch) -> None:  # B14
+    monkeypatch.setattr(rounds, "throttled_inserts", lambda inserted, n: {})
+    writes = "test_of_three_endpoints_that_throttle_30_percent_each_is_asked_for_1_6_writes_an_id_at_most"
+    caught_by_story(getattr(test_registry_quorum, writes), because="<= 1.6")

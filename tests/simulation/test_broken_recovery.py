@@ -1,22 +1,32 @@
-"""Recovery without one of its rules (protocol E4, E7, E8): a story finds each."""
+"""Recovery, verification and rebuild without one of their rules (protocol E): a story finds each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from photon.dispatcher import taking_orders
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join.joiner import Joiner
+from photon.logs import ranges
+from photon.logs.files import TrackedFile
+from photon.logs.ranges import Stretch
 from photon.recovery.orders import Order, OrderedRecord
 from photon.state.plan import PlanContent
-from photon.verification import recovery
+from photon.storage import replacing
+from photon.storage.tables import OutputTable
+from photon.verification import recovery, scope
 from photon.waiting.retries import Retries
 from tests.simulation import recovery_stories as stories
+from tests.simulation import test_rebuild
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World
 
@@ -79,3 +89,31 @@ def test_what_was_given_up_is_never_joined(tmp_path: Path, monkeypatch: Patch) -
     world = World(tmp_path, more=stories.GIVES_UP_SOON)
     story = stories.what_was_given_up_is_joined_once_its_primary_is_there
     caught_by_story(partial(story, world, "until_idle"), because="an event that was given up has no row")
+
+
+def test_a_rebuild_that_replaces_whatever_is_there_drops_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:  # E3
+    commit = replacing._commit
+
+    def replace_all(table: OutputTable, handle: DeltaTable, gone: object, *more: Any) -> None:
+        commit(table, handle, replacing.data_files(handle), *more)
+
+    monkeypatch.setattr(replacing, "_commit", replace_all)
+    story = partial(test_rebuild.test_rows_that_are_appended_meanwhile_are_neither_lost_nor_doubled, tmp_path)
+    caught_by_story(story, because="dict_keys")
+
+
+def test_a_window_that_goes_as_far_as_the_logs_calls_missing_what_is_not_read_yet(
+    world: World, monkeypatch: Patch
+) -> None:  # E5
+    stretches = scope.stretches_of
+
+    def to_the_end(tracked: TrackedFile, *more: Any) -> Iterable[Stretch]:
+        log = world.pipeline.datacenters["east"].logs / tracked.file.path
+        return stretches(replace(tracked, offset_bytes=log.stat().st_size), *more)
+
+    monkeypatch.setattr(scope, "stretches_of", to_the_end)
+    monkeypatch.setattr(ranges, "_is_the_file", lambda *_: True)
+    story = partial(stories.what_is_not_read_yet_is_not_missing, world)
+    caught_by_story(story, because="what nobody has read yet is a finding")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus import decisions
 from photon.registry.consensus.acceptor import (
@@ -39,6 +38,8 @@ from photon.registry.consensus.quorums import all_of_them
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.interface import Claim, Free, Lost, Unknown, Won
 from photon.registry.quorum import clearing, outcomes, proposer, reading, register_store, rounds
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.catching import (
     ANOTHER_CHOSEN,
@@ -49,19 +50,18 @@ from tests.simulation.catching import (
     caught_by_story,
     caught_by_the_checker_of_histories,
 )
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 Patch = pytest.MonkeyPatch
 
 
 def test_an_insert_that_says_yes_to_everybody_gives_two_winners(monkeypatch: Patch) -> None:  # B1
-    right = FaultyAcceptor._insert
+    right = FaultyStore._insert
 
-    def if_not_exists(self: FaultyAcceptor, insert: Any) -> Done:
+    def if_not_exists(self: FaultyStore, insert: Any) -> Done:
         right(self, insert)
         return Done()
 
-    monkeypatch.setattr(FaultyAcceptor, "_insert", if_not_exists)
+    monkeypatch.setattr(FaultyStore, "_insert", if_not_exists)
     caught_by_exploration("two proposers, one endpoint", because="it won, but did not hold the id")
     caught_by_simulation(because="won, but is not chosen")
     caught_by_the_checker_of_histories(because=TWO_HELD)
@@ -139,13 +139,13 @@ def test_reading_before_preparing_misses_what_came_between(monkeypatch: Patch) -
 
 def test_ballots_that_are_not_unique_mix_two_proposers(monkeypatch: Patch) -> None:  # B4
     monkeypatch.setattr(Endpoints, "new_proposer", lambda self: "0" * 16)
-    monkeypatch.setattr(FaultyAcceptor, "_prepare", _prepare_again)
+    monkeypatch.setattr(FaultyStore, "_prepare", _prepare_again)
     caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
-def _prepare_again(self: FaultyAcceptor, prepare: Any) -> Any:
+def _prepare_again(self: FaultyStore, prepare: Any) -> Any:
     """An endpoint that takes an equal ballot for a repetition of the request."""
     now = self.items.get(prepare.key, ABSENT)
     if now.promised > prepare.ballot:
@@ -155,49 +155,49 @@ def _prepare_again(self: FaultyAcceptor, prepare: Any) -> Any:
 
 
 def test_an_accept_that_does_not_test_its_ballot_overwrites_a_promise(monkeypatch: Patch) -> None:  # B4
-    def accept_all(self: FaultyAcceptor, accept: Any) -> Done:
+    def accept_all(self: FaultyStore, accept: Any) -> Done:
         now = self.items.get(accept.key, ABSENT)
         promised = max(now.promised, accept.ballot)  # or the fall of the promise alone would be caught
         self.items[accept.key] = Stored(accept.value, max(now.accepted, accept.ballot), promised)
         return Done()
 
-    monkeypatch.setattr(FaultyAcceptor, "_accept", accept_all)
+    monkeypatch.setattr(FaultyStore, "_accept", accept_all)
     caught_by_exploration("two proposers", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)
     caught_by_the_checker_of_histories(because=TWO_HELD)
 
 
 def test_a_prepare_that_tests_no_ballot_takes_a_promise_back(monkeypatch: Patch) -> None:  # B4
-    def promise_all(self: FaultyAcceptor, prepare: Any) -> Promised:
+    def promise_all(self: FaultyStore, prepare: Any) -> Promised:
         now = self.items.get(prepare.key, ABSENT)
         self.items[prepare.key] = replace(now, promised=prepare.ballot)
         return Promised(now)
 
-    monkeypatch.setattr(FaultyAcceptor, "_prepare", promise_all)
+    monkeypatch.setattr(FaultyStore, "_prepare", promise_all)
     caught_by_exploration("two proposers", because="a promise fell")
 
 
 def test_an_insert_that_forgets_its_promise_lets_another_one_win_beside_it(monkeypatch: Patch) -> None:  # B4
-    right = FaultyAcceptor._insert
+    right = FaultyStore._insert
 
-    def without_promise(self: FaultyAcceptor, insert: Any) -> Any:
+    def without_promise(self: FaultyStore, insert: Any) -> Any:
         return right(self, replace(insert, ballot=FAST_BALLOT))
 
-    monkeypatch.setattr(FaultyAcceptor, "_insert", without_promise)
+    monkeypatch.setattr(FaultyStore, "_insert", without_promise)
     caught_by_exploration("a commit beside a promise, with endpoints down in turn", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)
 
 
 def test_a_release_that_deletes_forgets_a_promise(monkeypatch: Patch) -> None:  # B5
-    right = FaultyAcceptor._accept
+    right = FaultyStore._accept
 
-    def delete(self: FaultyAcceptor, accept: Any) -> Any:
+    def delete(self: FaultyStore, accept: Any) -> Any:
         reply = right(self, accept)
         if isinstance(reply, Done) and accept.value.startswith("X:"):
             del self.items[accept.key]
         return reply
 
-    monkeypatch.setattr(FaultyAcceptor, "_accept", delete)
+    monkeypatch.setattr(FaultyStore, "_accept", delete)
     caught_by_exploration("a release before another commit", because="a promise fell")
     caught_by_simulation(because="which it is not")
     caught_by_the_checker_of_histories(because=HELD_AFTER_RELEASE)
@@ -243,9 +243,9 @@ def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: P
     def absent_if_unprocessed(acceptor: Any, items: Any) -> list[Any]:
         return [reply if isinstance(reply, Stored) else ABSENT for reply in right(acceptor, items)]
 
-    right = FaultyAcceptor.read
-    monkeypatch.setattr(FaultyAcceptor, "read", absent_if_unprocessed)
-    acceptor = FaultyAcceptor(ManualClock())
+    right = FaultyStore.read
+    monkeypatch.setattr(FaultyStore, "read", absent_if_unprocessed)
+    acceptor = FaultyStore(ManualClock())
     registry = memory_registry(acceptor, clock=ManualClock())
     keys = [EventKey(f"id-{number}") for number in range(10)]
     registry.commit([Claim(key, "east:e:1#p:1:0") for key in keys])
@@ -255,7 +255,7 @@ def test_an_unprocessed_key_taken_for_absent_calls_a_held_id_free(monkeypatch: P
 
 def test_an_id_twice_in_one_request_is_refused_as_a_whole(monkeypatch: Patch) -> None:  # B7
     monkeypatch.setattr(proposer, "first_of_each", lambda items: np.arange(len(items)))
-    registry = memory_registry(FaultyAcceptor(ManualClock()), clock=ManualClock())
+    registry = memory_registry(FaultyStore(ManualClock()), clock=ManualClock())
     with pytest.raises(AssertionError, match="one request names an item twice"):
         registry.commit([Claim(EventKey("a"), f"{datacenter}:e:1#p:1:0") for datacenter in ("east", "west")])
 
@@ -300,7 +300,7 @@ def test_a_clearing_that_takes_an_endpoint_that_answers_for_one_that_is_down_lea
 
     def a_clearing_beside_an_endpoint_that_answers_and_does_nothing_at_first() -> None:
         clock = ManualClock()
-        acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+        acceptors = [FaultyStore(clock) for _ in range(3)]
         registry = memory_registry(*acceptors, clock=clock)
         claims = [Claim(EventKey("a"), "east:e:1#p:1:0")]
         assert registry.commit(claims) == [Won()]
@@ -363,13 +363,13 @@ def test_a_horizon_by_each_ones_clock_goes_back(monkeypatch: Patch) -> None:  # 
 
 
 def test_an_accept_over_a_cleared_value_brings_its_token_back(monkeypatch: Patch) -> None:  # B6
-    def overwrite(self: FaultyAcceptor, accept: Any) -> Any:
+    def overwrite(self: FaultyStore, accept: Any) -> Any:
         now = self.items.get(accept.key, ABSENT)
         if now.promised > accept.ballot:
             return Refused(now)
         self.items[accept.key] = Stored(accept.value, accept.ballot, accept.ballot)
         return Done()
 
-    monkeypatch.setattr(FaultyAcceptor, "_accept", overwrite)
+    monkeypatch.setattr(FaultyStore, "_accept", overwrite)
     caught_by_exploration("clearing beside a zombie", because=ANOTHER_CHOSEN)
     caught_by_simulation(because=ANOTHER_CHOSEN)

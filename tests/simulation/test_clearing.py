@@ -15,11 +15,11 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EpochRecord, with_epoch_state
 from photon.registry.interface import Claim, Holder, Joined, Lost, RegistryUnavailable, Won
 from photon.state.database import StateUnavailable
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.testing.faulty_store import FaultyStore
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Token
 from photon.upkeep.clear import PROGRESS_FILE, Clearing, Progress, clear_output, clearable, is_of_row
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.world import NOON_US, World, counts_of
 
 CLEARED = Joined(Holder("east", None))
@@ -196,7 +196,7 @@ def test_a_registry_that_does_not_answer_leaves_the_rest_for_the_next_pass(world
 
 
 def test_an_endpoint_that_was_down_keeps_its_tokens_until_all_rows_are_looked_at(world: World) -> None:
-    stores = [FaultyAcceptor(world.clock) for _ in range(3)]
+    stores = [FaultyStore(world.clock) for _ in range(3)]
     world.registry = memory_registry(*stores, clock=world.clock, settings=world.pipeline.registry)
     join_some(world, "c1")
     stores[2].fail("down")

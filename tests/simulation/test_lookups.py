@@ -122,6 +122,18 @@ def test_a_batch_that_ran_before_looks_up_what_it_may_have_registered(
     assert world.joined_ids() == ["c1", "c2"]
 
 
+def test_a_batch_that_was_left_open_shows_nothing_of_what_others_did_since(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join_with_a_crash("task.after_register")
+    world.clicks(("c2", "q1"))
+    look_ups = LookUps(world, monkeypatch)
+    world.join(runner=look_ups.runner)
+    assert look_ups.of_batch == [{"c1"}, {"c2"}]
+
+
 def test_a_batch_without_fresh_events_shows_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     look_ups = LookUps(world, monkeypatch)
     world.queries("q1")
@@ -179,3 +191,16 @@ def test_a_datacenter_that_is_behind_does_not_wait_for_what_a_home_has_joined(
 def stop_after_one_batch() -> Callbacks:
     batches: list[BatchReport] = []
     return Callbacks(should_stop=lambda: bool(batches), on_batch=batches.append)
+
+
+def test_a_backlog_that_another_datacenter_has_joined_is_taken_in_small_batches(tmp_path: Path) -> None:
+    more = "home: {takeover_delay: 1h, quiet_after: 1h}\nlimits: {catch_up_events: 2}"
+    world = World(tmp_path, ["east", "west"], more)
+    world.queries("q1")
+    for number, click in enumerate(HOMES["east"][:8]):
+        world.registered_elsewhere(click)
+        world.clicks((click, "q1"), file=f"{number}.jsonl")
+    read: list[int] = []
+    callbacks = Callbacks(on_batch=lambda report: read.append(report.counts["foreign"]))
+    world.join(callbacks=callbacks)
+    assert [foreign for foreign in read if foreign] == [2, 2, 2, 2]

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from photon import faults
+from photon.dead_letters.open_letters import recover_dead_letters
 from photon.dispatcher.dispatcher import Mode
 from photon.faults import FAULT_POINTS, ORDER_FAULT_POINTS
 from photon.recovery.orders import OrderedRecord, waiting_orders, write_order
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.tokens import Occurrence
-from photon.verification.dead_letters import recover_dead_letters
 from tests.simulation import failing_adapter
 from tests.simulation import recovery_stories as stories
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World, counts_of
 
@@ -174,3 +174,7 @@ def test_what_a_new_epoch_misses_of_an_older_lake_is_made_again(world: World) ->
         "duplicates": 1,
         "missing": 0,
     }
+
+
+def test_what_is_not_read_yet_is_not_missing(world: World) -> None:  # E5
+    stories.what_is_not_read_yet_is_not_missing(world)

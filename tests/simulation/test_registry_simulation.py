@@ -11,7 +11,7 @@ import pytest
 
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.breaker import Breaker
-from tests.simulation.faulty_acceptor import TIMED_OUT
+from photon.testing.faulty_store import TIMED_OUT
 from tests.simulation.history import Answer
 from tests.simulation.registry_simulation import Simulation, first_failure, search, simulate
 

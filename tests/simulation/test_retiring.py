@@ -15,9 +15,11 @@ from photon.pipeline.file import load_pipeline
 from photon.read import joined
 from photon.registry.consensus.register import RetiredDatacenter, with_hold
 from photon.registry.interface import Claim, Fenced, Free, Joined, RegistryMismatch
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.upkeep.retire import NotRetired, Retired, retire
 from tests.simulation import hold_stories as stories
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from tests.simulation.recovery_stories import a_row_is_removed
+from tests.simulation.verifying import recover_all
 from tests.simulation.world import World, counts_of
 
 
@@ -56,6 +58,33 @@ def test_of_a_retired_datacenter_without_its_lake_all_ids_are_free(world: World)
     world.join("west")
     lose_lake(world, "west")
     assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(released=2)
+    assert world.join("east").counts.of("joined") == 2
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_row_that_goes_after_its_datacenter_was_retired_is_made_again_by_another(world: World) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    world.join("east")
+    assert retire(world.pipeline, "west", world.registry) == Retired(kept=2)
+    a_row_is_removed(world)
+    done = recover_all(world)
+    assert (done["east"].ordered, done["east"].left_to) == (1, {})
+    counts = world.join("east").counts
+    assert world.joined_ids() == ["c1", "c2"]
+    assert (counts.of("joined"), counts.of("joined_elsewhere"), counts.adds_up) == (1, 1, True)
+    assert recover_all(world)["east"].ordered == 0
+
+
+def test_what_was_joined_by_a_datacenter_that_is_retired_without_its_lake_is_joined_again_by_recovery(
+    world: World,
+) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    assert world.join("east").counts.of("joined_elsewhere") == 2
+    lose_lake(world, "west")
+    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    assert recover_all(world, only="east")["east"].ordered == 2
     assert world.join("east").counts.of("joined") == 2
     assert world.joined_ids() == ["c1", "c2"]
 
@@ -120,6 +149,16 @@ def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_
     assert world.registry.register.read().given_up == ()
     with pytest.raises(NotRetired, match="knows no datacenter north; it knows: west"):
         retire(world.pipeline, "north", world.registry, lake_is_gone=True)
+
+
+def test_the_last_datacenter_is_not_retired(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    retire(world.pipeline, "west", world.registry)
+    world.join("east")
+    with pytest.raises(NotRetired, match="east is the last one"):
+        retire(world.pipeline, "east", world.registry)
+    assert world.registry.register.read().given_up == ("west",)
 
 
 def test_cleared_ids_whose_rows_are_gone_are_counted(world: World) -> None:

@@ -12,7 +12,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
 from photon.state.database import DispatcherState
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesAfterItRegistered, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -8,11 +8,13 @@ from contextlib import closing
 
 import pytest
 
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.startup import LakeMismatch
 from photon.registry.consensus.register import EPOCHS_KEPT
-from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease
+from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.state.damage import StateDamaged
-from photon.state.database import STATE_FILE
+from photon.state.database import STATE_FILE, StateUnavailable
+from photon.storage.tables import LakeUnavailable, LastCommit, OutputTable
 from tests.simulation.world import World, counts_of
 
 
@@ -40,6 +42,43 @@ def test_a_lost_or_restored_state_begins_a_new_epoch_and_joins_nothing_twice(wor
         "duplicates": 1,
         "unjoinable": 1,
     }
+
+
+def test_a_state_that_could_not_be_judged_at_once_is_set_aside_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1", "q2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    put_back = world.copy_state()
+    world.clicks(("c2", "q2"))
+    world.join()
+    put_back()
+    last_commit, errors = OutputTable.last_commit, list[LakeUnavailable]()
+
+    def unavailable_at_first(self: OutputTable, app: str) -> LastCommit:
+        if not errors:
+            errors.append(LakeUnavailable("the disk is full"))  # and somebody still has its frames
+            raise errors[0]
+        return last_commit(self, app)
+
+    monkeypatch.setattr(OutputTable, "last_commit", unavailable_at_first)
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+def test_a_new_epoch_that_begins_while_somebody_reads_the_old_state_says_so(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    put_back = world.copy_state()
+    world.clicks(("c2", "q1"))
+    world.join()
+    put_back()
+    with world.state_of("east"), pytest.raises(StateUnavailable, match="somebody reads it; start again"):
+        world.join()
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
 
 
 @pytest.mark.parametrize("damage", ["no database", "a bad page", "cut short"])
@@ -119,3 +158,17 @@ def test_a_second_process_of_a_datacenter_is_refused(world: World) -> None:
     finally:
         lock.release(0)
     world.join()
+
+
+def test_a_stop_while_a_start_waits_for_the_registry_ends_in_order_and_leaves_all_to_the_next(
+    world: World,
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.store.fail("down")
+    said: list[str] = []
+    with pytest.raises(StoppedWaiting, match=r"stop was requested .* connection refused"):
+        world.join(callbacks=Callbacks(should_stop=lambda: bool(said), on_wait=said.append))
+    assert not lease_status_of(world.state()).is_locked
+    world.store.mend()
+    assert counts_of(world.join().counts, "joined") == {"joined": 1}

@@ -10,6 +10,7 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.shift.status import status_of
 from photon.testing.memory_registry import memory_registry
+from tests.simulation import waiting_stories
 from tests.simulation.world import NOON_US, World, counts_of
 
 
@@ -60,6 +61,10 @@ def test_an_event_is_unjoinable_once_its_time_is_up_and_primary_logs_have_gone_o
         "pending": 0,
         "unjoinable": 1,
     }
+
+
+def test_an_event_of_last_year_waits_for_its_primary(world: World) -> None:  # C5
+    waiting_stories.an_event_of_last_year_waits_for_its_primary(world)
 
 
 def test_an_event_given_up_in_a_complete_run_is_looked_for_again_by_a_later_one(world: World) -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
 
 from photon.storage.columns import TableName
+from photon.tokens import Occurrence
 from photon.verification.classes import Evidence, class_of
+from photon.verification.reading import read_foreign, read_primary
 from photon.verification.recovery import Recovered, recover
 from photon.verification.report import Case, DatacenterReport, Example, Finding, FindingKind
 from photon.verification.scope import Scope, open_scope
-from photon.verification.tasks import (
-    TO_CLASSIFY,
-    TaskScope,
-    classify_records,
-    read_foreign,
-    read_primary,
-)
+from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
 from tests.simulation.world import World
 
 SIDE_TABLES: dict[TableName, Evidence] = {
@@ -32,14 +28,14 @@ MISSING = ("missing", "missing_and_cleared")
 Record = dict[str, Any]
 
 
-def verify(world: World) -> dict[str, DatacenterReport]:
-    """The report of each datacenter of a world whose datacenters have one epoch each."""
+def verify(world: World, selected: Sequence[str] | None = None) -> dict[str, DatacenterReport]:
+    """The report of each datacenter, or of those that are selected."""
     asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
     with (
         mock.patch.multiple("photon.verification.scope", **asked),
         mock.patch("photon.verification.tasks.open_registry", return_value=world.registry),
     ):
-        scope = open_scope(world.pipeline, list(world.pipeline.datacenters))
+        scope = open_scope(world.pipeline, selected or list(world.pipeline.datacenters))
         return {name: _report(world, scope, name) for name in scope.selected}
 
 
@@ -67,9 +63,11 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
         {(name, n): tracked.file.header for n, tracked in read.files.items()},
         {name: scope.tables[name, "joined_events"].schema},
         {name: read.requeued},
+        scope.mended_lines,
     )
     stretches = {side: [(name, s) for s in scope.stretches(name, side)] for side in ("foreign", "primary")}  # type: ignore[arg-type]
-    records = [row for part in read_foreign(stretches["foreign"], tasks) for row in part.to_pylist()]
+    read_again = [row for part in read_foreign(stretches["foreign"], tasks) for row in part.to_pylist()]
+    records = [row for row in read_again if row["lost_path"] is None]  # the others are bytes that are gone
     primaries = {}
     for part in read_primary(stretches["primary"], tasks):
         for row in part.to_pylist():
@@ -135,7 +133,11 @@ def _add_evidence(world: World, scope: Scope, name: str, records: list[Record]) 
     side: Counter[str] = Counter()
     for table, evidence in SIDE_TABLES.items():
         for row in _rows(world, name, table):
-            side[row["_occurrence"]] |= evidence
+            if row["_epoch"] != read.epoch:
+                continue
+            again = scope.mended[name].letters.get(Occurrence.parse(row["_occurrence"]))
+            if table != "dead_letters" or again is None or row["_batch"] > again.batch:
+                side[row["_occurrence"]] |= evidence
     for row in read.waiting.to_pylist():
         given_up = Evidence.GIVEN_UP if row["given_up"] else Evidence.PENDING
         side[f"{row['file']}:{row['offset']}"] |= given_up

@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
+from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.shift import run
 from photon.waiting import merging
-from tests.simulation.world import World, counts_of
+from tests.simulation.world import NOON_US, World, counts_of
 
 
 class _Done(Future[Any]):
@@ -132,5 +134,23 @@ def a_primary_wakes_in_the_transaction_that_completes_its_batch(world: World) ->
     assert world.join_with_a_crash("complete.after_transaction")
     with closing(world.read_state()) as state:
         assert state.waiting.count_due(world.clock.now_us()), "a primary came, and its event sleeps on"
+    world.join()
+    assert world.joined_ids() == ["c1"]
+
+
+def an_event_of_last_year_waits_for_its_primary(world: World) -> None:
+    """Its log is read today, and its primary comes a minute later (C5)."""
+    more = {"min_attempts": 1, "unjoinable_after": timedelta(hours=1), "allowed_lateness": timedelta()}
+    retry = world.pipeline.retry.model_copy(update=more)
+    world.pipeline = world.pipeline.model_copy(update={"retry": retry})
+    last_year_us = NOON_US - 365 * 86_400 * MICROSECONDS
+    world.queries("other")
+    world.clicks(("c1", "q1"), at_us=last_year_us)
+    for _ in range(8):
+        world.join()
+        world.clock.sleep(5)
+    with world.state_of("east") as state:
+        assert state.counts().of("unjoinable") == 0, "an event of last year is given up"
+    world.queries("q1", at_us=last_year_us)
     world.join()
     assert world.joined_ids() == ["c1"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from deltalake import DeltaTable
 
-from bench.manual_clock import ManualClock
 from photon import faults
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks
@@ -33,12 +33,13 @@ from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import DispatcherState
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from photon.verification.trace import trace
-from photon.verification.trace_report import Trace
+from photon.tracing.report import Trace
+from photon.tracing.trace import trace
 from tests.simulation import log_lines
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_700_000_000_000_000
 
@@ -87,7 +88,7 @@ class World:
     def use(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.clock = ManualClock(NOON_US)
-        self.store = FaultyAcceptor(self.clock)
+        self.store = FaultyStore(self.clock)
         self.registry = memory_registry(self.store, clock=self.clock, settings=pipeline.registry)
         self.address = RegistryAddress(pipeline.name, (), Members(1, ("memory",)), pipeline.registry)
 
@@ -190,7 +191,7 @@ class World:
     def trace(self, event_id: str, search_logs: bool = True) -> Trace:
         """What is known of an event, by this world's registry too."""
         asked = {"find_registry": lambda _: self.address, "open_registry": lambda _: self.registry}
-        with mock.patch.multiple("photon.verification.trace", **asked):
+        with mock.patch.multiple("photon.tracing.trace", **asked):
             return trace(self.pipeline, event_id, search_logs)
 
     def state(self, datacenter: str = "east") -> Path:
@@ -198,6 +199,10 @@ class World:
 
     def read_state(self, datacenter: str = "east") -> DispatcherState:
         return DispatcherState(self.state(datacenter), read_only=True)
+
+    def state_of(self, datacenter: str) -> AbstractContextManager[DispatcherState]:
+        """The state at this moment, to be closed."""
+        return closing(self.read_state(datacenter))
 
     def copy_state(self, datacenter: str = "east") -> Callable[[], None]:
         """Copy the state folder; what is returned puts the copy back."""

@@ -1,0 +1,156 @@
+"""Histories in which dead letters are mended and looked at again (protocol E4, docs/adr/0047).
+
+Tests tell them of the product, and `test_broken_mending` of a product without the rule.
+"""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+from photon.dead_letters.mending import Mending, mend_letters
+from photon.dead_letters.open_letters import open_letters, recover_dead_letters
+from photon.recovery.orders import MOST_RECORDS
+from photon.waiting.segments import RECORDS
+from tests.simulation import failing_adapter
+from tests.simulation.rebuilding import rebuild
+from tests.simulation.recovery_stories import a_row_is_removed, a_row_is_removed_and_its_id_cleared
+from tests.simulation.verifying import recover_all, verify
+from tests.simulation.world import NOON_US, World, counts_of
+
+BAD = f'{{"click": "c1", "query": "q1", "position": 7 "at": {NOON_US}}}'
+
+
+def mended(line: bytes, reason: str) -> bytes | None:
+    """Put the comma in that the program forgot."""
+    return line.replace(b'7 "at"', b'7, "at"') if reason.startswith("not valid JSON") else None
+
+
+def mend(world: World, dry_run: bool = False, datacenter: str = "east") -> Mending:
+    return mend_letters(world.pipeline, datacenter, mended, dry_run=dry_run)
+
+
+def world_with_a_bad_line(world: World) -> World:
+    """One click is joined, and one line misses a comma."""
+    world.queries("q1")
+    world.clicks(("c0", "q1"))
+    world.log("east", "clicks", BAD + "\n")
+    counts = world.join().counts
+    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
+        "foreign": 2,
+        "joined": 1,
+        "dead_letters": 1,
+    }
+    assert_agreed(world)
+    return world
+
+
+def assert_agreed(world: World) -> None:
+    """Verification finds nothing wrong, and the very classes that the dispatchers have counted."""
+    for name, report in verify(world).items():
+        assert not report.findings, f"{name}: {report.as_dict()}"
+        with world.state_of(name) as state:
+            counted = {each: count for each, count in state.counts().classes.items() if count}
+        found = {each: count for each, count in report.classes.items() if count}
+        assert found == counted, f"{name}: verification finds {found}, the dispatcher counted {counted}"
+
+
+def a_mended_line_is_joined_in_its_place(world: World, points: tuple[str, ...] = ()) -> None:
+    world_with_a_bad_line(world)
+    assert mend(world).ordered.ordered == 1
+    assert_agreed(world)
+    for point in points:
+        world.join_with_a_crash(point)
+        assert_agreed(world)
+    counts = world.join().counts
+    assert counts_of(counts, "foreign", "joined", "dead_letters") == {
+        "foreign": 2,
+        "joined": 2,
+        "dead_letters": 0,
+    }
+    (row,) = [row for row in world.rows() if row["_event_id"] == "c1"]
+    (letter,) = world.rows("dead_letters")
+    assert row["_occurrence"] == letter["_occurrence"], "a mended record has another place"
+    assert row["position"] == "7", "the row is not made of the mended line"
+    assert_agreed(world)
+    assert mend(world).ordered.ordered == 0, "what was mended is still a dead letter"
+
+
+def a_mended_record_waits_with_its_own_line(world: World, damaged: bool = False) -> None:
+    """Its primary comes later; meanwhile the file of waiting records may be damaged."""
+    world.log("east", "clicks", BAD + "\n")
+    assert world.join().counts.of("dead_letters") == 1
+    mend(world)
+    assert counts_of(world.join().counts, "dead_letters", "pending") == {"dead_letters": 0, "pending": 1}
+    assert_agreed(world)
+    if damaged:
+        for file in (world.state() / "waiting").glob("*" + RECORDS):
+            file.write_bytes(b"damaged")
+    world.queries("q1")
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "lost") == {"joined": 1, "lost": 0}, "a mended record is lost"
+    assert world.rows()[0]["position"] == "7"
+    assert_agreed(world)
+
+
+def a_row_of_a_mended_record_is_made_again(world: World, cleared: bool) -> None:
+    world_with_a_bad_line(world)
+    mend(world)
+    before = world.join().counts.as_dict()
+    (a_row_is_removed_and_its_id_cleared if cleared else a_row_is_removed)(world)
+    assert verify(world)["east"].violations
+    recover_all(world)
+    assert world.join().counts.as_dict() == before
+    assert world.joined_ids() == ["c0", "c1"], "the row of a mended record does not come back"
+    assert_agreed(world)
+
+
+def one_letter_counts_of_a_record_that_fails_twice(world: World, fails: list[str]) -> None:
+    """The line is mended and the adapter fails on it; then the adapter is mended. `fails`: its faults."""
+    world_with_a_bad_line(world)
+    fails.append("c1")
+    mend(world)
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "dead_letters") == {"joined": 1, "dead_letters": 1}
+    letters = open_letters(world.pipeline, "east").first(MOST_RECORDS)
+    assert [(each.event_id, "KeyError" in each.reason) for each in letters] == [("c1", True)]
+    assert_agreed(world)
+    fails.clear()
+    recover_dead_letters(world.pipeline, ["east"])
+    counts = world.join().counts
+    assert counts_of(counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 0}
+    assert not len(open_letters(world.pipeline, "east")), "a letter that was joined is still one"
+    assert_agreed(world)
+
+
+def a_letter_that_is_looked_at_again_and_dropped_is_filtered(world: World, fails: list[str]) -> None:
+    """The adapter fails on a whole record, and drops it once it is mended. `fails`: its faults."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    fails.append("c1")
+    # It is to fail first, and to be dropped later.
+    with mock.patch.object(failing_adapter, "drops", ()):
+        assert world.join().counts.of("dead_letters") == 1
+    fails.clear()
+    recover_dead_letters(world.pipeline, ["east"])
+    assert counts_of(world.join().counts, "filtered", "dead_letters") == {"filtered": 1, "dead_letters": 0}
+    assert_agreed(world)
+
+
+def a_rebuild_makes_the_row_of_the_mended_line(world: World) -> None:
+    """A record of the same id is mended, and so the log's line would make another row."""
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    with mock.patch.object(failing_adapter, "fails_on", ["c1"]):
+        world.join()
+    mend_letters(world.pipeline, "east", lambda line, reason: line.replace(b"}", b', "position": 7}'))
+    world.join()
+    before = world.rows()
+    assert [row["position"] for row in before] == ["7"]
+    assert rebuild(world).tally.same == 1, "the row was made again of the line of the log"
+    assert world.rows() == before
+    assert_agreed(world)
+
+
+def click(event_id: str, query: str | None) -> str:
+    return json.dumps({"click": event_id, "query": query, "at": NOON_US})

@@ -1,0 +1,98 @@
+"""Rebuilds of a simulated world's rows: the product's own, with its tasks in this process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from photon import faults
+from photon.backfill.plan import DoubledRow, Piece
+from photon.backfill.rebuild import Rebuild, Rebuilt
+from photon.backfill.remaking import TABLE, Remade, RemakeContext, remake
+from photon.pipeline.file import Pipeline
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.verification.days import Window, utc_day
+from tests.simulation.world import NOON_US, World
+
+DAY = utc_day(datetime.fromtimestamp(NOON_US / 1e6, UTC).date())
+
+
+@dataclass
+class HereProgram:
+    """Runs the tasks in this process, one after the other. `meanwhile`: called before their results are."""
+
+    meanwhile: list[Any] = field(default_factory=list)
+    pieces: int = 0
+
+    def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
+        self.pieces += len(pieces)
+        made = [remake(piece, context) for piece in pieces]
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        return made
+
+    def doubled(self, pipeline: Pipeline, files: Mapping[str, Sequence[str]]) -> list[DoubledRow]:
+        rows = []
+        for name, paths in files.items():
+            for path in paths:
+                table = pq.read_table(pipeline.datacenters[name].lake / TABLE / path)
+                values = table.select(["_event_id", "_epoch", "_batch", "_plan", "_occurrence"]).to_pylist()
+                rows += [
+                    DoubledRow(
+                        (one["_event_id"], 0),
+                        name,
+                        path,
+                        place,
+                        one["_epoch"],
+                        one["_batch"],
+                        one["_plan"],
+                        one["_occurrence"],
+                    )
+                    for place, one in enumerate(values)
+                ]
+        counts = Counter(row.event for row in rows)
+        return [row for row in rows if counts[row.event] > 1]
+
+
+def rebuild(
+    world: World,
+    datacenter: str = "east",
+    window: Window = DAY,
+    dry_run: bool = False,
+    program: HereProgram | None = None,
+) -> Rebuilt:
+    """Rebuild rows in this process."""
+    asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
+    with mock.patch.multiple("photon.backfill.doubled", **asked):
+        return Rebuild(
+            world.pipeline, datacenter, window, program or HereProgram(), dry_run, clock=world.clock
+        ).run()
+
+
+def rebuild_with_a_crash(world: World, spec: str, datacenter: str = "east") -> bool:
+    """A rebuild that dies at a fault point; whether it came to that."""
+    faults.arm(spec, raise_simulated_crash)
+    try:
+        rebuild(world, datacenter)
+    except SimulatedCrash:
+        return True
+    finally:
+        faults.disarm()
+    return False
+
+
+def set_adapter(world: World, name: str, text: str) -> None:
+    """Give the pipeline an adapter of this text; a module is imported only once, so each has its own name."""
+    (world.folder / f"{name}.py").write_text(text)
+    world.pipeline = world.pipeline.model_copy(update={"adapter": f"{name}:adapter"})
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows)

@@ -1,0 +1,215 @@
+"""Dead letters are mended and looked at again in their places (protocol E4, docs/adr/0047)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from photon.dead_letters.mending import (
+    exported,
+    lines_of,
+    load_mend,
+    mend_letters,
+    read_edits,
+)
+from photon.dead_letters.open_letters import open_letters
+from photon.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
+from photon.errors import UserError
+from photon.faults import ORDER_FAULT_POINTS
+from photon.recovery.orders import waiting_orders
+from photon.storage.mended_letters import mended_letters
+from photon.storage.tables import LakeUnavailable
+from tests.simulation import failing_adapter
+from tests.simulation import mending_stories as stories
+from tests.simulation.mending_stories import BAD, assert_agreed, click, mend, world_with_a_bad_line
+from tests.simulation.world import World, counts_of
+
+ADAPTER = f"adapter: {failing_adapter.NAME}:join"
+ECHO = f"adapter: {failing_adapter.NAME}:echo"
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_mended_line_is_joined_in_its_place(world: World) -> None:
+    stories.a_mended_line_is_joined_in_its_place(world)
+
+
+@pytest.mark.parametrize("point", [*ORDER_FAULT_POINTS[2:], "task.after_candidates", "commit.after_main"])
+def test_a_dispatcher_that_dies_joins_a_mended_line_once(world: World, point: str) -> None:
+    stories.a_mended_line_is_joined_in_its_place(world, (point,))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_mended_record_waits_with_its_own_line(world: World, damaged: bool) -> None:
+    stories.a_mended_record_waits_with_its_own_line(world, damaged)
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_a_row_of_a_mended_record_is_made_again(world: World, cleared: bool) -> None:
+    stories.a_row_of_a_mended_record_is_made_again(world, cleared)
+
+
+def test_one_letter_counts_of_a_record_that_fails_twice(tmp_path: Path, monkeypatch: Patch) -> None:
+    fails: list[str] = []
+    monkeypatch.setattr(failing_adapter, "fails_on", fails)
+    stories.one_letter_counts_of_a_record_that_fails_twice(World(tmp_path, more=ADAPTER), fails)
+
+
+def test_a_rebuild_makes_the_row_of_the_mended_line(tmp_path: Path) -> None:
+    stories.a_rebuild_makes_the_row_of_the_mended_line(World(tmp_path, more=ECHO))
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (click("c0", "q1"), "duplicates"),
+        (click("c1", None), "skipped"),
+        (click("c1", "never"), "unjoinable"),
+        (click("c9", "q1"), "joined_elsewhere"),
+        (click("dropped", "q1"), "filtered"),
+    ],
+)
+def test_a_mended_letter_is_counted_as_what_becomes_of_it(
+    tmp_path: Path, monkeypatch: Patch, line: str, outcome: str
+) -> None:
+    world = World(tmp_path, ["east", "west"], more=ADAPTER)
+    monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
+    world.queries("q1", datacenter="west")
+    world.clicks(("c9", "q1"), datacenter="west")
+    world.join("west", "complete")
+    world_with_a_bad_line(world)
+    mend_letters(world.pipeline, "east", lambda *_: line)
+    counts = world.join("east", "complete").counts
+    assert counts_of(counts, outcome, "dead_letters", "foreign") == {
+        outcome: 1,
+        "dead_letters": 0,
+        "foreign": 2,
+    }
+    assert_agreed(world)
+
+
+def test_a_letter_that_is_looked_at_again_and_dropped_is_filtered(tmp_path: Path, monkeypatch: Patch) -> None:
+    fails: list[str] = []
+    monkeypatch.setattr(failing_adapter, "fails_on", fails)
+    monkeypatch.setattr(failing_adapter, "drops", ["c1"])
+    world = World(tmp_path, more=ADAPTER)
+    stories.a_letter_that_is_looked_at_again_and_dropped_is_filtered(world, fails)
+
+
+def test_the_log_keeps_its_line_and_the_lake_has_the_mended_one(world: World) -> None:
+    stories.a_mended_line_is_joined_in_its_place(world)
+    assert BAD in (world.folder / "logs/east/clicks/a.jsonl").read_text()
+    with world.state_of("east") as state:
+        ((place, letter),) = mended_letters(world.pipeline, "east", state.epoch or "").items()
+    assert str(place) == world.rows("dead_letters")[0]["_occurrence"]
+    assert json.loads(letter.raw or b"")["position"] == 7
+    assert letter.event_id == "c1"
+
+
+def test_a_line_that_is_still_no_record_is_not_ordered(world: World) -> None:
+    world_with_a_bad_line(world)
+    done = mend_letters(world.pipeline, "east", lambda line, reason: b"{}")
+    assert (done.ordered.ordered, waiting_orders(world.state())) == (0, [])
+    assert list(done.problems) == ["still no record: no value for id column 'click'"]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda line, reason: line["x"], "the function failed on it: TypeError"),
+        (lambda line, reason: 7, "the function returned int; expected bytes, str or None"),
+        (lambda line, reason: "{}\n{}", "still no record: it is blank, or more than one line"),
+    ],
+)
+def test_what_a_function_can_not_mend_is_told(world: World, function: object, problem: str) -> None:
+    world_with_a_bad_line(world)
+    done = mend_letters(world.pipeline, "east", function)  # type: ignore[arg-type]
+    assert done.ordered.ordered == 0
+    assert [why.startswith(problem) for why in done.problems] == [True], done.problems
+
+
+def test_a_dry_run_says_what_a_mended_line_is_and_what_would_come_of_it(world: World) -> None:
+    world_with_a_bad_line(world)
+    done = mend(world, dry_run=True)
+    (line,) = done.lines
+    assert (line.event_id, line.key, line.time_us) == ("c1", "q1", 1_700_000_000_000_000)
+    assert waiting_orders(world.state()) == []
+    said = "it joins the primary event at queries/a.jsonl, offset 0"
+    assert try_joins(world.pipeline, "east", done.events) == [said]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (click("c1", "never"), NO_PRIMARY),
+        (click("c1", None), SKIPPED),
+        (click("dropped", "q1"), "the adapter drops it"),
+        (click("fails", "q1"), "it would be a dead letter: adapter: KeyError: 'position'"),
+    ],
+)
+def test_a_dry_run_tells_each_end(tmp_path: Path, monkeypatch: Patch, line: str, said: str) -> None:
+    monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
+    monkeypatch.setattr(failing_adapter, "fails_on", ["fails"])
+    world = world_with_a_bad_line(World(tmp_path, more=ADAPTER))
+    done = mend_letters(world.pipeline, "east", lambda *_: line, dry_run=True)
+    assert try_joins(world.pipeline, "east", done.events) == [said]
+
+
+def test_letters_are_exported_edited_by_hand_and_given_back(world: World, tmp_path: Path) -> None:
+    world_with_a_bad_line(world)
+    with (world.folder / "logs/east/clicks/a.jsonl").open("ab") as log:
+        log.write(b"no record \xff\n")
+    world.join()
+    found = open_letters(world.pipeline, "east")
+    lines = list(exported("east", lines_of(world.pipeline, "east", found, found.first(10, with_raw=True))))
+    assert [json.loads(line)["line"] for line in lines] == [BAD, "no record \udcff"]
+    file = tmp_path / "mended.jsonl"
+    file.write_text("\n".join(lines).replace('7 \\"at', '7, \\"at'))
+    done = mend_letters(world.pipeline, "east", read_edits(file, "east"))
+    assert (done.ordered.ordered, done.left) == (1, 1)
+    assert counts_of(world.join().counts, "joined", "dead_letters") == {"joined": 2, "dead_letters": 1}
+    assert read_edits(file, "west").of == {}
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mended.jsonl"
+    file.write_bytes(b"\xff\xfe{")
+    with pytest.raises(UserError, match=r"mended\.jsonl: expected JSON lines in UTF-8"):
+        read_edits(file, "east")
+
+
+@pytest.mark.parametrize("text", ["{", '{"file": "a", "offset": 1}', '{"file": "a", "offset": 1, "line": 7}'])
+def test_a_file_that_can_not_be_read_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mended.jsonl"
+    file.write_text(f"\n{text}\n")
+    with pytest.raises(UserError, match="line 2: expected a JSON object"):
+        read_edits(file, "east")
+
+
+@pytest.mark.parametrize("spec", ["nothing", "no_such_module:mend", "json:no_such_function"])
+def test_a_function_that_is_not_there_is_refused(tmp_path: Path, spec: str) -> None:
+    with pytest.raises(UserError, match="--mend: "):
+        load_mend(spec, tmp_path)
+
+
+def test_a_lake_that_can_not_be_written_leaves_the_order_for_the_next_start(
+    world: World, monkeypatch: Patch
+) -> None:
+    world_with_a_bad_line(world)
+    mend(world)
+
+    def full(*_: object) -> None:
+        raise LakeUnavailable("the lake is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("photon.dispatcher.taking_orders.add_mended", full)
+        assert world.join().counts.of("dead_letters") == 1
+    assert len(waiting_orders(world.state())) == 1
+    assert world.join().counts.of("joined") == 2
+    assert_agreed(world)

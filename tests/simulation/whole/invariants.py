@@ -1,0 +1,241 @@
+"""What must hold after every step, of tables and states (protocol F).
+
+Of the registry: `tests.simulation.observer` (F3, F6, F9) and `judging` (F4, F5). Tables are looked at right
+after each commit, states after each transaction that stores or completes a plan.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from photon.logs.files import LogFile
+from photon.registry.consensus.layout import Cleared, decode_value
+from photon.registry.consensus.register import retired_datacenters
+from photon.state.database import STATE_FILE, DispatcherState
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.tables import FENCE_VERSION
+from photon.tokens import Occurrence, PlanKey
+from tests.simulation.observer import RuleBroken
+from tests.simulation.whole.processes import this_process
+from tests.simulation.whole.site import Site
+
+JOINED = "joined_events"
+AFTER_A_COMMIT = ("lake.after_commit",)
+AFTER_A_TRANSACTION = ("plan.after_store", "complete.after_transaction", "order.after_taken")
+OPERATIONAL = ["_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_event_id"]
+Row = dict[str, Any]
+
+
+def must(holds: object, rule: str) -> None:
+    """RuleBroken, unless it holds."""
+    if not holds:
+        raise RuleBroken(rule)
+
+
+@dataclass
+class Table:
+    """What was seen of one Delta table: its log is read once."""
+
+    folder: Path
+    files: dict[str, list[Row]] = field(default_factory=dict)
+    seen: int = 0  # versions
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for rows in self.files.values() for row in rows]
+
+    def look(self) -> list[Row]:
+        """The rows that are new since the last time. F12."""
+        new: list[Row] = []
+        while (entry := self.folder / "_delta_log" / f"{self.seen:020d}.json").exists():
+            self.seen += 1
+            for action in map(json.loads, entry.read_text().splitlines()):
+                if "txn" in action:
+                    self.follow(action["txn"]["appId"], action["txn"]["version"])
+                if "add" in action:
+                    new += self._read(action["add"]["path"], action["add"]["size"])
+                if "remove" in action:
+                    self.files.pop(action["remove"]["path"], None)
+        return new
+
+    def follow(self, app: str, version: int) -> None:
+        """Take notice of an app's version."""
+
+    def _read(self, path: str, size_bytes: int) -> list[Row]:
+        file = self.folder / path
+        must(file.exists() and file.stat().st_size == size_bytes, f"F12: a commit names {path}, cut or gone")
+        self.files[path] = rows = pq.ParquetFile(file).read(OPERATIONAL, use_threads=False).to_pylist()
+        return rows
+
+
+@dataclass
+class Lake(Table):
+    """One table of joined rows."""
+
+    batches: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    tokens: set[str] = field(default_factory=set)  # of all rows that were ever there
+
+    def look(self) -> list[Row]:
+        """The rows that are new since the last time. F7 and F12."""
+        new = super().look()
+        self.tokens.update(map(_token, new))
+        return new
+
+    def follow(self, app: str, version: int) -> None:
+        """F7."""
+        batches = self.batches[app]
+        before = batches[-1] if batches else 0
+        is_next = version == before + 1 and before != FENCE_VERSION
+        must(is_next or version == FENCE_VERSION, f"F7: {app} commits {version} after {before}")
+        batches.append(version)
+
+
+class Invariants:
+    """All that must hold, for one site."""
+
+    def __init__(self, site: Site, incomplete: Collection[str] = ()) -> None:
+        self.site = site
+        self._incomplete = incomplete  # datacenters that have lost a log
+        self.lakes = {name: Lake(place.lake / JOINED) for name, place in site.pipeline.datacenters.items()}
+        self._side_tables = {
+            (name, table): Table(place.lake / table)
+            for name, place in site.pipeline.datacenters.items()
+            for table in TABLE_COLUMNS
+        }
+        self.looks = Counter[str]()
+
+    def passed(self, point: str, path: Path | None) -> None:
+        """A process has passed a fault point. RuleBroken."""
+        with self.site.network.noting():
+            if point in AFTER_A_COMMIT and path is not None and path.name == JOINED:
+                self.look_at_tables()
+            worker = this_process()
+            if point in AFTER_A_TRANSACTION and worker is not None and worker.home is not None:
+                self.look_at_state(*worker.home)
+
+    # -- tables
+
+    def look_at_tables(self) -> None:
+        """F1, F2, F7, F12."""
+        self.looks["tables"] += 1
+        for lake in self.lakes.values():
+            for row in lake.look():
+                self._must_have_won(row)
+        rows = self.rows()
+        for what, values in {
+            "an event": [row["_event_id"] for row in rows],
+            "a token": [_token(row) for row in rows],
+        }.items():
+            twice = [value for value, count in Counter(values).items() if count > 1]
+            must(not twice, f"F1: {what} has two rows: {twice[:3]}")
+
+    def rows(self) -> list[Row]:
+        """The rows that readers see."""
+        gone = retired_datacenters(self.site.observer.register.epochs)
+        return [row for name, lake in self.lakes.items() if name not in gone for row in lake.rows]
+
+    def rows_of(self, datacenter: str, table: TableName) -> list[Row]:
+        """The rows of any table of a datacenter, as they are now."""
+        if table == JOINED:
+            self.look_at_tables()
+            return self.lakes[datacenter].rows
+        rows = self._side_tables[datacenter, table]
+        rows.look()
+        return rows.rows
+
+    def _must_have_won(self, row: Row) -> None:
+        key = self.site.item(row["_event_id"])
+        held = self.site.observer.first_held(key, _token(row))
+        values = map(decode_value, self.site.observer.values(key))
+        if Cleared(row["_datacenter"]) in values:
+            return  # its owner makes a row again without a claim (E8)
+        must(held <= self.site.network.now_seconds, f"F2: {_token(row)} has a row, and never held its id")
+
+    # -- states
+
+    def look_at_state(self, datacenter: str, folder: Path) -> None:
+        """F8 to F11, of one state folder."""
+        if not (folder / STATE_FILE).exists():
+            return
+        self.looks["states"] += 1
+        state = DispatcherState(folder, read_only=True)
+        try:
+            if state.epoch is None:
+                return
+            self._must_have_rows(state, datacenter)
+            self._must_be_in_one_place(state)
+            self._must_count_each_line(state, folder, datacenter)
+        finally:
+            state.close()
+
+    def _must_have_rows(self, state: DispatcherState, datacenter: str) -> None:
+        tokens = self.lakes[datacenter].tokens
+        rows = sum(token.startswith(f"{datacenter}:") for token in tokens)
+        joined = state.counts().of("joined")
+        must(joined <= rows, f"F8: {datacenter} counts {joined} records as joined, and has {rows} rows")
+
+    def _must_be_in_one_place(self, state: DispatcherState) -> None:
+        """F10: one open plan, and no record in two places."""
+        with sqlite3.connect(state.path) as db:
+            must(db.execute("SELECT count(*) FROM plan").fetchone()[0] <= 1, "F10: two plans are open")
+        db.close()
+        plan = state.open_plan()
+        work = [content for number, content in state.requeued() if plan is None or number != plan.requeue_id]
+        work += [plan.content] if plan is not None else []
+        retries = Counter(
+            place for content in work for each in content.retries for place in each.occurrences()
+        )
+        events = state.waiting.events()
+        waiting = set(map(Occurrence, events["file"].to_pylist(), events["offset"].to_pylist()))
+        must(len(waiting) == len(events), "F10: a record waits twice")
+        must(set(retries.values()) <= {1} and retries.keys() <= waiting, "F10: a retry is in two plans")
+        ranges = sorted(
+            (part.file_number, part.start_bytes, part.end_bytes)
+            for content in work
+            for part in (*content.primary, *content.foreign)
+        )
+        for before, after in pairwise(ranges):
+            must(before[0] != after[0] or before[2] <= after[1], "F10: bytes are in two plans")
+        for file, start, end in ranges:
+            twice = [w for w in waiting if w.file_number == file and start <= w.offset_bytes < end]
+            must(not twice, "F10: a record waits and is in a plan")
+
+    def _must_count_each_line(self, state: DispatcherState, folder: Path, datacenter: str) -> None:
+        """F9: offsets never go back. F11: each line before them is counted once, or requeued."""
+        lines = 0
+        is_whole = datacenter not in self._incomplete
+        for number, tracked in state.files().items():
+            known = (folder, state.epoch, number)
+            before = self.site.offsets.get(known, 0)
+            must(tracked.offset_bytes >= before, f"F9: the offset of {tracked.file.path} goes back")
+            self.site.offsets[known] = tracked.offset_bytes
+            if tracked.file.side == "foreign" and is_whole:
+                path = self._found_again(datacenter, tracked.file)
+                read = slice(tracked.file.header_bytes, tracked.offset_bytes)
+                lines += path.read_bytes()[read].count(b"\n")
+        requeued = sum(part.lines for _, content in state.requeued() for part in content.foreign)
+        counts = state.counts()
+        must(counts.adds_up, f"F11: the classes of {datacenter} do not add up: {counts.as_dict()}")
+        must(
+            not is_whole or counts.foreign == lines - requeued,
+            f"F11: {datacenter} read {lines} lines, {requeued} are requeued, {counts.foreign} counted",
+        )
+
+    def _found_again(self, datacenter: str, file: LogFile) -> Path:
+        """A log file, which may have been renamed since it was seen."""
+        path = self.site.pipeline.datacenters[datacenter].logs / file.path
+        return next(each for each in path.parent.iterdir() if each.stat().st_ino == file.inode)
+
+
+def _token(row: Row) -> str:
+    plan = PlanKey(row["_datacenter"], row["_epoch"], row["_batch"], row["_plan"])
+    return f"{plan.token(Occurrence.parse(row['_occurrence']))}"

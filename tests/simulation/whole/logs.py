@@ -1,0 +1,111 @@
+"""What simulated servers write: the same events in every datacenter, late, in other orders and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation import log_lines
+from tests.simulation.whole.site import Site
+
+LATEST_SECONDS = 15.0  # by so much one datacenter may get a line later than another
+A_QUERY_IS_LATE = 0.3  # of clicks: their query is logged after them
+LOGGED_TWICE = 0.15  # of clicks
+NEVER = 0.08  # of clicks: their query is never logged
+ROTATED = 0.1  # before a line is written
+CUT_SHORT = 0.1  # of lines: the rest of one comes later
+MOST_QUERIES, MOST_CLICKS = 4, 6  # of one burst
+
+
+@dataclass
+class Writers:
+    """All that is logged in one seed."""
+
+    site: Site
+    queries: int = 0
+    clicks: dict[str, str] = field(default_factory=dict)  # with the query of each
+    logged: set[str] = field(default_factory=set)  # queries that get into the logs
+    incomplete: set[str] = field(default_factory=set)  # datacenters that have lost a log
+    written: Counter[str] = field(default_factory=Counter)  # foreign records by datacenter
+    generations: Counter[str] = field(default_factory=Counter)
+    _lines: int = 0
+    _rest: dict[Path, bytes] = field(default_factory=dict)  # by log file: the rest of its last line
+
+    @property
+    def joinable(self) -> set[str]:
+        """The events that must have a row in the end."""
+        return {click for click, query in self.clicks.items() if query in self.logged}
+
+    def burst(self) -> None:
+        """Log some queries and clicks from now on."""
+        chance = self.site.chance
+        new = [f"q{self.queries + number}" for number in range(chance.randrange(MOST_QUERIES + 1))]
+        self.queries += len(new)
+        self.logged.update(new)
+        for query in new:
+            late_seconds = chance.uniform(0, LATEST_SECONDS) if chance.random() < A_QUERY_IS_LATE else 0.0
+            self._log("queries", query, late_seconds)
+        for _ in range(chance.randrange(MOST_CLICKS + 1)):
+            click = f"c{len(self.clicks)}"
+            known = sorted(self.logged)
+            never = not known or chance.random() < NEVER
+            self.clicks[click] = "never" if never else chance.choice(known[-8:])
+            for _ in range(2 if chance.random() < LOGGED_TWICE else 1):
+                self._log("clicks", click, 0.0)
+
+    def _log(self, kind: str, name: str, late_seconds: float) -> None:
+        site, time_us = self.site, self.site.now_us
+        if kind == "clicks":
+            site.times_us[name] = time_us
+            site.event_us[site.item(name).s] = time_us
+        self._lines += 1  # no two lines are alike: else a short file may be taken for another's copy
+        record = {"query": name, "at": time_us, "text": f"text of {name}", "line": self._lines}
+        if kind == "clicks":
+            record = {"click": name, "query": self.clicks[name], "at": time_us, "line": self._lines}
+        for datacenter in site.names:
+            seconds = late_seconds + site.chance.uniform(0, 0.5)
+            if site.chance.random() < 0.1:
+                seconds += site.chance.uniform(0, LATEST_SECONDS)
+            self.written[datacenter] += kind == "clicks"
+            site.network.after(seconds, lambda d=datacenter: self._append(d, kind, record))  # type: ignore[misc]
+
+    def lose_a_log(self, datacenter: str) -> None:
+        """A log of foreign events is deleted, or emptied."""
+        logs = sorted((self.site.folder / "logs" / datacenter / "clicks").iterdir())
+        if logs:
+            log = self.site.chance.choice(logs)
+            self._rest.pop(log, None)
+            log.unlink() if self.site.chance.random() < 0.5 else log.write_text("")
+            self.incomplete.add(datacenter)
+
+    def _append(self, datacenter: str, kind: str, record: dict[str, object]) -> None:
+        """Write a line, or the first part of it; before it the rest of the line before."""
+        chance, format_ = self.site.chance, self.site.format
+        log = self._log_of(datacenter, kind, chance.choice("ab"))
+        if chance.random() < ROTATED and log not in self._rest and log.exists():
+            self.generations[str(log)] += 1
+            log.rename(log.with_suffix(f".{self.generations[str(log)]}.{format_}"))
+        self._finish(log)
+        log_lines.append(log, format_, [record])
+        if chance.random() < CUT_SHORT:
+            self._cut_short(log)
+
+    def _log_of(self, datacenter: str, kind: str, stream: str) -> Path:
+        return self.site.folder / "logs" / datacenter / kind / f"{stream}.{self.site.format}"
+
+    def _cut_short(self, log: Path) -> None:
+        """Take the end of the last line away again, for a while: as if it were being written."""
+        text = log.read_bytes()
+        start = text.rstrip(b"\r\n").rfind(b"\n") + 1
+        at = self.site.chance.randrange(start, len(text))
+        with log.open("r+b") as file:
+            file.truncate(at)
+        self._rest[log] = text[at:]
+        self.site.network.after(self.site.chance.uniform(0, 3), lambda: self._finish(log))
+
+    def _finish(self, log: Path) -> None:
+        rest = self._rest.pop(log, b"")
+        if rest:
+            with log.open("ab") as file:
+                file.write(rest)

@@ -1,0 +1,44 @@
+"""Virtual time that stops where a rule is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.simulation.network import Network
+from tests.simulation.observer import RuleBroken
+
+MOST_SECONDS = 900.0  # of virtual time, until all that was begun has ended
+
+
+class StoppedByRules(Network):
+    """Virtual time that ends with the first rule that is broken, whoever has caught the exception."""
+
+    broken: str | None = None
+    waiting: Callable[[], str] = str  # who is at work, and where
+
+    _end_seconds = 0.0
+
+    def run(self) -> None:
+        """Until nothing is left to happen. RuleBroken."""
+        self._end_seconds = self.now_seconds + MOST_SECONDS
+        super().run()
+        if self.broken is not None:
+            raise RuleBroken(self.broken)
+
+    def _may_go_on(self) -> bool:
+        return self.broken is None and super()._may_go_on()
+
+    def _happen(self) -> None:
+        super()._happen()
+        if self.now_seconds > self._end_seconds:
+            self.broken = f"F13: nothing ends within {MOST_SECONDS:g} s: {self.waiting()}"
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note a rule that is found broken meanwhile."""
+        try:
+            yield
+        except RuleBroken as error:
+            self.broken = self.broken or str(error)
+            raise

@@ -1,0 +1,337 @@
+"""What befalls simulated datacenters, and what people do about it. Each happens at a moment of the seed's.
+
+Registry stores are lost and repaired by `tests.simulation.simulated_operators`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import with_hold
+from photon.registry.interface import RegistryUnavailable
+from photon.state.database import STATE_FILE, StateUnavailable
+from photon.storage.columns import TableName
+from photon.storage.tables import LakeUnavailable, OutputTable
+from photon.upkeep.clear import clear_output
+from photon.upkeep.retire import NotRetired, retire
+from tests.simulation.simulated_operators import Operators
+from tests.simulation.verifying import recover_from, verify
+from tests.simulation.whole.invariants import Invariants
+from tests.simulation.whole.logs import Writers
+from tests.simulation.whole.processes import EVEN, Worker
+from tests.simulation.whole.shifts import Shifts
+from tests.simulation.whole.site import Site
+from tests.simulation.world import World
+
+log = logging.getLogger(__name__)
+
+UNAVAILABLE = (RegistryUnavailable, LakeUnavailable, StateUnavailable, NotRetired)
+Deed = Callable[[], None]
+
+
+class View(World):
+    """What a command sees. Rows are read once, by whom they are looked at after each commit."""
+
+    invariants: Invariants
+
+    def rows(self, table: TableName = "joined_events") -> list[dict[str, Any]]:
+        """See `World`."""
+        return [row for name in self.pipeline.datacenters for row in self.invariants.rows_of(name, table)]
+
+
+class People:
+    """Faults and operators of one seed, but for the registry's."""
+
+    def __init__(
+        self, site: Site, shifts: Shifts, invariants: Invariants, writers: Writers, operators: Operators
+    ) -> None:
+        self.site = site
+        self.shifts = shifts
+        self._invariants = invariants
+        self._writers = writers
+        self._operators = operators
+        # Logs go and tasks fail in one datacenter alone, and another one stays: so nothing is lost for all.
+        self.loser = site.chance.choice(site.names)
+        shifts.lose_a_log = writers.lose_a_log
+        self.done: Counter[str] = Counter()
+        self.held: set[str] = set()
+        self.given_up: set[str] = set()
+        self.rows_gone: set[str] = set()  # given up, and their lakes are gone
+        self._copies: set[str] = set()  # datacenters of whose state there is a copy
+        self._verifies = False
+        self._cloned = 0
+        self.deeds: dict[str, tuple[int, Deed]] = {
+            "kill": (4, self.kill),
+            "freeze": (3, self.freeze),
+            "freeze_with_ids": (2, lambda: shifts.freezing.add(self.somewhere())),
+            "lose_worker": (2, self.lose_worker),
+            "lose_log": (1, lambda: writers.lose_a_log(self.loser)),
+            "die_and_lose_log": (2, lambda: shifts.dying_with_a_log.add(self.loser)),
+            "gc": (1, self.gc),
+            "reshard": (1, self.reshard),
+            "cut_off": (2, self.cut_off),
+            "lose_endpoint": (2, self.lose_endpoint),
+            "lose_state": (1, self.lose_state),
+            "copy_state": (1, self.copy_state),
+            "restore_state": (1, self.restore_state),
+            "clone": (1, self.clone),
+            "hold": (1, self.hold),
+            "retire": (1, self.retire),
+            "clear": (2, self.clear),
+            "recover": (2, self.recover),
+            "remove_a_row": (1, self.remove_a_row),
+            "fill_disk": (2, self.fill_disk),
+        }
+
+    @property
+    def has_taken_rows(self) -> bool:
+        """Whether rows went that were there: then people have to recover."""
+        return bool(self.done["remove_a_row"] or self.rows_gone)
+
+    def act(self, focus: Sequence[str] = ()) -> None:
+        """One thing happens, of these or of all."""
+        names = focus or list(self.deeds)
+        (name,) = self.site.chance.choices(names, [self.deeds[name][0] for name in names])
+        self.done[name] += 1
+        log.info("%.1f s: %s", self.site.network.now_seconds, name)
+        self.deeds[name][1]()
+
+    def alive(self) -> list[str]:
+        """The datacenters that were not given up."""
+        return [name for name in self.site.names if name not in self.given_up]
+
+    def somewhere(self) -> str:
+        """One of them."""
+        return self.site.chance.choice(self.alive())
+
+    def _later(self, seconds: float, deed: Deed) -> None:
+        self.site.network.after(seconds, deed)
+
+    def _with_a_process(self, datacenter: str, work: Callable[[Worker], None]) -> None:
+        """Have a process of an operator do something there; it may be killed, and may find nobody."""
+        dies_at = self.site.chance.randrange(1, 60) if self.site.chance.random() < 0.3 else None
+        worker = self.shifts.worker(datacenter, EVEN, dies_at)
+
+        def do() -> None:
+            try:
+                work(worker)
+            except UNAVAILABLE as error:
+                log.info("an operator in %s: %s", datacenter, error)
+
+        worker.start(do)
+
+    # -- faults
+
+    def kill(self) -> None:
+        """A shift dies where it is."""
+        running = list(self.shifts.running)
+        if running:
+            self.site.chance.choice(running).kill()
+
+    def freeze(self) -> None:
+        """A shift is stopped where it is, for longer than others take it for alive."""
+        running = list(self.shifts.running)
+        if running:
+            self.site.chance.choice(running).frozen_seconds = self.site.chance.uniform(5, 40)
+
+    def lose_worker(self) -> None:
+        """A task fails right after it has registered ids; of one record alone that is a dead letter (A11)."""
+        self.shifts.failing_workers.add(self.loser)
+
+    def cut_off(self) -> None:
+        """A datacenter does not reach the registry for a while."""
+        name = self.somewhere()
+        self.shifts.cut_off.add(name)
+        self._later(self.site.chance.uniform(1, 30), lambda: self.shifts.cut_off.discard(name))
+
+    def lose_endpoint(self) -> None:
+        """An endpoint is down for a while."""
+        store = self.site.chance.choice(self.site.stores.in_use())
+        store.is_down = True
+
+        def rise() -> None:
+            store.is_down = False
+
+        self._later(self.site.chance.uniform(1, 20), rise)
+
+    def fill_disk(self) -> None:
+        """A datacenter's disk is full for a while."""
+        name = self.somewhere()
+        self.shifts.full_disks.add(name)
+        self._later(self.site.chance.uniform(1, 20), lambda: self.shifts.full_disks.discard(name))
+
+    def _kill_all_of(self, datacenter: str) -> None:
+        for worker, name in list(self.shifts.running.items()):
+            if name == datacenter:
+                worker.kill()
+
+    def lose_state(self) -> None:
+        """A machine goes with its disk; the next shift begins on an empty one."""
+        name = self.somewhere()
+        self._kill_all_of(name)
+        self._later(1.0, lambda: self._replace_state(name, None))
+
+    def copy_state(self) -> None:
+        """Somebody copies a state folder while nothing runs there."""
+        name = self.somewhere()
+        state = self.site.pipeline.datacenters[name].state
+        if name not in self.shifts.running.values() and (state / STATE_FILE).exists():
+            self._copies.add(name)
+            shutil.rmtree(self._copy_of(name), ignore_errors=True)
+            shutil.copytree(state, self._copy_of(name))
+
+    def restore_state(self) -> None:
+        """A copy of long ago is put back."""
+        name = self.somewhere()
+        if name in self._copies:
+            self._kill_all_of(name)
+            self._later(1.0, lambda: self._replace_state(name, name))
+
+    def _copy_of(self, name: str) -> Path:
+        return self.site.folder / f"copy-of-{name}"
+
+    def _replace_state(self, name: str, copy: str | None) -> None:
+        if name in self.shifts.running.values():
+            return  # one is quicker than whoever wanted to replace it
+        state = self.site.pipeline.datacenters[name].state
+        shutil.rmtree(state, ignore_errors=True)
+        self.shifts.forget_state(name)
+        if copy is not None:
+            shutil.copytree(self._copy_of(copy), state)
+
+    def clone(self) -> None:
+        """A second machine runs a datacenter from a copy of its state, beside the first one."""
+        name = self.somewhere()
+        if name not in self._copies:
+            self.copy_state()
+            return
+        self._cloned += 1
+        state = self.site.folder / f"clone-{self._cloned}"
+        shutil.copytree(self._copy_of(name), state)
+        worker = self.shifts.worker(name, self.shifts.pace)
+        stop = self.shifts.stop_after(self.site.chance.uniform(1, 30))
+        self.shifts.start(worker, name, "until_idle", stop, pipeline=self._with_state(name, state))
+
+    def _with_state(self, name: str, state: Path) -> Pipeline:
+        pipeline = self.site.pipeline
+        place = pipeline.datacenters[name].model_copy(update={"state": state})
+        return pipeline.model_copy(update={"datacenters": {**pipeline.datacenters, name: place}})
+
+    def remove_a_row(self) -> None:
+        """Somebody deletes a row; verification has to find it (E8)."""
+        name = self.somewhere()
+        table = OutputTable(self.site.pipeline.datacenters[name].lake, "joined_events")
+        if name not in self.shifts.running.values() and table.exists():
+            ids = self._not_collected(
+                table.load().to_pyarrow_table(columns=["_event_id"])["_event_id"].to_pylist()
+            )
+            if ids:
+                table.load().delete(f"_event_id = '{self.site.chance.choice(ids)}'")
+
+    def _not_collected(self, ids: list[str]) -> list[str]:
+        """The events that gc has not passed: of others nobody can make a row again."""
+        boundary_us = self.site.observer.register.boundary_us or 0
+        return sorted(each for each in ids if self.site.times_us[each] >= boundary_us)
+
+    # -- people
+
+    def gc(self) -> None:
+        """Old ids are collected, as far as all that can be joined has its row."""
+        joined = {row["_event_id"] for row in self._invariants.rows()}
+        times_us = self.site.times_us
+        open_us = [times_us[each] for each in self._writers.joinable - joined]
+        boundaries_us = [at for at in times_us.values() if at <= min(open_us, default=self.site.now_us)]
+        if boundaries_us:
+            self._operators.start_gc(self.site.chance.choice(boundaries_us))
+
+    def reshard(self) -> None:
+        """From the horizon on there are more shards, or fewer."""
+        if self.site.time_in_id:
+            self._operators.begin("resharding")
+
+    def hold(self) -> None:
+        """A datacenter is put on hold, and resumed after a while."""
+        name = self.somewhere()
+        if name in self.held:
+            return
+        self.held.add(name)
+        self._with_a_process(name, partial(self.set_hold, name, True))
+        self._later(self.site.chance.uniform(5, 30), lambda: self.resume(name))
+
+    def resume(self, name: str) -> None:
+        """It may run again."""
+        self.held.discard(name)
+        if name not in self.given_up:
+            self._with_a_process(name, partial(self.set_hold, name, False))
+
+    def set_hold(self, name: str, is_held: bool, worker: Worker) -> None:
+        """Run `photon hold` or `photon resume`."""
+        worker.registry.register.change(lambda register: with_hold(register, name, is_held))
+
+    def retire(self) -> None:
+        """A datacenter is lost for good, with its lake or without; two of three at the most."""
+        if len(self.alive()) == 1 or self.site.network.now_seconds < 20:
+            return
+        name = self.somewhere()
+        if name != self.loser and len(self.alive()) == 2 and self.loser in self.alive():
+            return
+        was_collected = self.site.observer.register.boundary_us is not None
+        lake_is_gone = not was_collected and self.site.chance.random() < 0.5
+        self._kill_all_of(name)
+        self.given_up.add(name)
+        if lake_is_gone:
+            self.rows_gone.add(name)
+            self.shifts.away.add(name)
+        self._later(1.0, partial(self._retire, name))
+
+    def _retire(self, name: str) -> None:
+        place = self.site.pipeline.datacenters[name]
+        if name in self.rows_gone:
+            shutil.rmtree(place.lake, ignore_errors=True)
+            shutil.rmtree(place.state, ignore_errors=True)
+        self._with_a_process(self.alive()[0], partial(self.carry_out_retirement, name))
+
+    def carry_out_retirement(self, name: str, worker: Worker) -> None:
+        """Run `photon retire`. NotRetired where the registry does not know it: then it never ran."""
+        retire(self.site.pipeline, name, worker.registry, name in self.rows_gone, 3, worker.at_once)
+
+    def clear(self) -> None:
+        """The ids of joined rows are cleared."""
+        name = self.somewhere()
+        self._with_a_process(
+            name, lambda worker: (clear_output(self.site.pipeline, name, worker.registry), None)[1]
+        )
+
+    def recover(self) -> None:
+        """Verify and order what is missing, while all goes on."""
+        self._with_a_process(self.somewhere(), self.verify_and_recover)
+
+    def verify_and_recover(self, worker: Worker) -> None:
+        """One at a time: what the simulation puts in the product's place is there for one."""
+        if self._verifies:
+            return
+        self._verifies = True
+        try:
+            view = self.view(worker)
+            reports = {name: report.as_dict() for name, report in verify(view, self.alive()).items()}
+            recover_from(view, reports)
+        finally:
+            self._verifies = False
+
+    def view(self, worker: Worker) -> View:
+        """The site as a command of this process sees it: people take out datacenters that are gone."""
+        pipeline = self.site.pipeline
+        kept = {n: place for n, place in pipeline.datacenters.items() if n not in self.rows_gone}
+        view = View.__new__(View)
+        view.invariants = self._invariants
+        view.folder = self.site.folder
+        view.pipeline = pipeline.model_copy(update={"datacenters": kept})
+        view.registry, view.address, view.clock = worker.registry, self.site.address, worker  # type: ignore[assignment]
+        return view

@@ -1,0 +1,223 @@
+"""The shifts of simulated datacenters, one after the other as their sensors start them; and zombies."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from photon.dispatcher.completion import Superseded
+from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.dispatcher.startup import LakeMismatch, OnHold
+from photon.event_store import opened
+from photon.join.tasks import LocalRunner
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import RetiredDatacenter
+from photon.registry.interface import RegistryUnavailable
+from photon.shift.lease import AlreadyRunning
+from photon.shift.run import ForTests, ShiftResult, run_shift
+from photon.storage.tables import LakeUnavailable
+from tests.simulation.whole.processes import EVEN, Pace, Worker
+from tests.simulation.whole.site import SETTINGS, Site
+from tests.simulation.whole.tables import is_table, lent_tables
+from tests.simulation.world import NOON_US
+
+log = logging.getLogger(__name__)
+
+SKEWS_SECONDS = (0.0, 0.0, -30.0, 40.0)
+# What may end a shift that nobody killed: another one has its place, or a person stopped it.
+ENDINGS = (Superseded, OnHold, RetiredDatacenter, AlreadyRunning, StoppedWaiting, LakeMismatch)
+# What it waits for when it is told to stop.
+REGISTERING = ("task.during_register", "task.after_register")
+REGISTERED = ("task.after_register", "task.after_rows_written", "commit.before_main")
+UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
+
+
+class AtOnce:
+    """An executor for what the product does on a thread beside the batches: it does it at once."""
+
+    def __init__(self, *_: object) -> None:
+        """Like `ThreadPoolExecutor`."""
+
+    def __enter__(self) -> AtOnce:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left."""
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Do it now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class NoHeartbeat:
+    """Stands for the thread that tells a successor of life: here the simulation says who may start."""
+
+    is_stuck = False
+
+    def __init__(self, *_: object) -> None:
+        """Like `Heartbeat`."""
+
+    def progress(self) -> None:
+        """Nobody asks."""
+
+    def stop(self) -> None:
+        """Nothing was started."""
+
+
+@contextmanager
+def without_threads(site: Site) -> Iterator[None]:
+    """What the product leaves to threads and to the machine's chance is done in turn, as the seed has it."""
+    with ExitStack() as patches:
+        for name, replacement in {
+            "photon.shift.run.ThreadPoolExecutor": AtOnce,
+            "photon.shift.run.Heartbeat": NoHeartbeat,
+            "photon.shift.lease.LOCK_TRIES": 1,
+            "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
+            "photon.storage.tables.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
+            "photon.storage.tables.open_table": lent_tables(),
+            "photon.storage.tables.is_table": is_table,
+            "os.fsync": lambda descriptor: None,  # the machine of a simulation does not lose power
+        }.items():
+            patches.enter_context(mock.patch(name, replacement))
+        yield
+
+
+class Shifts:
+    """Who runs the datacenters of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.running: dict[Worker, str] = {}  # with the datacenter
+        self.stopping = False
+        self.ended: Counter[str] = Counter()
+        self.skews_seconds = {name: site.chance.choice(SKEWS_SECONDS) for name in site.names}
+        self.cut_off: set[str] = set()
+        self.full_disks: set[str] = set()
+        self.failing_workers: set[str] = set()
+        self.dying_with_a_log: set[str] = set()
+        self.freezing: set[str] = set()  # at the moment at which they register ids
+        self.leaving: set[str] = set()  # with their next ids registered
+        self.away: set[str] = set()  # not started again
+        self.lose_a_log: Callable[[str], None] = lambda datacenter: None
+        self.pace = Pace()
+        site.network.waiting = lambda: str({name: worker.last_step for worker, name in self.running.items()})
+        self.lost_answers = 0.0  # of commits to tables
+        self.died = 0.0  # the chance that a shift dies at one of its steps
+
+    def worker(self, datacenter: str, pace: Pace = EVEN, dies_at: int | None = None) -> Worker:
+        """A new process in a datacenter."""
+        site = self.site
+        skew_seconds = NOON_US / 1_000_000 + self.skews_seconds[datacenter]
+        return Worker(
+            *(site.network, site.stores, site.judge, SETTINGS, skew_seconds, pace, dies_at),
+            is_cut_off=lambda: datacenter in self.cut_off,
+        )
+
+    def begin(self, datacenter: str) -> None:
+        """Start a shift now, and the next one some time after it has ended."""
+        if self.stopping or datacenter in self.away:
+            return
+        chance = self.site.chance
+        dies_at = chance.randrange(1, 400) if chance.random() < self.died else None
+        worker = self.worker(datacenter, self.pace, dies_at)
+        stop = self.stop_after(chance.uniform(1, 60))
+
+        def again() -> None:
+            self.site.network.after(chance.expovariate(1 / 3.0), lambda: self.begin(datacenter))
+
+        self.start(worker, datacenter, "until_idle", stop, again)
+
+    def stop_after(self, seconds: float) -> Callable[[], bool]:
+        """Whether a shift is to stop: after so long, or when all stop."""
+        end_seconds = self.site.network.now_seconds + seconds
+        return lambda: self.stopping or self.site.network.now_seconds > end_seconds
+
+    def forget_state(self, datacenter: str) -> None:
+        """Its state folder is replaced: offsets may go back."""
+        state = self.site.pipeline.datacenters[datacenter].state
+        self.site.offsets = {seen: at for seen, at in self.site.offsets.items() if seen[0] != state}
+
+    def fail(self, point: str, worker: Worker) -> None:
+        """Have what a process does at this point fail, if its disk is full or a commit's answer is lost."""
+        datacenter = worker.home[0] if worker.home is not None else None
+        if datacenter in self.full_disks and point in ("disk.before_write", "lake.before_commit"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if datacenter in self.failing_workers and point == "task.after_register":
+            self.failing_workers.discard(datacenter)
+            raise RuntimeError("the worker is lost")
+        if datacenter in self.freezing and point in REGISTERING:
+            self.freezing.discard(datacenter)
+            worker.frozen_seconds = self.site.chance.uniform(12, 40)
+            worker.step("frozen while it registers")
+        if datacenter is not None and point in REGISTERED:
+            self._die_with_ids(datacenter, worker)
+        if point == "lake.after_commit" and self.site.chance.random() < self.lost_answers:
+            raise OSError(errno.EIO, "the answer is lost")
+
+    def _die_with_ids(self, datacenter: str, worker: Worker) -> None:
+        """Die, if that is to be, right after ids were registered."""
+        if datacenter in self.leaving:
+            self.away.add(datacenter)
+        elif datacenter in self.dying_with_a_log:
+            self.dying_with_a_log.discard(datacenter)
+            self.lose_a_log(datacenter)
+        else:
+            return
+        worker.kill()
+        worker.step("dies with ids registered")
+
+    def start(
+        self,
+        worker: Worker,
+        datacenter: str,
+        mode: Mode,
+        stop: Callable[[], bool] = lambda: False,
+        then: Callable[[], None] = lambda: None,
+        pipeline: Pipeline | None = None,
+    ) -> list[ShiftResult]:
+        """Have a process run one shift; what came of it is in the list at the end."""
+        results: list[ShiftResult] = []
+        worker.home = datacenter, (pipeline or self.site.pipeline).datacenters[datacenter].state
+
+        def work() -> None:
+            try:
+                results.append(self._run(worker, datacenter, mode, stop, pipeline or self.site.pipeline))
+                self.ended[results[0].ended] += 1
+            except ENDINGS as ending:
+                self.ended[type(ending).__name__] += 1
+                log.info("shift of %s: %s", datacenter, ending)
+            except UNAVAILABLE:
+                if not stop():
+                    raise
+            finally:
+                self.running.pop(worker, None)
+                if worker.is_dead:
+                    self.ended[f"killed at {worker.last_step}"] += 1
+                    opened._segments.clear()
+                then()
+
+        self.running[worker] = datacenter
+        worker.start(work)
+        return results
+
+    def _run(
+        self, worker: Worker, datacenter: str, mode: Mode, stop: Callable[[], bool], pipeline: Pipeline
+    ) -> ShiftResult:
+        registry = (self.site.address, worker.registry)
+        for_tests = ForTests(worker, registry, announces_at_once=True, rng=self.site.chance)
+        runner, callbacks = LocalRunner(worker.registry, worker), Callbacks(should_stop=stop)
+        return run_shift(pipeline, datacenter, mode, runner, callbacks=callbacks, for_tests=for_tests)

@@ -1,0 +1,267 @@
+"""Two or three whole datacenters in virtual time, interleaved by a seed (docs/proof.md).
+
+    python -m tests.simulation.whole.simulation --seeds 1000
+    python -m tests.simulation.whole.simulation --seed 4711
+
+Every process is the product's own code. In the end all is mended, joined, verified and recovered, and then
+every event that can be joined has its one row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from unittest import mock
+
+from photon.faults import disarm, watched
+from photon.join.outcomes import Counts
+from photon.pipeline.event_key import EventKey
+from photon.registry.consensus import layout
+from photon.registry.consensus.layout import item_key
+from photon.upkeep.retire import NotRetired
+from tests.simulation.network import Weather
+from tests.simulation.simulated_operators import Operators
+from tests.simulation.verifying import verify
+from tests.simulation.whole.invariants import Invariants, must
+from tests.simulation.whole.logs import Writers
+from tests.simulation.whole.operators import People
+from tests.simulation.whole.processes import EVEN, Worker, this_process
+from tests.simulation.whole.shifts import Shifts, without_threads
+from tests.simulation.whole.site import Site
+
+LENGTH_SECONDS = 60.0
+BURSTS = 6
+ONE_IS_AWAY = 0.3  # of the seeds: it dies with ids registered, and is back when the others have come to rest
+LOSE_A_STORE = 0.3  # of the seeds with three endpoints
+RECOVERS_WITHOUT_NEED = 0.2  # of the seeds in which nothing is missing
+SHARE_OF_SEEDS = 100  # of the command, between two lines of what it has done
+SEEDS_OF_GARBAGE = 5  # some 10 MB each
+FASTEST = Path("/dev/shm")  # where there is one, nothing is written to a disk
+
+
+class Simulation:
+    """One seed. `focus`: nothing else befalls its datacenters, and that often; empty: anything may."""
+
+    def __init__(self, folder: Path, seed: int, focus: Sequence[str] = ()) -> None:
+        self._focus = focus
+        self.site = Site(folder, seed)
+        self.shifts = Shifts(self.site)
+        self.writers = Writers(self.site)
+        self.invariants = Invariants(self.site, self.writers.incomplete)
+        self.operators = Operators(self.site.network, self.site.stores, self.site.chance, [], self._process)
+        self.people = People(self.site, self.shifts, self.invariants, self.writers, self.operators)
+
+    def _process(self) -> Worker:
+        """A process of somebody who looks after the registry."""
+        return self.shifts.worker(self.site.chance.choice(self.site.names))
+
+    def run(self) -> None:
+        """RuleBroken if something does not hold; so is what the product raises and nobody expects."""
+        with ExitStack() as stack:
+            stack.enter_context(without_threads(self.site))
+            stack.enter_context(watched(self._passed))
+            stack.enter_context(mock.patch.object(layout, "fixed_shards", self._shards))
+            stack.callback(disarm)
+            self._live()
+            self._come_to_rest()
+
+    def _shards(self) -> list[str]:
+        """Those in which an id may lie, and not a thousand empty ones."""
+        return sorted({item_key(EventKey(click), ()).p for click in self.writers.clicks})
+
+    def _passed(self, point: str, path: Path | None) -> None:
+        self.invariants.passed(point, path)
+        worker = this_process()
+        if worker is not None:
+            worker.step(point)
+            self.shifts.fail(point, worker)
+
+    def _live(self) -> None:
+        chance, after = self.site.chance, self.site.network.after
+        self.shifts.died = chance.choice((0.0, 0.3, 0.6))
+        self.shifts.lost_answers = chance.choice((0.0, 0.05))
+        for _ in range(10 if self._focus else chance.choice((0, 2, 5, 10))):
+            after(chance.uniform(2, LENGTH_SECONDS), lambda: self.people.act(self._focus))
+        if self.site.n > 1 and chance.random() < LOSE_A_STORE:
+            self.operators.begin("repair")
+        if chance.random() < ONE_IS_AWAY:
+            away = chance.choice(self.site.names)
+            after(chance.uniform(0.3, 0.9) * LENGTH_SECONDS, lambda: self.shifts.leaving.add(away))
+        for _ in range(BURSTS):
+            after(chance.uniform(0, LENGTH_SECONDS * 0.8), self.writers.burst)
+        for name in self.site.names:
+            after(chance.uniform(0, 5), lambda name=name: self.shifts.begin(name))  # type: ignore[misc]
+        after(LENGTH_SECONDS, self._stop)
+        self.site.network.run()
+
+    def _stop(self) -> None:
+        self.shifts.stopping = True
+
+    # -- at rest
+
+    def _come_to_rest(self) -> None:
+        """F13: all is up and mended; what can be joined is, and the classes add up."""
+        self._mend()
+        for away in self.shifts.leaving & {*self.people.alive()}:
+            self._survive(away)
+        self.shifts.leaving.clear()
+        self._complete_all()
+        if not self.people.has_taken_rows:
+            self._by_an_operator(self._must_be_verified)  # nobody need recover what nobody took
+        if self.people.has_taken_rows or self.site.chance.random() < RECOVERS_WITHOUT_NEED:
+            self._by_an_operator(self.people.verify_and_recover)
+            self._complete_all()
+            self._by_an_operator(self._must_be_verified)
+        self._must_be_joined()
+
+    def _survive(self, away: str) -> None:
+        """E6: while one is away, the others join all of it, if they have every log and nobody took rows."""
+        survivors = [name for name in self.people.alive() if name != away]
+        if not {*survivors} - {self.people.loser}:
+            return
+        for name in [name for name in survivors if self._complete(name).of("pending")]:
+            self._complete(name)
+        if not self.people.has_taken_rows:
+            self._must_be_joined()
+
+    def _must_be_joined(self) -> None:
+        self.invariants.look_at_tables()
+        joined = {row["_event_id"] for row in self.invariants.rows()}
+        missing = sorted(self.writers.joinable - joined)
+        must(not missing, f"F13: {len(missing)} events are missing: {missing[:3]}")
+        must(joined == self.writers.joinable, "F13: rows of events that can't be joined")
+
+    def _complete_all(self) -> None:
+        """Again where something is left: what was held at first, another one has published by then."""
+        for name in [name for name in self.people.alive() if self._complete(name).of("pending")]:
+            self._complete(name)
+
+    def _mend(self) -> None:
+        """People see to all that is broken."""
+        disarm()
+        self.site.network.weather = Weather()
+        self.site.stores.mend()
+        self.shifts.stopping = False
+        self.shifts.lost_answers = 0.0
+        self.shifts.cut_off.clear()
+        self.shifts.full_disks.clear()
+        self.shifts.failing_workers.clear()
+        self.shifts.freezing.clear()
+        self.shifts.dying_with_a_log.clear()
+        while broken := self.operators.broken_slots():
+            self.operators.repair(broken[0], anew=False)
+            self.site.network.run()
+            must(broken[0] not in self.operators.broken_slots(), f"F13: slot {broken[0]} stays broken")
+        for name in self.people.alive():  # on hold by now, or by a change that was left half-written
+            self._by_an_operator(partial(self.people.set_hold, name, False))
+        for name in sorted(self.people.given_up):
+            self._by_an_operator(partial(self._retire, name))
+
+    def _retire(self, name: str, worker: Worker) -> None:
+        with suppress(NotRetired):  # the registry does not know it: it never ran
+            self.people.carry_out_retirement(name, worker)
+
+    def _by_an_operator(self, work: Callable[[Worker], None]) -> None:
+        """Have an operator's process do this to the end."""
+        worker = self.shifts.worker(self.people.alive()[0])
+        worker.start(lambda: work(worker))
+        self.site.network.run()
+
+    def _must_be_verified(self, worker: Worker) -> None:
+        for name, report in verify(self.people.view(worker), self.people.alive()).items():
+            with self.site.network.noting():
+                must(not report.findings, f"F13: {name} is not sound: {report.findings}")
+
+    def _complete(self, datacenter: str) -> Counts:
+        worker = self.shifts.worker(datacenter, EVEN)
+        results = self.shifts.start(worker, datacenter, "complete")
+        self.site.network.run()
+        must(results, f"F13: a complete run of {datacenter} does not end: {worker.last_step}")
+        counts = results[0].counts
+        must(counts.adds_up, f"F13: the classes of {datacenter} do not add up")
+        letters = counts.of("dead_letters")
+        lost_workers = self.people.done["lose_worker"] if datacenter == self.people.loser else 0
+        must(letters <= lost_workers, f"F13: {datacenter} has {letters} dead letters of whole lines")
+        written = self.writers.written[datacenter]
+        is_read = counts.foreign == written or datacenter in self.writers.incomplete
+        must(is_read, f"F13: {datacenter} has read {counts.foreign} of {written} records")
+        return counts
+
+
+def simulate(seed: int, focus: Sequence[str] = ()) -> str | None:
+    """Run one seed: what is wrong, or None."""
+    with tempfile.TemporaryDirectory(dir=FASTEST if FASTEST.is_dir() else None) as folder:
+        try:
+            Simulation(Path(folder), seed, focus).run()
+        except AssertionError as broken:  # a broken rule, or an assertion of the product's own
+            return str(broken)
+    return None
+
+
+def first_failure(seeds: Sequence[int]) -> tuple[int, int | None, str | None]:
+    """Run seeds until one fails: how many ran, the failing one, what is wrong."""
+    logging.getLogger("photon").setLevel(logging.CRITICAL)  # what is simulated is told of, often
+    gc.disable()  # a tenth of the time, and what was imported is never garbage
+    gc.freeze()
+    for ran, seed in enumerate(seeds, 1):
+        problem = problem_or_error(seed)
+        if ran % SEEDS_OF_GARBAGE == 0:
+            gc.collect()
+        if problem is not None:
+            return ran, seed, problem
+    return len(seeds), None, None
+
+
+def problem_or_error(seed: int, focus: Sequence[str] = ()) -> str | None:
+    """The same, also of what nobody expects the product to raise."""
+    try:
+        return simulate(seed, focus)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    """The command: so many seeds on all cores, or one again."""
+    parser = argparse.ArgumentParser(description="Simulate whole datacenters.")
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many to run, from 0 or --from")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once")
+    parser.add_argument("--seed", type=int, help="run this one alone, with what the product says")
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        logging.basicConfig(level=logging.INFO)
+        problem = simulate(arguments.seed)
+        print(problem or "nothing is wrong")
+        return int(problem is not None)
+    began, end = time.monotonic(), arguments.first + arguments.seeds
+    shares = [
+        range(first, min(first + SHARE_OF_SEEDS, end))
+        for first in range(arguments.first, end, SHARE_OF_SEEDS)
+    ]
+    done = 0
+    os.environ["TOKIO_WORKER_THREADS"] = "1"  # of delta-rs, to read small files: more only wake each other
+    # Spawned: what is forked has locks of threads that it does not have. Anew after each share: of a process
+    # that was killed in a simulation a thread may be left.
+    with get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
+        for ran, seed, problem in pool.imap_unordered(first_failure, shares):
+            done += ran
+            print(f"{done} seeds, {time.monotonic() - began:.0f} s", flush=True)
+            if seed is not None:
+                print(f"seed {seed} fails: {problem}")
+                print(f"again: python -m tests.simulation.whole.simulation --seed {seed}")
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

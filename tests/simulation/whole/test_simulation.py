@@ -1,0 +1,47 @@
+"""No seed joins an event twice or loses one: whole datacenters, interleaved at every step (protocol F)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.whole.simulation import Simulation
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_interleaving_joins_an_event_twice_or_loses_one(tmp_path: Path, seed: int) -> None:
+    print(f"again: python -m tests.simulation.whole.simulation --seed {seed}")
+    Simulation(tmp_path, seed).run()
+
+
+HISTORY = """
+import sys
+from pathlib import Path
+from tests.simulation.whole.processes import Worker
+from tests.simulation.whole.simulation import Simulation
+
+step = Worker.step
+
+def told(self, name):
+    print(self.network.now_seconds, self.home and self.home[0], name)
+    step(self, name)
+
+Worker.step = told
+Simulation(Path(sys.argv[1]), int(sys.argv[2])).run()
+"""
+
+
+def test_a_seed_is_one_history(tmp_path: Path) -> None:
+    histories = []
+    for hash_seed in ("1", "2"):  # by which Python orders the texts in a set
+        folder = tmp_path / hash_seed
+        folder.mkdir()
+        command = [sys.executable, "-c", HISTORY, str(folder), "4"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        histories.append(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    assert histories[0].count(b"\n") > 500
+    assert histories[0] == histories[1]

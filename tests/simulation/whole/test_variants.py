@@ -1,0 +1,26 @@
+"""Each rule that is left out is noticed by the simulation of whole datacenters (docs/proof.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.whole.variants import SEEDS, VARIANTS, first_seed
+
+AT_ONCE = ("an empty batch does not commit", "a commit without an answer counts as done")
+
+
+def must_be_noticed(name: str) -> None:
+    found = first_seed(VARIANTS[name], range(SEEDS))
+    assert found is not None, f"none of {SEEDS} seeds notices it"
+    print(f"noticed by seed {found[0]}: {found[1]}")
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_a_rule_that_is_left_out_is_noticed_at_once(name: str) -> None:
+    must_be_noticed(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in AT_ONCE])
+def test_a_rule_that_is_left_out_is_noticed(name: str) -> None:
+    must_be_noticed(name)
