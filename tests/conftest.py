@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from bench.minio_server import CREDENTIALS, MinioServer, has_minio, minio_server
+
+BUCKET = "photon"  # of the tests' MinIO
+
 # A slow example says that the machine is busy, and nothing about the product.
 settings.register_profile("photon", deadline=None)
 settings.load_profile("photon")
@@ -25,3 +29,15 @@ def shared_spark() -> Iterator[None]:
         yield
     if started:
         jobs.session.stop_session(started[0])
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """A MinIO with a bucket, whose credentials are in the environment."""
+    if not has_minio():
+        pytest.skip("there is no MinIO on this machine: make minio")
+    folder = tmp_path_factory.mktemp("minio")
+    with minio_server(folder, [BUCKET]) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        yield server

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from photon.pipeline.file import load_pipeline
+from photon.storage.tables import is_table, open_table
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 PATIENCE_SECONDS = 240.0
@@ -77,7 +77,7 @@ def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -
 def joined_rows(pipeline_file: Path) -> pa.Table:
     """The joined rows of all datacenters."""
     places = load_pipeline(pipeline_file).datacenters.values()
-    tables = [DeltaTable(str(place.lake / "joined_events")).to_pyarrow_table() for place in places]
+    tables = [open_table(place.lake / "joined_events").to_pyarrow_table() for place in places]
     return pa.concat_tables(tables, promote_options="default")
 
 
@@ -86,7 +86,7 @@ def wait_for_rows(pipeline_file: Path, datacenter: str, at_least: int) -> None:
     table = load_pipeline(pipeline_file).datacenters[datacenter].lake / "joined_events"
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        if DeltaTable.is_deltatable(str(table)) and DeltaTable(str(table)).count() >= at_least:
+        if is_table(table) and open_table(table).count() >= at_least:
             return
         time.sleep(0.2)  # another process writes: there is no clock to inject
     raise AssertionError(f"{table} did not reach {at_least} rows within {PATIENCE_SECONDS:.0f} s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.registry.open import close_registries, open_registry
+from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.shift.run import prepare, run_shift
 from photon.state.view import ReadOffsets, read_offsets
@@ -80,16 +80,6 @@ class World:
         rows = self.table(datacenter).to_pyarrow_table().to_pylist()
         plain = [row for row in rows if row["click_id"].startswith(f"c{SEED}-0")]  # each logged once
         return sorted(plain, key=lambda row: str(row["_event_id"]))
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from jobs.session import build_session, stop_session
-
-    built = build_session("test of verify")
-    yield built
-    stop_session(built)
-    close_registries()
 
 
 @pytest.fixture(scope="module")

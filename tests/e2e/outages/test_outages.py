@@ -1,0 +1,189 @@
+"""Outages of a datacenter under load: what the other does meanwhile, and what is left in the end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from photon.testing.traffic import Traffic
+from tests.e2e.outages.cable import Cable
+from tests.e2e.outages.checker import TERMS, faults_in, read_logs, rows_of
+from tests.e2e.outages.drive import SETTINGS
+from tests.e2e.outages.frozen_disk import frozen_disk
+from tests.e2e.outages.world import World, until, world
+from tests.e2e.photon_process import photon_json
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+DEAD_SECONDS = 60.0  # what a dead datacenter has registered is out within this time
+
+# A batch that takes longer hangs: ten minutes by default.
+SOON_STUCK = """
+limits: {task_timeout: 1s}
+shift: {stuck: 3s, lease: 1s}
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[World]:
+    """Two datacenters under load that have both joined something."""
+    traffic = Traffic(3, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
+    with world(tmp_path, traffic, SETTINGS) as made:
+        made.begin()
+        until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
+        yield made
+
+
+def joined(made: World) -> set[object]:
+    """The ids of all rows."""
+    rows = (row for name in made.datacenters for row in rows_of(made.folder / "lake" / name))
+    return {row["_event_id"] for row in rows}
+
+
+def wait_for_all_that_is_logged(made: World, datacenter: str = "east") -> None:
+    """Wait until each click that is in a datacenter's log by now has a row."""
+    due = read_logs(made.folder / "logs" / datacenter).joinable
+    until(lambda: due <= joined(made), f"{len(due)} clicks are joined", DEAD_SECONDS)
+
+
+def complete_and_check(made: World) -> dict[str, dict[str, int]]:
+    counts = made.complete()
+    assert faults_in(made.folder, counts) == []
+    return counts
+
+
+@pytest.mark.parametrize("point", ["task.after_register", "commit.before_main"])
+def test_a_datacenter_dies_with_its_endpoint_and_the_other_takes_everything(made: World, point: str) -> None:
+    west = made.datacenters["west"]
+    west.arm(point, signal.SIGKILL)
+    until(lambda: not west.lives, "the west is dead")
+    made.endpoints[1].kill()
+    time.sleep(1.0)  # of traffic
+    wait_for_all_that_is_logged(made)
+    wests = len(rows_of(made.folder / "lake" / "west"))
+    made.endpoints[1].start()
+    west.start()
+    until(lambda: len(rows_of(made.folder / "lake" / "west")) > wests, "the west joins again")
+    complete_and_check(made)
+
+
+@pytest.mark.spark
+def test_photon_verify_finds_all_sound_after_outages_and_counts_as_the_dispatchers_do(made: World) -> None:
+    for name, datacenter in made.datacenters.items():
+        datacenter.kill()
+        if name == "west":
+            shutil.rmtree(made.folder / "state" / "west")
+        wait_for_all_that_is_logged(made)
+        datacenter.start()
+    counts = complete_and_check(made)
+    verified = photon_json("verify", made.file)
+    assert verified["ok"], verified
+    for name, classes in counts.items():
+        assert {term: verified[name][term] for term in TERMS} == {term: classes[term] for term in TERMS}
+
+
+def test_a_datacenter_whose_state_is_lost_begins_a_new_epoch_under_load(made: World) -> None:
+    west = made.datacenters["west"]
+    west.kill()
+    shutil.rmtree(made.folder / "state" / "west")
+    west.start()
+    wait_for_all_that_is_logged(made)
+    complete_and_check(made)
+
+
+def test_a_datacenter_that_gets_an_older_state_back_joins_nothing_again(made: World) -> None:
+    west, state = made.datacenters["west"], made.folder / "state" / "west"
+    west.kill()
+    shutil.copytree(state, made.folder / "copy")
+    wests = len(rows_of(made.folder / "lake" / "west"))
+    west.start()
+    until(lambda: len(rows_of(made.folder / "lake" / "west")) > wests, "the west goes on")
+    west.kill()
+    shutil.rmtree(state)
+    (made.folder / "copy").rename(state)
+    west.start()
+    wait_for_all_that_is_logged(made)
+    complete_and_check(made)
+
+
+def test_a_datacenter_without_half_of_its_files_reads_them_once_they_come(made: World) -> None:
+    west, logs = made.datacenters["west"], made.folder / "logs" / "west"
+    west.kill()
+    shutil.rmtree(made.folder / "state" / "west")
+    missing = [logs / side / f"{side}-0.0000.jsonl" for side in ("queries", "clicks")]
+    for path in missing:
+        path.rename(made.folder / path.name)
+    west.start()
+    wait_for_all_that_is_logged(made)
+    for path in missing:
+        (made.folder / path.name).rename(path)
+    complete_and_check(made)
+
+
+def test_a_datacenter_that_is_cut_off_from_the_registry_waits_and_the_other_goes_on(tmp_path: Path) -> None:
+    traffic = Traffic(4, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
+    with world(tmp_path, traffic, SETTINGS) as made:
+        cables = [Cable(server.url) for server in made.endpoints]
+        text = made.file.read_text()
+        for server, cable in zip(made.endpoints, cables, strict=True):
+            text = text.replace(server.url, cable.url)
+        made.datacenters["west"].pipeline = tmp_path / "west.yaml"
+        made.datacenters["west"].pipeline.write_text(text)
+        made.begin()
+        until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
+        for cable in cables:
+            cable.cut()
+        until(lambda: made.datacenters["west"].waits, "the west waits for the registry")
+        wait_for_all_that_is_logged(made)
+        for cable in cables:
+            cable.mend()
+        complete_and_check(made)
+        for cable in cables:
+            cable.close()
+
+
+def test_a_datacenter_whose_disk_stands_still_is_taken_for_dead(tmp_path: Path) -> None:
+    traffic = Traffic(5, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
+    place, limits = tmp_path / "state" / "west", SETTINGS + SOON_STUCK
+    with (
+        frozen_disk(place, tmp_path / "disk") as disk,
+        world(tmp_path, traffic, limits) as made,
+        disk.thawed(),
+    ):
+        made.begin()
+        until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
+        disk.freeze()
+        time.sleep(1.0)  # of traffic
+        wait_for_all_that_is_logged(made)
+        disk.thaw()
+        complete_and_check(made)
+
+
+def test_a_dead_datacenters_lake_that_stands_still_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    traffic = Traffic(6, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
+    settings = SETTINGS.replace("silent_after: 2s", "silent_after: 2s, lake_timeout: 2s")
+    with (
+        frozen_disk(tmp_path / "lake" / "west", tmp_path / "disk") as disk,
+        world(tmp_path, traffic, settings) as made,
+        disk.thawed(),
+    ):
+        made.begin()
+        until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
+        made.datacenters["west"].arm("task.after_register", signal.SIGKILL)
+        until(lambda: not made.datacenters["west"].lives, "the west is dead, and holds events")
+        disk.freeze()
+        before = read_logs(tmp_path / "logs" / "east").joinable
+        east = made.datacenters["east"]
+        until(lambda: "can't be reached" in east.log.read_text(), "the east has tried to fence the west")
+        time.sleep(1.0)  # of traffic
+        later = read_logs(tmp_path / "logs" / "east").joinable - before
+        until(lambda: later <= joined(made), f"{len(later)} later clicks are joined", DEAD_SECONDS)
+        disk.thaw()
+        wait_for_all_that_is_logged(made)
+        made.datacenters["west"].start()
+        complete_and_check(made)

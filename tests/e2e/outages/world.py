@@ -1,0 +1,249 @@
+"""Datacenters under load, each a process of its own, over three endpoints of a registry.
+
+A process comes from a server that has imported everything before: a start takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.live_traffic import LiveTraffic
+from bench.store_servers import StoreServer, fastest_kind, store_servers
+from photon import faults
+from photon.clock import SystemClock
+from photon.dispatcher.dispatcher import Mode
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.pipeline.file import load_pipeline
+from photon.registry.dynamodb.local_server import die_with_parent
+from photon.registry.open import close_registries
+from photon.registry.operations.init import init_registry
+from photon.shift.run import run_shift
+from photon.testing.traffic import Traffic
+
+ENDPOINTS = 3
+PATIENCE_SECONDS = 240.0
+POLL_SECONDS = 0.02
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__, "photon.join.joiner"])
+_OPENS_REGISTRIES = threading.Lock()
+
+
+class Failed(AssertionError):
+    """A datacenter did what no fault explains; the message says what, and where its log is."""
+
+
+class DatacenterProcess:
+    """One datacenter of a pipeline: at most one process at a time, which may be killed, stopped, or asked."""
+
+    def __init__(self, pipeline: Path, name: str) -> None:
+        self.pipeline, self.name = pipeline, name
+        self.log = pipeline.parent / f"{name}.log"
+        self.counts = pipeline.parent / f"{name}.json"
+        self._process: Any = None
+        self._asks: Connection | None = None
+
+    @property
+    def pid(self) -> int:
+        pid: int = self._process.pid
+        return pid
+
+    @property
+    def lives(self) -> bool:
+        """Whether there is a process, stopped or not. Failed if one has ended by itself with an error."""
+        if self._process is None:
+            return False
+        code = self._process.exitcode
+        if code is not None and code not in (0, -signal.SIGKILL):
+            raise Failed(f"datacenter {self.name} ended with status {code}; see {self.log}:\n{self.tail()}")
+        return code is None
+
+    @property
+    def is_stopped(self) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            return self.lives and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        return False
+
+    def start(self, mode: Mode = "stop") -> None:
+        """Start it, unless it runs."""
+        if self.lives:
+            return
+        self._drop()
+        asked, self._asks = FORKS.Pipe(duplex=False)
+        self._process = FORKS.Process(
+            target=_run, args=(self.pipeline, self.name, mode, asked, self.log, self.counts), daemon=True
+        )
+        self._process.start()
+        asked.close()
+
+    def arm(self, point: str, number: signal.Signals) -> None:
+        """Have it send itself a signal at this fault point: `NAME` or `NAME:COUNT`."""
+        assert self._asks is not None
+        with suppress(BrokenPipeError):  # it was killed
+            self._asks.send((point, int(number)))
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+    def signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def end(self) -> None:
+        """Ask it to end in order, and wait."""
+        if not self.lives:
+            return
+        assert self._asks is not None
+        with suppress(BrokenPipeError):
+            self._asks.send(None)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait for its end. Failed if that is not one in order."""
+        self._process.join(PATIENCE_SECONDS)
+        if self.lives:
+            raise Failed(f"datacenter {self.name} did not end; see {self.log}:\n{self.tail()}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has said that it waits for something that is unavailable."""
+        return "waits:" in self.log.read_text(errors="replace")
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
+
+    def close(self) -> None:
+        self.kill()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._asks is not None:
+            self._asks.close()
+            self._asks = None
+
+
+def _run(pipeline: Path, name: str, mode: Mode, asked: Connection, log: Path, counts: Path) -> None:
+    """In the process: join until it is asked to end; the counts of an end in order go to a file."""
+    die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    logging.basicConfig(filename=log, format="%(asctime)s %(process)d %(message)s", level=logging.INFO)
+    ends = threading.Event()
+    threading.Thread(target=_listen, args=(asked, ends), daemon=True).start()
+    callbacks = Callbacks(ends.is_set, on_wait=lambda reason: logging.info("waits: %s", reason))
+    try:
+        result = run_shift(load_pipeline(pipeline), name, mode, "local", callbacks=callbacks)
+    except StoppedWaiting as stopped:
+        logging.info("%s", stopped)
+        return
+    except BaseException:
+        logging.exception("datacenter %s ends", name)
+        os._exit(1)
+    counts.write_text(json.dumps(result.counts.as_dict()))
+    close_registries()
+
+
+def _listen(asked: Connection, ends: threading.Event) -> None:
+    while True:
+        try:
+            ask = asked.recv()
+        except (EOFError, OSError):
+            os._exit(0)  # whoever started this is gone
+        if ask is None:
+            ends.set()
+            continue
+        point, number = ask
+
+        def send(number: int = number) -> None:
+            os.kill(os.getpid(), number)
+
+        faults.arm(point, send)
+
+
+class World:
+    """Datacenters, endpoints, and traffic that is logged while it lives."""
+
+    def __init__(self, folder: Path, traffic: Traffic, endpoints: list[StoreServer], more: str = "") -> None:
+        self.folder, self.traffic, self.endpoints = folder, traffic, endpoints
+        urls = "".join(f"  - {{url: {server.url}, transactions: true}}\n" for server in endpoints)
+        registry = f"registry:\n  shards: 4\n  request_timeout: 1s\n  deadline: 4s\n  endpoints:\n{urls}"
+        registry = registry.replace("\n  - ", "\n    - ").replace("endpoints:\n  -", "endpoints:\n    -")
+        self.file = traffic.write_pipeline(folder, "outages", registry + more)
+        for name in traffic.datacenters:
+            for side in ("queries", "clicks"):
+                (folder / "logs" / name / side).mkdir(parents=True)
+        with _OPENS_REGISTRIES:  # worlds of other threads share what is closed here
+            init_registry(load_pipeline(self.file), SystemClock())
+            close_registries()
+        self.datacenters = {name: DatacenterProcess(self.file, name) for name in traffic.datacenters}
+        self._ends = threading.Event()
+        self._writer = threading.Thread(target=self._write)
+
+    def log_traffic(self) -> None:
+        """Log traffic from now on."""
+        self._writer.start()
+
+    def begin(self) -> None:
+        """Log traffic from now on, and start every datacenter."""
+        self.log_traffic()
+        for datacenter in self.datacenters.values():
+            datacenter.start()
+
+    def end_traffic(self) -> None:
+        self._ends.set()
+        if self._writer.is_alive():
+            self._writer.join()
+
+    def complete(self) -> dict[str, dict[str, int]]:
+        """End the traffic, and join all that is there to the end; the counts of each datacenter."""
+        self.end_traffic()
+        for datacenter in self.datacenters.values():
+            datacenter.end()
+        for datacenter in self.datacenters.values():
+            datacenter.start("complete")
+        for datacenter in self.datacenters.values():
+            datacenter.wait()
+        return {name: json.loads(one.counts.read_text()) for name, one in self.datacenters.items()}
+
+    def close(self) -> None:
+        self.end_traffic()
+        for datacenter in self.datacenters.values():
+            datacenter.close()
+
+    def _write(self) -> None:
+        LiveTraffic(self.traffic, self.folder).run(self._ends.is_set)
+
+
+@contextmanager
+def world(folder: Path, traffic: Traffic, more: str = "") -> Iterator[World]:
+    """A world in a new folder; nothing of it is left running."""
+    with ExitStack() as stack:
+        endpoints = stack.enter_context(store_servers(fastest_kind(), folder / "endpoints", ENDPOINTS))
+        made = World(folder, traffic, endpoints, more)
+        stack.callback(made.close)
+        yield made
+
+
+def until(true: Any, what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for what another process does: no clock of ours moves it."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise Failed(f"not within {seconds:.0f} s: {what}")
+        time.sleep(POLL_SECONDS)

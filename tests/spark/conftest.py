@@ -1,0 +1,25 @@
+"""One Spark session for all tests of this folder: its start takes ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bench.minio_server import CREDENTIALS
+from photon.registry.open import close_registries
+
+
+# Not of the whole run: the folders after this one start and stop sessions of their own.
+@pytest.fixture(scope="package")
+def session() -> Iterator[Any]:
+    from jobs.session import build_session, stop_session
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():  # what a JVM begins with is what its tasks have
+            patch.setenv(name, value)
+        built = build_session("tests with Spark")
+        yield built
+        stop_session(built)
+    close_registries()
