@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from click.testing import CliRunner, Result
 from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
+from photon.registry.consensus.register import Members, Register
+from photon.shift import people
 
 PIPELINE = """
 name: searches
@@ -116,6 +119,46 @@ def test_the_status_of_a_pipeline_that_never_ran_says_how_to_start_it(pipeline: 
     assert set(status) == {"east", "west"}
     assert any("photon join" in problem for problem in status["east"]["problems"])
     assert status["east"]["running_process"] is None
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_a_damaged_state_is_told_with_its_remedy_and_the_other_datacenters_as_usual(
+    pipeline: Path, options: list[str]
+) -> None:
+    damaged = pipeline.parent / "state" / "west" / "dispatcher.sqlite"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(random.Random(7).randbytes(40_000))
+    done = photon("status", pipeline, *options)
+    assert done.exit_code == 3
+    if options:
+        told = json.loads(done.stdout)
+        assert told["east"]["running_process"] is None
+        west = told["west"]["error"]
+    else:
+        assert "east has never run: start it with photon join" in done.stdout
+        (west,) = (line for line in done.stdout.splitlines() if line.startswith("west"))
+    assert f"{damaged} is damaged" in west
+    assert "move it away" in west
+
+
+def test_the_status_tells_who_is_on_hold_and_goes_on_where_the_registry_does_not_answer(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = Register("searches", "", "", Members(1, ("a",)), (), on_hold=("east",), given_up=("west",))
+    monkeypatch.setattr(people, "register_of", lambda _: register)
+    said = photon("status", pipeline).stdout
+    assert f"east is ON HOLD; resume it with photon resume {pipeline} east" in said
+    assert "west is RETIRED" in said
+    assert "no state yet" not in said
+    monkeypatch.undo()
+    nowhere = (
+        "registry: {request_timeout: 100ms, deadline: 200ms, endpoints: [{url: 'http://127.0.0.1:9'}]}\n"
+    )
+    pipeline.write_text(PIPELINE + nowhere)
+    done = photon("status", pipeline)
+    assert done.exit_code == 0
+    assert "who is on hold or retired is NOT KNOWN" in done.stdout
+    assert "east has never run" in done.stdout
 
 
 def test_a_trace_of_no_id_is_wrong_usage(pipeline: Path) -> None:

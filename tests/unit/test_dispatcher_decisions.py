@@ -21,17 +21,19 @@ from photon.dispatcher.completion import (
     resolve,
     watermark_us,
 )
+from photon.dispatcher.home_watch import HomeWatch
 from photon.dispatcher.planning import (
     LEAST_FOREIGN_BYTES,
     budget,
     foreign_share_bytes,
     halves,
+    paced,
     primary_budget_bytes,
     split,
 )
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
-from photon.dispatcher.waiting import may_be_given_up, unresponsive_datacenters
+from photon.dispatcher.waiting import may_be_given_up
 from photon.errors import FormatTooNew
 from photon.join.home import home_of
 from photon.join.messages import (
@@ -48,7 +50,7 @@ from photon.join.messages import (
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Limits, Retry
+from photon.pipeline.file import Home, Limits, Retry
 from photon.registry.interface import Claim
 from photon.state.plan import (
     Advance,
@@ -172,8 +174,20 @@ def test_homes_are_spread_about_evenly() -> None:
 
 
 def test_a_datacenter_that_registers_nothing_for_a_while_is_unresponsive() -> None:
-    seen = {"west": 100 * SECOND, "north": 129 * SECOND, "south": 125 * SECOND}
-    assert unresponsive_datacenters(seen, 130 * SECOND, quiet_after_us=30 * SECOND) == {"west"}
+    watch = HomeWatch(Home(), {"west": 100 * SECOND, "north": 129 * SECOND, "south": 125 * SECOND})
+    assert watch.unresponsive(130 * SECOND) == {"west"}
+
+
+def test_a_datacenter_that_leaves_many_events_to_the_others_is_unresponsive_until_it_registers_one() -> None:
+    watch = HomeWatch.begin(Home(), ["west", "north"], 0)
+    watch.note((), {"west": 15}, SECOND)
+    watch.note(["west"], {"west": 15}, SECOND)  # a slow one: some were taken over, and some it has registered
+    watch.note((), {"west": 19, "north": 2}, SECOND)
+    assert watch.unresponsive(SECOND) == frozenset()
+    watch.note((), {"west": 1}, SECOND)
+    assert watch.unresponsive(SECOND) == {"west"}
+    watch.note(["west"], {}, SECOND)
+    assert watch.unresponsive(SECOND) == frozenset()
 
 
 # -- budgets, halves, spreading
@@ -194,6 +208,16 @@ def test_foreign_logs_are_read_as_far_as_primary_ones_that_are_behind() -> None:
 
 def test_a_few_foreign_events_come_through_however_far_primary_logs_are_behind() -> None:
     assert foreign_share_bytes(MEBIBYTE, 10**6 * MEBIBYTE, foreign_backlog=1_000) == LEAST_FOREIGN_BYTES
+
+
+def test_who_is_behind_another_datacenter_takes_small_batches_unless_inputs_are_complete() -> None:
+    limits = Limits(batch_events=1_000, catch_up_events=10)
+    assert paced(limits, is_behind_others=False, is_complete=False) == limits
+    assert paced(limits, is_behind_others=True, is_complete=True) == limits
+    small = paced(limits, is_behind_others=True, is_complete=False)
+    assert small.batch_events == 10
+    assert small.batch_foreign_bytes < limits.batch_foreign_bytes
+    assert paced(Limits(batch_events=5), is_behind_others=True, is_complete=False).batch_events == 5
 
 
 def test_retries_take_at_most_half_of_a_batch_while_logs_are_read() -> None:

@@ -245,6 +245,20 @@ def test_offsets_come_with_what_waits_and_what_was_given_up(state: DispatcherSta
     ]
 
 
+def test_many_waiting_records_are_read_a_part_at_a_time_and_take_no_memory(
+    state: DispatcherState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    infos = [segment(state, *(record(place + at) for at in range(3))) for place in (10, 20)]
+    complete(state, 1, Completion(waiting=infos))
+    few = read_offsets(state.folder).waiting
+    monkeypatch.setattr("photon.state.waiting_list.MOST_IN_MEMORY", 2)
+    before_bytes = pa.total_allocated_bytes()
+    many = read_offsets(state.folder).waiting
+    assert pa.total_allocated_bytes() == before_bytes
+    assert many.to_pylist() == few.to_pylist()
+    assert max(len(batch) for batch in many.to_batches()) == 2
+
+
 def test_where_nothing_was_ever_read_a_view_is_empty_and_offsets_say_so(tmp_path: Path) -> None:
     assert view_state(tmp_path, 0) == StateView()
     assert "no state" in read_offsets(tmp_path).problem

@@ -9,11 +9,11 @@ import pytest
 from bench import figure_batching, figure_resharding
 from bench.figure_batching import Counted, Load, Served, Tally, serve, served
 from bench.figure_resharding import Sizes, Story, sizes_over_time
-from bench.manual_clock import ManualClock
 from photon.pipeline.file import Registry
 from photon.pipeline.values import parse_duration
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 NOON_US = 1_767_571_200_000_000
 FAR_US = 2**62
@@ -23,7 +23,7 @@ FAR_US = 2**62
 
 
 def load(ids_per_second: float) -> Served:
-    store = FaultyAcceptor()
+    store = FaultyStore()
     store.slow_seconds = 0.005  # as over a network: what comes in that time waits for the next call
     registry = memory_registry(store, horizon_us=FAR_US)
     one = Load(ids_per_second, tasks=4, seconds=0.5)
@@ -40,7 +40,7 @@ def test_requests_grow_far_less_than_ids() -> None:
 
 
 def test_every_request_to_the_store_is_counted() -> None:
-    store = FaultyAcceptor()
+    store = FaultyStore()
     counted = Counted(store)
     registry = memory_registry(store, horizon_us=FAR_US)
     before = store.requests

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from bench.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
 from bench.live_measurement import MeasurementFailed, PhaseTimeouts, clicks_written, measure_live
-from bench.manual_clock import ManualClock
+from photon.testing.manual_clock import ManualClock
 
 ALWAYS = TimeSpan(0, 10**15)
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS, SystemClock
-from photon.dispatcher.retrying import Callbacks
+from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.shift import lease as lease_module
 from photon.shift.lease import (
     AlreadyRunning,
@@ -24,10 +23,10 @@ from photon.shift.lease import (
     Heartbeat,
     Lease,
     LeaseStatus,
-    StoppedWaiting,
     holder_of,
     lease_status_of,
 )
+from photon.testing.manual_clock import ManualClock
 
 LEASE = Lease.of_this_process("run-1", began_us=5, length_us=60)
 HOLDS_UNTIL_KILLED = """

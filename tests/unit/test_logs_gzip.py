@@ -2,10 +2,12 @@
 
 import gzip
 import os
+import random
 from pathlib import Path
 
 import pytest
 
+from photon.logs.gzips import GzipStream, NotClosedYet
 from photon.pipeline.file import Limits
 from tests.unit.tailing_world import Story, World, cases, play
 
@@ -140,3 +142,22 @@ def test_big_gzip_files_are_checked_in_several_looks_of_a_mebibyte_together(worl
         looks += 1
     assert looks == 4
     assert world.look().backlog_bytes == {1: 2_000_000, 2: 2_000_000}
+
+
+def test_a_gzip_file_that_counts_as_whole_where_it_ends_early_is_read_too_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # D3
+    read = GzipStream.read
+
+    def as_far_as_it_goes(self: GzipStream, descriptor: int, most_bytes: int) -> bytes:
+        try:
+            return read(self, descriptor, most_bytes)
+        except NotClosedYet:
+            return b""
+
+    monkeypatch.setattr(GzipStream, "read", as_far_as_it_goes)
+    lines = b"".join(b"%s\n" % random.Random(number).randbytes(40).hex().encode() for number in range(20_000))
+    whole = gzip.compress(lines, mtime=0)
+    half = Story([("write", "a.log.gz", whole[: len(whole) // 2]), ("reads", {})])
+    with pytest.raises(AssertionError):
+        play(half, False, tmp_path)

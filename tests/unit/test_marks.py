@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.recovery.announcing import Announcer, wait_us
 from photon.recovery.holders import SilenceWatch, standing_of
@@ -21,8 +20,9 @@ from photon.registry.consensus.marks import (
 )
 from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.registry.interface import RegistryUnavailable
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 SECOND_US = 1_000_000
 
@@ -32,7 +32,7 @@ class Client:
 
     def __init__(self, endpoints: int = 3) -> None:
         self.clock = ManualClock()
-        self.stores = [FaultyAcceptor(self.clock) for _ in range(endpoints)]
+        self.stores = [FaultyStore(self.clock) for _ in range(endpoints)]
         self.registry = memory_registry(*self.stores, clock=self.clock)
         self.asked: list[str] = []
         for store in self.stores:
@@ -153,6 +153,16 @@ def test_a_process_that_finds_a_batch_open_gives_a_sign_of_life_before_it_runs_i
     with pytest.raises(KeyError), client.announcer().working(3, is_open=False, in_thread=False):
         raise KeyError
     assert client.mark().batch == 3
+
+
+def test_a_process_that_hangs_in_a_batch_gives_no_signs_of_life(client: Client) -> None:
+    hangs = False
+    marks, silent_after = client.registry.marks, timedelta(seconds=30)
+    announcer = Announcer(marks, "e", silent_after, client.clock, is_stuck=lambda: hangs)
+    for hangs, beats in ((False, 1), (True, 1), (False, 2)):  # noqa: B007
+        client.clock.advance(silent_after.total_seconds())
+        announcer.begun()
+        assert client.mark().beats == beats
 
 
 def test_the_end_of_a_process_does_not_wait_for_a_registry_that_does_not_answer(client: Client) -> None:

@@ -11,8 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
+from photon.faults import watched
 from photon.storage.columns import fit
 from photon.storage.tables import (
+    FENCE_VERSION,
     FIRST_COMMITS_READ,
     CommitConflict,
     LakeUnavailable,
@@ -71,6 +73,25 @@ def test_a_commit_that_was_cut_short_is_named_in_one_line(table: OutputTable) ->
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("meanwhile", ["it is fenced", "its next batch is committed"])
+def test_an_app_is_fenced_whatever_others_commit_at_the_same_moment(
+    table: OutputTable, meanwhile: str
+) -> None:
+    table.commit([], APP, 1, 0)
+    came = list[str]()
+
+    def commit_first(point: str, path: Path | None) -> None:
+        if point == "lake.before_commit" and not came:
+            came.append(point)
+            other = OutputTable(table.folder.parent, "joined_events")
+            other.fence(APP) if meanwhile == "it is fenced" else other.commit([], APP, 2, 1)
+
+    with watched(commit_first):
+        table.fence(APP)
+    assert came
+    assert table.version_of(APP) == FENCE_VERSION
+
+
 def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_the_table_does(
     table: OutputTable,
 ) -> None:
@@ -127,7 +148,11 @@ def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> N
                 calls[name].add(str(source.relative_to(root)))
     of_rows = {"photon/dispatcher/batch.py", "photon/storage/tables.py"}  # the latter to fence
     assert calls["commit"] == of_rows | {"photon/join/joiner.py"}
-    assert calls["create_write_transaction"] == {"photon/storage/tables.py"}
-    assert calls["write_deltalake"] == {"photon/storage/append_table.py"}  # reports, not rows
+    # A rebuild replaces rows by rows of the same ids, and registers none (E3).
+    replacing = {"photon/storage/replacing.py"}
+    assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing
+    assert calls["replace_files"] == {"photon/backfill/rebuild.py"}
+    reports = {"photon/storage/append_table.py", "photon/backfill/removed.py"}  # not rows
+    assert calls["write_deltalake"] == reports
     assert calls["Joiner"] == {"photon/join/tasks.py"}
     assert calls["BatchExecution"] == {"photon/shift/run.py"}

@@ -7,6 +7,7 @@ import pytest
 
 from photon.logs.columns import check_columns
 from photon.pipeline.file import PipelineError, identity_settings, load_pipeline, settings_hash
+from photon.pipeline.location import S3Folder
 
 GOOD = """\
 name: clicks
@@ -94,8 +95,13 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
         ),
         (
             "lake: lakes/w",
+            "lake: gs://lakes/w",
+            "4: datacenters.west.lake: expected a local folder, or a URL such as s3://bucket/folder: gs",
+        ),
+        (
+            "lake: lakes/w",
             "lake: s3://b/w",
-            "4: datacenters.west.lake: expected a local folder: s3 is not supported yet",
+            "4: datacenters.west.lake: expected a URL such as s3://bucket/folder, without ?, # and *",
         ),
         (
             "lakes/w",
@@ -415,3 +421,20 @@ def test_what_is_no_time_of_cron_is_refused(tmp_path, cron):
 def test_a_day_that_never_comes_is_refused(tmp_path, cron):
     with pytest.raises(PipelineError, match="expected a day that comes in one of its months"):
         load_pipeline(write(tmp_path, GOOD + f'verification: {{cron: "{cron}"}}\n'))
+
+
+def test_a_lake_on_s3_has_the_endpoint_of_its_datacenter_and_no_credentials(tmp_path):
+    on_s3 = "lake: s3://lakes//w/, storage: {endpoint_url: http://127.0.0.1:9000, region: eu-1}"
+    pipeline = load_pipeline(write(tmp_path, changed("lake: lakes/w", on_s3)))
+    lake = pipeline.datacenters["west"].lake
+    assert lake == S3Folder("lakes", "w", "http://127.0.0.1:9000", "eu-1")
+    assert str(lake / "joined_events") == "s3://lakes/w/joined_events"
+
+
+def test_a_bucket_of_two_endpoints_is_refused(tmp_path):
+    def on(port):
+        return f"lake: s3://lakes/{port}, storage: {{endpoint_url: http://127.0.0.1:{port}}}"
+
+    said = changed("lake: lakes/w", on(9000)).replace("logs: logs/east", f"logs: logs/east, {on(9001)}")
+    (refused,) = problems(tmp_path, said)
+    assert "4: datacenters.west.lake: expected one storage for the bucket lakes, got two" in refused

@@ -1,4 +1,7 @@
-"""The rulebook is complete: every code that is cited has a rule, and every rule a test or an honest word."""
+"""The rulebook is complete: every code that is cited has a rule, and every rule tests or an honest word.
+
+Also: each rule that is left out is noticed by something.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.whole.variants import VARIANTS
+
 ROOT = Path(__file__).parents[2]
 PROTOCOL = ROOT / "docs" / "protocol.md"
+PROOF, LEFT_OUT = ROOT / "docs" / "proof.md", "### What notices each rule that is left out"
 PRODUCT = ("photon", "jobs", "resources", "assets", "orchestration")
 SOURCES = sorted(
     source
@@ -133,6 +139,24 @@ def test_every_test_that_a_rule_names_exists(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_kept], ids=lambda rule: rule.code)
 def test_make_test_runs_a_test_of_every_rule_that_is_kept(rule: Rule) -> None:
     assert [name for file, name in rule.tests if not functions_of(file).get(name, True)] != []
+
+
+_TABLE = PROOF.read_text().partition(LEFT_OUT)[2].partition("\n###")[0]
+NOTICED = dict(re.findall(r"^\| ([A-E]\d+) \| (.*) \|$", _TABLE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.code[0] != "F"], ids=lambda rule: rule.code)
+def test_a_rule_that_is_left_out_is_noticed_by_a_test_or_a_variant(rule: Rule) -> None:
+    noticed = NOTICED[rule.code]
+    variants = re.findall(r"\*(.+?)\*", noticed)
+    tests = re.findall(r"`(tests/\S+)`: `(\S+)`", noticed)
+    assert variants or tests
+    assert [name for name in variants if VARIANTS[name].rule != rule.code] == []
+    assert [f"{file}: {name}" for file, name in tests if name not in functions_of(file)] == []
+
+
+def test_every_variant_of_whole_datacenters_is_in_the_table() -> None:
+    assert [name for name, variant in VARIANTS.items() if f"*{name}*" not in NOTICED[variant.rule]] == []
 
 
 def test_a_page_is_read_as_it_is_meant() -> None:

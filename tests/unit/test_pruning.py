@@ -8,14 +8,15 @@ import pytest
 
 from assets.run_history import EndedRun, Kind, prunable
 
-SHIFT = Kind("shift", frozenset(), "east", "SUCCESS")
+EAST, WEST = ((("dagster/partition", name),) for name in ("east", "west"))
+SHIFT = Kind("shift", frozenset(), EAST, "SUCCESS")
 KINDS = [
     SHIFT,
-    Kind("shift", frozenset(), "west", "SUCCESS"),
-    Kind("shift", frozenset(), "east", "FAILURE"),
-    Kind("verification", frozenset(), "", "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "east", "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "", "SUCCESS"),
+    Kind("shift", frozenset(), WEST, "SUCCESS"),
+    Kind("shift", frozenset(), EAST, "FAILURE"),
+    Kind("verification", frozenset(), (), "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), EAST, "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), (), "SUCCESS"),
 ]
 BEFORE_US = 2_000
 

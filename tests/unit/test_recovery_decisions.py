@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from photon.recovery.orders import (
 )
 from photon.tokens import Occurrence
 from photon.verification.classes import Evidence
-from photon.verification.recovery import Recovered, acts_on, counted_as
+from photon.verification.recovery import Recovered, acts_on, counted_as, unknown_to
 from photon.verification.report import Case
 
 TOKEN = "east:e1:3#p:1:0"
@@ -111,12 +112,53 @@ def test_an_order_is_read_as_it_was_written_and_a_newer_one_is_refused() -> None
         order_from_json(text.replace(f'"format": {ORDER_FORMAT}', f'"format": {ORDER_FORMAT + 1}'))
 
 
+def test_an_order_of_an_older_photon_is_read_and_a_mended_line_goes_along() -> None:
+    older = order_to_json(order()).replace(f'"format": {ORDER_FORMAT}', '"format": 1').replace(", null]", "]")
+    assert '"joined", false]' in older
+    assert order_from_json(older) == order()
+    record = OrderedRecord(PLACE, "c1", "dead_letters", mended=b"\xff,1")
+    mended = Order("o", "e1", 5, "test", (record,))
+    assert order_from_json(order_to_json(mended)) == mended
+
+
+def report_of(*holders: str | None, count: int | None = None) -> dict[str, Any]:
+    """A report that names an event for each holder: c0, c1, and so on."""
+    cases = [
+        {"event_id": f"c{n}", "occurrence": "1:0", "evidence": 0, "holder": holder, "token": None}
+        for n, holder in enumerate(holders)
+    ]
+    finding = {"kind": "missing", "cases": cases, "count": len(cases) if count is None else count}
+    return {"violations": [finding], "findings": []}
+
+
+@pytest.mark.parametrize(
+    ("west", "retired", "nobody"),
+    [
+        pytest.param(report_of("west", "west"), (), {}, id="the owner names them too"),
+        pytest.param(report_of("west"), (), {"west": 1}, id="the owner has one of them"),
+        pytest.param(report_of(), (), {"west": 2}, id="the owner has none of them"),
+        pytest.param(report_of("west", count=9), (), {}, id="the owner has more than it names"),
+        pytest.param(None, (), {}, id="the owner was not verified"),
+        pytest.param(report_of(), ("west",), {}, id="the owner is retired, so east acts"),
+    ],
+)
+def test_records_that_their_owner_does_not_have_are_told(
+    west: dict[str, Any] | None, retired: tuple[str, ...], nobody: dict[str, int]
+) -> None:
+    east = report_of("west", "west")
+    reports = {"east": east} | ({"west": west} if west is not None else {})
+    assert unknown_to("east", east, reports, retired) == nobody
+
+
 def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
     east = Recovered(ordered=2, kinds=Counter(missing=2), left_to=Counter(west=1), left_out=3)
+    east.unknown_to["west"] = 1
     west = Recovered(kinds=Counter(missing=1), problem="its state is not on this machine")
     assert recovery_text({"east": east, "west": west}, dry_run=False).splitlines() == [
         "east: 2 records are looked at again (2 missing)",
         "east: 1 records are of datacenter west, which has to act: photon recover there",
+        "east: PROBLEM 1 of them are in no log that datacenter west has read, so nobody acts: copy the log "
+        "files that have them from east to west, and recover again",
         "east: 3 more than a report names: recover again afterwards",
         "west: PROBLEM 1 missing: its state is not on this machine",
     ]

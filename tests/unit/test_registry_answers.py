@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import (
@@ -40,8 +39,9 @@ from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import access
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.interface import Claim, Joined, Won
+from photon.testing.faulty_store import TIMED_OUT, FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 from tests.simulation.keyword_client import KeywordClient
 
 TABLE = "photon-events-1"
@@ -280,7 +280,7 @@ class Silent(KeywordClient):
 
 
 def test_a_time_out_is_of_one_kind_for_the_product_and_for_what_tests_it() -> None:
-    in_memory = FaultyAcceptor()
+    in_memory = FaultyStore()
     in_memory.fail("lost_request")
     (of_product,) = DynamoAcceptor(TABLE, Silent).read([A])
     (of_request,) = in_memory.read([A])
@@ -312,7 +312,7 @@ def test_statements_and_parameters_arrive_as_they_were_written(endpoint: Scripte
 # -- and a commit over it
 
 
-class LeavesSomeUnread(FaultyAcceptor):
+class LeavesSomeUnread(FaultyStore):
     """A store that leaves every twentieth key of all that it is ever asked for unprocessed."""
 
     def __init__(self) -> None:

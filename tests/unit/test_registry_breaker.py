@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Acceptor, Insert, NoReply, ReadReply, WriteReply
@@ -23,8 +22,9 @@ from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
@@ -147,7 +147,7 @@ def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
 @pytest.mark.parametrize(("n", "down"), [(3, 1), (5, 2)])
 def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, down: int) -> None:
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(n)]
+    acceptors = [FaultyStore(clock) for _ in range(n)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     for acceptor in acceptors[:down]:
         acceptor.fail("down")
@@ -161,14 +161,14 @@ def test_an_endpoint_that_is_known_to_be_down_costs_no_more_time_outs(n: int, do
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_endpoint_that_falls_silent_during_a_call_is_not_asked_the_rest_of_it(n: int) -> None:
-    acceptors = [FaultyAcceptor() for _ in range(n)]
-    requests = 500 // FaultyAcceptor.reads_per_request
+    acceptors = [FaultyStore() for _ in range(n)]
+    requests = 500 // FaultyStore.reads_per_request
     endpoints = Endpoints(acceptors, Threads(concurrency=1), ManualClock())
     acceptors[0].fail("down")
     replies = endpoints.ask(
         lambda acceptor, batch: acceptor.read(batch),
         [ItemKey("p", str(number)) for number in range(500)],
-        FaultyAcceptor.reads_per_request,
+        FaultyStore.reads_per_request,
         all_of_them,
     )
     endpoints.close()
@@ -179,12 +179,12 @@ def test_an_endpoint_that_falls_silent_during_a_call_is_not_asked_the_rest_of_it
 def test_a_slow_store_does_not_hold_up_requests_to_another() -> None:
     others_are_done = threading.Event()
 
-    class Slow(FaultyAcceptor):
+    class Slow(FaultyStore):
         def read(self, batch: Sequence[ItemKey]) -> list[ReadReply]:
             assert others_are_done.wait(60)
             return super().read(batch)
 
-    channel, quick = Threads(concurrency=1), FaultyAcceptor()
+    channel, quick = Threads(concurrency=1), FaultyStore()
     requests: list[tuple[Acceptor, Sequence[ItemKey]]] = [(Slow(), [KEY])] * 3
     exchange = channel.exchange(
         lambda acceptor, batch: acceptor.read(batch),
@@ -211,7 +211,7 @@ def test_a_silence_is_a_warning_only_if_it_lasts_and_a_hiccup_is_for_the_log(
 ) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyStore(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[1].fail("down")
@@ -244,7 +244,7 @@ def test_an_endpoint_of_errors_only_is_told_to_the_user_with_what_it_said(
 
 def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyStore(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS).close()
     registry = QuorumRegistry(acceptors, SETTINGS, clock, channel=ProbesAtOnce(4))
     acceptors[0].fail("down")
@@ -258,7 +258,7 @@ def test_an_endpoint_that_is_back_takes_part_again_after_a_pause() -> None:
 
 def test_a_lost_majority_leaves_commits_unknown_until_it_is_back() -> None:
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyStore(clock) for _ in range(3)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     for acceptor in acceptors[:2]:
         acceptor.fail("down")
@@ -286,7 +286,7 @@ def rounds_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> in
 
 def rounds_for(monkeypatch: pytest.MonkeyPatch, n: int, story: str, ids: int) -> int:
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(n)]
+    acceptors = [FaultyStore(clock) for _ in range(n)]
     registry = memory_registry(*acceptors, clock=clock, settings=SETTINGS)
     registry.commit(claims(1, prefix="first"))
     if story in ("taken", "release"):
@@ -316,7 +316,7 @@ def test_a_thousand_ids_take_as_many_sequential_rounds_as_one(
     assert [rounds_for(monkeypatch, n, story, ids) for ids in (1, 1_000)] == [rounds, rounds]
 
 
-class OnlyTogether(FaultyAcceptor):
+class OnlyTogether(FaultyStore):
     """A store that answers inserts of many ids once all requests of a round are there, at each endpoint."""
 
     def __init__(self, together: threading.Barrier) -> None:
@@ -334,7 +334,7 @@ def test_all_requests_for_a_thousand_ids_are_under_way_at_once_if_concurrency_al
     n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(concurrency_limit, "FIRST_LIMIT", 40)
-    requests = 1_000 // FaultyAcceptor.writes_per_request
+    requests = 1_000 // FaultyStore.writes_per_request
     together = threading.Barrier(n * requests)
     registry = memory_registry(
         *(OnlyTogether(together) for _ in range(n)), settings=Registry(concurrent_requests=40)

@@ -19,8 +19,8 @@ from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.interface import Claim, Joined, RegistryUnavailable, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import TIMED_OUT, FaultyStore
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import TIMED_OUT, FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 # As many as several requests take, and two claims for one of the ids.
@@ -29,7 +29,7 @@ KEYS = [claim.key for claim in CLAIMS]
 MOST_SECONDS_LATE = 1.0
 
 
-class Endpoint(FaultyAcceptor):
+class Endpoint(FaultyStore):
     """An endpoint that may hang, or takes one request at a time and some seconds for it."""
 
     hangs = False
@@ -174,7 +174,7 @@ def test_a_call_of_many_requests_takes_longer_than_its_deadline_while_some_are_a
 def test_a_call_over_threads_ends_with_its_deadline_too() -> None:
     goes_on = threading.Event()
 
-    class Held(FaultyAcceptor):
+    class Held(FaultyStore):
         def read(self, batch: Sequence[Any]) -> list[Any]:
             goes_on.wait(60)
             return super().read(batch)

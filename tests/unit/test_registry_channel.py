@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import Accept, Insert, NoReply
 from photon.registry.consensus.layout import ItemKey
@@ -17,14 +16,15 @@ from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.endpoints.health import Health
 from photon.registry.interface import Claim, Joined, Won
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 KEYS = [ItemKey("p", str(number)) for number in range(500)]
 BALLOT = "a1-0000000000000000"
 
 
-class Held(FaultyAcceptor):
+class Held(FaultyStore):
     """An endpoint that does not answer while it is held back."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Held(FaultyAcceptor):
 
 def two_and_one_held(concurrency: int = 40) -> tuple[Endpoints, Held]:
     held = Held()
-    acceptors = [FaultyAcceptor(ManualClock()), FaultyAcceptor(ManualClock()), held]
+    acceptors = [FaultyStore(ManualClock()), FaultyStore(ManualClock()), held]
     health = Health(3, ManualClock())
     return Endpoints(acceptors, Threads(concurrency), ManualClock(), health=health), held
 
@@ -112,7 +112,7 @@ def test_what_waits_in_line_for_a_slow_endpoint_is_dropped_but_for_a_few_writes(
 
 
 def test_a_request_that_can_not_be_made_fails_the_call() -> None:
-    class Broken(FaultyAcceptor):
+    class Broken(FaultyStore):
         def _serve(self, *_: Any) -> list[Any]:
             raise RuntimeError("a defect")
 
@@ -125,7 +125,7 @@ def test_a_request_that_can_not_be_made_fails_the_call() -> None:
 
 def test_two_of_three_copies_of_a_fast_round_are_no_proof_so_that_a_lookup_asks_the_third() -> None:
     clock = ManualClock()
-    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+    acceptors = [FaultyStore(clock) for _ in range(3)]
     registry = memory_registry(*acceptors, clock=clock)
     key = EventKey("a")
     assert registry.commit([Claim(key, "east:e:1#p:1:0")]) == [Won()]

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Page
@@ -28,6 +27,7 @@ from photon.registry.interface import Claim, Joined, Won
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import refill
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.manual_clock import ManualClock
 from tests.simulation.interpreter import Interpreter
 from tests.simulation.keyword_client import KeywordClient
 

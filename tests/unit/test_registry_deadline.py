@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.deadline import MAX_BACKOFF_SECONDS, Deadline
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST = "east:e:1#p:1:0"
 CLAIMS = [Claim(EventKey(f"id-{number}"), EAST) for number in range(10)]
@@ -26,7 +26,7 @@ REQUEST_SECONDS = 0.4
 THROTTLED = NoReply("too many requests", "throttled")
 
 
-class Throttling(FaultyAcceptor):
+class Throttling(FaultyStore):
     """A slow store that does only so many items of a request."""
 
     items_per_request: int | None = None  # None: all

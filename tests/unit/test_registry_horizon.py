@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.clock import microseconds
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
@@ -17,8 +16,9 @@ from photon.registry.consensus.register import Register, with_boundary
 from photon.registry.endpoints.channel import Threads
 from photon.registry.interface import Claim, RegistryUnavailable, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST = "east:e:1#p:1:0"
 STEP = timedelta(days=1)
@@ -41,14 +41,14 @@ class Deferred(Threads):
         self.work.append(work)
 
 
-def three_acceptors(clock: ManualClock) -> list[FaultyAcceptor]:
-    acceptors = [FaultyAcceptor(clock) for _ in range(3)]
+def three_acceptors(clock: ManualClock) -> list[FaultyStore]:
+    acceptors = [FaultyStore(clock) for _ in range(3)]
     memory_registry(*acceptors, clock=clock, settings=SETTINGS, horizon_us=HORIZON_US).close()
     return acceptors
 
 
 def client_of(
-    acceptors: list[FaultyAcceptor], clock: ManualClock, seed: int = 0
+    acceptors: list[FaultyStore], clock: ManualClock, seed: int = 0
 ) -> tuple[QuorumRegistry, Deferred]:
     channel = Deferred()
     return QuorumRegistry(acceptors, SETTINGS, clock, channel, random.Random(seed)), channel
@@ -110,7 +110,7 @@ def test_clients_move_the_horizon_at_different_moments() -> None:
 # -- a change that is half written
 
 
-def half_written(acceptors: list[FaultyAcceptor], clock: ManualClock) -> int:
+def half_written(acceptors: list[FaultyStore], clock: ManualClock) -> int:
     """Have a client that reaches only the first endpoint with its accept move the boundary: where to."""
     ways = [acceptor.another_way_in() for acceptor in acceptors]
     for way in ways[1:]:
@@ -125,7 +125,7 @@ def half_written(acceptors: list[FaultyAcceptor], clock: ManualClock) -> int:
     return START_US
 
 
-def reader_of(acceptors: list[FaultyAcceptor], clock: ManualClock, asked: list[str]) -> QuorumRegistry:
+def reader_of(acceptors: list[FaultyStore], clock: ManualClock, asked: list[str]) -> QuorumRegistry:
     """A client that can't do without the endpoint that has the change, for it does not reach another one."""
     ways = [acceptor.another_way_in() for acceptor in acceptors]
     ways[2].fail("down")
@@ -147,7 +147,7 @@ def test_a_change_half_written_is_left_to_its_client_for_the_time_of_a_request()
             acceptors[1].items[REGISTER_KEY] = acceptors[0].items[REGISTER_KEY]
 
     for acceptor in registry.endpoints.acceptors:
-        assert isinstance(acceptor, FaultyAcceptor)
+        assert isinstance(acceptor, FaultyStore)
         acceptor.on_request = end_the_change
     assert registry.register.read().boundary_us == boundary_us
     assert set(asked) == {"read"}

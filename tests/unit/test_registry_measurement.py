@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from bench import registry_measurement
 from bench.command import _registry_lines, bench
 from bench.distant_clients import CHANGES, IDS_PER_CALL, NEAREST_SECONDS, Calls, DistantClients
-from bench.manual_clock import ManualClock
 from bench.registry_load import Distant, Rates
 from bench.registry_measurement import Stores
 from bench.registry_outage import TOKENS, _different, _not_theirs
@@ -20,17 +19,18 @@ from photon.registry.consensus.layout import REGISTER_KEY, ItemKey
 from photon.registry.consensus.register import Register, decode_register
 from photon.registry.interface import Claim, Unknown, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 
 def test_each_request_to_a_distant_endpoint_takes_the_time_of_the_way() -> None:
     clock = ManualClock()
-    distant = Distant(FaultyAcceptor(), 0.1, clock)
+    distant = Distant(FaultyStore(), 0.1, clock)
     distant.read([ItemKey("p", "a")])
     distant.read([ItemKey("p", "a")])
     assert clock.now_us() == 200_000
-    assert distant.reads_per_request == FaultyAcceptor.reads_per_request
+    assert distant.reads_per_request == FaultyStore.reads_per_request
 
 
 def test_an_id_whose_winner_is_not_told_to_a_later_token_is_counted_as_lost() -> None:
@@ -42,8 +42,8 @@ def test_an_id_whose_winner_is_not_told_to_a_later_token_is_counted_as_lost() ->
 
 
 def test_an_id_that_two_endpoints_do_not_have_alike_is_counted_as_different() -> None:
-    one, other = FaultyAcceptor(), FaultyAcceptor()
-    registry = memory_registry(one, other, FaultyAcceptor())
+    one, other = FaultyStore(), FaultyStore()
+    registry = memory_registry(one, other, FaultyStore())
     registry.commit([Claim(EventKey("a"), TOKENS["east"]), Claim(EventKey("b"), TOKENS["east"])])
     assert _different([one, other]) == 0
     missing = next(key for key in other.items if key.s == "ia")

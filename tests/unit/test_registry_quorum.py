@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
@@ -34,20 +33,21 @@ from photon.registry.interface import (
 )
 from photon.registry.quorum.outcomes import outcome_of_follower
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 KEY = EventKey("a")
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
 
 
-def endpoints(n: int) -> list[FaultyAcceptor]:
-    return [FaultyAcceptor(ManualClock()) for _ in range(n)]
+def endpoints(n: int) -> list[FaultyStore]:
+    return [FaultyStore(ManualClock()) for _ in range(n)]
 
 
-def client(acceptors: list[FaultyAcceptor]) -> QuorumRegistry:
+def client(acceptors: list[FaultyStore]) -> QuorumRegistry:
     return memory_registry(*acceptors, clock=ManualClock(), settings=SETTINGS)
 
 
@@ -220,7 +220,7 @@ def test_an_id_that_endpoints_hold_with_different_histories_is_cleared_in_one_ca
 
 
 def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once() -> None:
-    class ThrottlesOnce(FaultyAcceptor):
+    class ThrottlesOnce(FaultyStore):
         throttles = True
 
         def replace(self, batch: Sequence[Replace]) -> list[WriteReply]:
@@ -229,9 +229,7 @@ def test_an_id_that_is_cleared_at_one_endpoint_after_the_other_is_counted_once()
                 return [NoReply("slow down", "throttled")] * len(batch)
             return super().replace(batch)
 
-    registry = client(
-        [FaultyAcceptor(ManualClock()), ThrottlesOnce(ManualClock()), FaultyAcceptor(ManualClock())]
-    )
+    registry = client([FaultyStore(ManualClock()), ThrottlesOnce(ManualClock()), FaultyStore(ManualClock())])
     registry.commit([Claim(KEY, EAST)])
     assert registry.clear([Claim(KEY, EAST)]) == 1
 
@@ -295,7 +293,7 @@ def test_a_clearing_that_no_majority_could_take_part_in_has_to_be_repeated() -> 
         registry.clear([Claim(KEY, EAST)])
 
 
-class Throttles(FaultyAcceptor):
+class Throttles(FaultyStore):
     """Does a part of the requests only, and says so; counts the writes that it was asked for."""
 
     def __init__(self, share: float, chance: random.Random) -> None:
@@ -328,7 +326,7 @@ def test_of_three_endpoints_that_throttle_30_percent_each_is_asked_for_1_6_write
 
 def test_an_endpoint_that_throttles_everything_leaves_the_decision_to_the_others() -> None:
     throttles = Throttles(0.0, random.Random(0))
-    registry = client([FaultyAcceptor(ManualClock()), FaultyAcceptor(ManualClock()), throttles])
+    registry = client([FaultyStore(ManualClock()), FaultyStore(ManualClock()), throttles])
     registry.lookup([KEY])
     throttles.share = 1.0
     assert registry.commit([Claim(KEY, EAST)]) == [Won()]

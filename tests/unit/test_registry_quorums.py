@@ -18,7 +18,7 @@ from photon.registry.consensus.acceptor import (
 )
 from photon.registry.consensus.quorums import Enough, all_of_them, answered, found, known, voted
 from photon.registry.endpoints.parts import Replies, cut
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.faulty_store import FaultyStore
 
 NONE, YES, NO = NoReply("not yet", "not_asked"), Promised(ABSENT), Refused(ABSENT)
 FAST, BY_BALLOT, PROMISED = Stored("T:x"), Stored("T:x", "a1-1", "a1-1"), Stored(promised="a1-1")
@@ -51,7 +51,7 @@ def test_what_is_enough(enough: Enough, replies: Sequence[object], is_so: bool) 
 
 
 def replies_to(count: int, per_request: int, asked: Any = None) -> tuple[Replies[Any], list[Any]]:
-    acceptors = [FaultyAcceptor(), FaultyAcceptor(), None]
+    acceptors = [FaultyStore(), FaultyStore(), None]
     parts = cut(count, per_request, acceptors, asked)
     return Replies(count, 3, parts, answered(1)), parts
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.manual_clock import ManualClock
 from photon.registry.consensus.acceptor import ABSENT, Insert
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.endpoints.channel import Threads
 from photon.registry.endpoints.deadline import Deadline
 from photon.registry.endpoints.endpoints import Endpoints
 from photon.registry.operations.ranges import POSITIONS, Position, PositionItem, Ranges, in_threads
-from tests.simulation.crash import SimulatedCrash
-from tests.simulation.faulty_acceptor import FaultyAcceptor
+from photon.testing.crashes import SimulatedCrash
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 
 WORK = "work on the first store"
 KEY = ItemKey(POSITIONS, "work")
@@ -30,7 +30,7 @@ class Store:
     """A store that has the position, and shards with so many pages of one item each."""
 
     def __init__(self, pages: Mapping[str, int]) -> None:
-        self.acceptor = FaultyAcceptor(ManualClock())
+        self.acceptor = FaultyStore(ManualClock())
         self.pages = pages
         self.done: Counter[tuple[str, int]] = Counter()
         self.die_after: int | None = None

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Won
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.recording import Recorder, read_recordings
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
@@ -68,7 +68,7 @@ def test_a_line_that_was_cut_off_by_the_death_of_the_client_is_no_answer(tmp_pat
 
 
 def test_a_lookup_without_an_answer_is_unknown(tmp_path: Path) -> None:
-    acceptor = FaultyAcceptor()
+    acceptor = FaultyStore()
     registry = memory_registry(acceptor, clock=ManualClock())
     acceptor.fail("down")
     with Recorder(tmp_path / "calls") as recorder:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.file import Registry
 from photon.registry.consensus.layout import fenced_epoch
 from photon.registry.consensus.register import (
@@ -33,8 +32,9 @@ from photon.registry.consensus.register import (
     with_horizon,
 )
 from photon.registry.interface import RegistryUnavailable
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 DAY_US = 86_400_000_000
 SETTINGS = Registry(total_timeout=timedelta(seconds=5), horizon_step=timedelta(days=1))
@@ -154,7 +154,7 @@ def test_without_times_in_ids_there_is_no_horizon_to_move() -> None:
 
 
 def test_changes_of_many_clients_at_once_are_all_kept() -> None:
-    acceptor = FaultyAcceptor(ManualClock())
+    acceptor = FaultyStore(ManualClock())
     memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS)
 
     def add(number: int) -> None:
@@ -185,7 +185,7 @@ def test_an_epoch_does_not_change_its_datacenter_or_table() -> None:
 @pytest.mark.parametrize("fault", ["lost_request", "lost_answer"])
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_change_whose_answer_got_lost_is_made_once_it_is_known(fault: str, batches: int) -> None:
-    acceptor = FaultyAcceptor(ManualClock())
+    acceptor = FaultyStore(ManualClock())
     store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
     acceptor.fail(fault, batches)  # type: ignore[arg-type]
     store.add_epoch("e1", "east", "table", now_us=1)
@@ -193,7 +193,7 @@ def test_a_change_whose_answer_got_lost_is_made_once_it_is_known(fault: str, bat
 
 
 def test_a_register_that_does_not_answer_is_unavailable() -> None:
-    acceptor = FaultyAcceptor(ManualClock())
+    acceptor = FaultyStore(ManualClock())
     store = memory_registry(acceptor, clock=ManualClock(), settings=SETTINGS).register
     acceptor.fail("down")
     with pytest.raises(RegistryUnavailable, match="connection refused"):

@@ -21,8 +21,8 @@ from photon.registry.interface import Claim, Free, Holder, Lost, RegistryUnavail
 from photon.registry.operations.copying import PATIENCE_SECONDS, RepairSuperseded
 from photon.registry.operations.gc import gc_pass, raise_boundary
 from photon.registry.operations.repair import Refilled
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation import repair_stories
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 from tests.simulation.repair_site import Site
 from tests.simulation.repair_stories import LastSlotFirst
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.acceptor import (
     Accept,
@@ -33,9 +32,10 @@ from photon.registry.consensus.register import ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
 from photon.registry.operations.gc import gc_pass, raise_boundary
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
 from tests.simulation.capricious import KEYS, Capricious, a_repair_over_pages_that_end_early
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 from tests.simulation.interpreter import Interpreter, Row
 from tests.simulation.keyword_client import KeywordClient
 
@@ -152,7 +152,7 @@ def test_a_clearing_and_a_deletion_name_what_they_expect(
 
 
 def test_a_classic_round_reads_the_register_after_its_promises_and_before_it_accepts() -> None:  # B11
-    store = FaultyAcceptor(ManualClock())
+    store = FaultyStore(ManualClock())
     registry = memory_registry(store, clock=ManualClock())
     registry.commit([Claim(EventKey("a"), EAST)])
     seen: list[str] = []

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import MOST_SHARDS, ForeignLog, Registry
@@ -45,8 +44,9 @@ from photon.registry.operations.resharding import (
     put_in_force,
 )
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 REGISTER = Register("p", "s", "h", Members(1, ("first",)), (ShardConfig(4),), horizon_us=1_000)
 DAY_US = 86_400 * MICROSECONDS
@@ -176,14 +176,14 @@ def test_a_register_is_behind_another_one_if_its_boundary_is(
 
 
 def registry_of(
-    clock: ManualClock, *acceptors: FaultyAcceptor, step: timedelta = timedelta(days=1)
+    clock: ManualClock, *acceptors: FaultyStore, step: timedelta = timedelta(days=1)
 ) -> QuorumRegistry:
     settings = Registry(shards=4, horizon_step=step)
     return memory_registry(*acceptors, clock=clock, settings=settings, horizon_us=2 * DAY_US)
 
 
 def test_a_client_that_knows_nothing_of_the_change_does_no_harm() -> None:
-    clock, acceptor = ManualClock(), FaultyAcceptor()
+    clock, acceptor = ManualClock(), FaultyStore()
     unaware, other = registry_of(clock, acceptor), registry_of(clock, acceptor)
     key = EventKey("a", 2 * DAY_US - 1)
     unaware.lookup([key])  # knows the register as it was
@@ -194,7 +194,7 @@ def test_a_client_that_knows_nothing_of_the_change_does_no_harm() -> None:
 
 
 def test_an_event_beyond_the_boundary_of_two_configs_is_committed_once_the_horizon_is() -> None:
-    clock, acceptor = ManualClock(), FaultyAcceptor()
+    clock, acceptor = ManualClock(), FaultyStore()
     registry = registry_of(clock, acceptor)
     put_in_force(registry, 9)
     clock.advance(86_400 + 1)
@@ -205,7 +205,7 @@ def test_an_event_beyond_the_boundary_of_two_configs_is_committed_once_the_horiz
 
 
 def test_a_change_whose_first_answer_was_lost_still_tells_the_number_of_before() -> None:
-    clock, acceptor = ManualClock(), FaultyAcceptor()
+    clock, acceptor = ManualClock(), FaultyStore()
     registry = registry_of(clock, acceptor)
     accept = acceptor.accept
     calls: list[list[AcceptReply]] = []
@@ -224,7 +224,7 @@ def test_a_change_whose_first_answer_was_lost_still_tells_the_number_of_before()
 def test_under_load_shards_come_and_go_and_every_id_has_one_winner(endpoints: int) -> None:
     seed = 11
     print(f"seed {seed}")
-    acceptors = [FaultyAcceptor() for _ in range(endpoints)]
+    acceptors = [FaultyStore() for _ in range(endpoints)]
     step = timedelta(milliseconds=50)
     settings = Registry(shards=4, horizon_step=step, total_timeout=timedelta(seconds=60))
     done, wins, losses = threading.Event(), Counter[EventKey](), Counter[EventKey]()

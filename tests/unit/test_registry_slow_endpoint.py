@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Registry
 from photon.registry.consensus.acceptor import Stored
@@ -20,8 +19,9 @@ from photon.registry.endpoints.channel import ASIDE_AT_ONCE
 from photon.registry.endpoints.tempo import LOOKED_AT, TOO_MANY_LATE, Tempo, is_late
 from photon.registry.interface import Claim, Free, Joined, Lost, Won
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 EAST, WEST = "east:e:1#p:1:0", "west:e:1#p:1:0"
 SETTINGS = Registry(total_timeout=timedelta(seconds=5))
@@ -70,7 +70,7 @@ def test_a_store_that_takes_the_place_of_a_slow_one_is_not_slow() -> None:
 # -- what follows
 
 
-class Held(FaultyAcceptor):
+class Held(FaultyStore):
     """An endpoint that does not answer while it is held back."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Held(FaultyAcceptor):
         return super()._serve(kind, batch, apply)
 
 
-def registry_over(*acceptors: FaultyAcceptor, slow: Sequence[int] = ()) -> QuorumRegistry:
+def registry_over(*acceptors: FaultyStore, slow: Sequence[int] = ()) -> QuorumRegistry:
     registry = memory_registry(*acceptors, clock=ManualClock(), settings=SETTINGS)
     for slot in slow:
         make_slow(registry, slot)
@@ -98,7 +98,7 @@ def make_slow(registry: QuorumRegistry, slot: int) -> None:
     assert slot in registry.health.tempo.slow
 
 
-def asked_of(acceptors: Sequence[FaultyAcceptor]) -> Counter[str]:
+def asked_of(acceptors: Sequence[FaultyStore]) -> Counter[str]:
     """The requests about ids from now on, by kind."""
     kinds = Counter[str]()
 
@@ -112,7 +112,7 @@ def asked_of(acceptors: Sequence[FaultyAcceptor]) -> Counter[str]:
 
 def test_a_slow_endpoint_holds_up_neither_commits_nor_lookups() -> None:
     slow = Held()
-    registry = registry_over(FaultyAcceptor(), FaultyAcceptor(), slow, slow=[2])
+    registry = registry_over(FaultyStore(), FaultyStore(), slow, slow=[2])
     slow.goes_on.clear()
     slow.came.clear()
     assert registry.commit(claims(500)) == [Won()] * 500
@@ -124,7 +124,7 @@ def test_a_slow_endpoint_holds_up_neither_commits_nor_lookups() -> None:
 
 
 def test_a_lookup_waits_for_a_slow_endpoint_where_the_others_prove_nothing() -> None:
-    acceptors = [FaultyAcceptor(), FaultyAcceptor(), Held()]
+    acceptors = [FaultyStore(), FaultyStore(), Held()]
     registry = registry_over(*acceptors)
     registry.commit(claims(250))  # without a ballot: two copies of three are no proof
     make_slow(registry, 2)
@@ -136,7 +136,7 @@ def test_a_lookup_waits_for_a_slow_endpoint_where_the_others_prove_nothing() -> 
 
 def test_a_lookup_of_new_ids_waits_for_no_slow_endpoint() -> None:
     slow = Held()
-    registry = registry_over(FaultyAcceptor(), FaultyAcceptor(), slow, slow=[2])
+    registry = registry_over(FaultyStore(), FaultyStore(), slow, slow=[2])
     slow.goes_on.clear()
     assert registry.lookup([claim.key for claim in claims(250)]) == [Free()] * 250
     slow.goes_on.set()
@@ -144,7 +144,7 @@ def test_a_lookup_of_new_ids_waits_for_no_slow_endpoint() -> None:
 
 
 def test_a_slow_endpoint_that_a_majority_needs_is_waited_for() -> None:
-    acceptors = [FaultyAcceptor() for _ in range(3)]
+    acceptors = [FaultyStore() for _ in range(3)]
     registry = registry_over(*acceptors, slow=[2])
     acceptors[0].fail("down")
     assert registry.commit(claims(30)) == [Won()] * 30
@@ -155,7 +155,7 @@ def test_a_slow_endpoint_that_a_majority_needs_is_waited_for() -> None:
 def test_without_a_fast_quorum_a_commit_writes_twice_to_each_endpoint_and_prepares_nothing(
     n: int, down: int
 ) -> None:
-    acceptors = [FaultyAcceptor() for _ in range(n)]
+    acceptors = [FaultyStore() for _ in range(n)]
     registry = registry_over(*acceptors)
     for acceptor in acceptors[:down]:
         acceptor.fail("down")
@@ -167,7 +167,7 @@ def test_without_a_fast_quorum_a_commit_writes_twice_to_each_endpoint_and_prepar
 
 
 def test_while_all_is_well_no_item_keeps_a_promise() -> None:
-    acceptors = [FaultyAcceptor() for _ in range(3)]
+    acceptors = [FaultyStore() for _ in range(3)]
     registry = registry_over(*acceptors)
     registry.commit(claims(30))
     registry.close()
@@ -176,7 +176,7 @@ def test_while_all_is_well_no_item_keeps_a_promise() -> None:
 
 
 def test_an_id_that_somebody_else_has_is_lost_though_inserts_promise() -> None:
-    acceptors = [FaultyAcceptor() for _ in range(3)]
+    acceptors = [FaultyStore() for _ in range(3)]
     registry = registry_over(*acceptors)
     registry.commit(claims(10, WEST))
     acceptors[1].fail("down")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Endpoint, Registry
@@ -21,8 +20,9 @@ from photon.registry.operations import report
 from photon.registry.operations.report import RegistryState, kind_of, latest_of, sampled, state_of
 from photon.registry.operations.resharding import SKIPPED_SECONDS, WINDOW_SECONDS
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 TOKEN = "east:0123456789abcdef:12#fedcba9876543210:3:4567"
 NOON_US = 1_700_000_000_000_000
@@ -34,9 +34,9 @@ def clock() -> ManualClock:
     return ManualClock(NOON_US)
 
 
-def three(clock: ManualClock, shards: int = 4) -> tuple[list[FaultyAcceptor], QuorumRegistry]:
+def three(clock: ManualClock, shards: int = 4) -> tuple[list[FaultyStore], QuorumRegistry]:
     """A registry over three endpoints, whose ids carry their time."""
-    stores = [FaultyAcceptor(clock) for _ in range(3)]
+    stores = [FaultyStore(clock) for _ in range(3)]
     settings = Registry(shards=shards)
     return stores, memory_registry(*stores, clock=clock, settings=settings, horizon_us=2 * NOON_US)
 
@@ -244,7 +244,7 @@ def test_the_sample_is_of_every_config_and_always_the_same() -> None:
 def test_below_100_bytes_are_stored_of_a_cleared_id_besides_its_key(
     clock: ManualClock, event_time_us: int | None, contested: bool
 ) -> None:
-    store = FaultyAcceptor(clock)
+    store = FaultyStore(clock)
     registry = memory_registry(store, clock=clock, horizon_us=2 * NOON_US)
     key = EventKey("an-id", event_time_us) if event_time_us else EventKey("an-id", at_us=NOON_US)
     if contested:  # it was won by a ballot
@@ -273,7 +273,7 @@ def test_the_rate_of_a_shard_is_told_where_key_ranges_have_a_limit(
     clock: ManualClock, endpoints: Any, rate: float | None
 ) -> None:
     settings = Registry(shards=4, endpoints=endpoints)
-    registry = memory_registry(FaultyAcceptor(clock), clock=clock, settings=settings, horizon_us=2 * NOON_US)
+    registry = memory_registry(FaultyStore(clock), clock=clock, settings=settings, horizon_us=2 * NOON_US)
     begin_us = clock.now_us() - (WINDOW_SECONDS + SKIPPED_SECONDS) * MICROSECONDS
     times_us = [begin_us + half * MICROSECONDS // 2 for half in range(4 * WINDOW_SECONDS)]
     registry.commit([Claim(EventKey(f"id-{t}", t), TOKEN) for t in times_us])

@@ -39,7 +39,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from bench.manual_clock import ManualClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline, Registry
 from photon.registry.address import EndpointAddress
@@ -54,8 +53,9 @@ from photon.registry.open import connection
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
 from photon.registry.operations.init import ask_endpoint, classify_endpoints
 from photon.registry.quorum.proposer import QuorumRegistry
+from photon.testing.faulty_store import FaultyStore
+from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.simulation.faulty_acceptor import FaultyAcceptor
 
 CREDENTIALS = Credentials("key", "secret", "session")
 NOW_AND_THEN = 0.05  # seconds between the bytes of a slow server
@@ -854,8 +854,8 @@ def test_lost_rights_are_said_once_with_what_to_do_and_never_raised(
     endpoint.answer = (400, b'{"__type": "x#AccessDeniedException", "message": "not you"}', {})
     clock = ManualClock()
     acceptor = DynamoAcceptor("table", lambda: client_of(endpoint.url))
-    stores = [FaultyAcceptor(clock) for _ in range(2)]
-    memory_registry(*stores, FaultyAcceptor(clock), clock=clock).close()
+    stores = [FaultyStore(clock) for _ in range(2)]
+    memory_registry(*stores, FaultyStore(clock), clock=clock).close()
     registry = QuorumRegistry([*stores, acceptor], Registry(), clock)
     for name in "abc":
         assert registry.commit([Claim(EventKey(name), "east:e:1#p:1:0")]) == [Won()]

@@ -3,10 +3,11 @@ import pytest
 from photon.clock import MICROSECONDS
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.shift.deletable import deletable, files_of
-from photon.shift.standing import WHY, headline, sentences, size
+from photon.shift.stages import Orders, PlannedWork, Stages
+from photon.shift.standing import headline, sentences, size
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.state.plan import PlanContent
-from photon.waiting.reasons import REASONS
+from photon.waiting.reasons import REASONS, WHY
 
 NOW_US = 1_700_000_000 * MICROSECONDS
 START = "photon join p.yaml -d east"
@@ -50,10 +51,23 @@ BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
             {"last_sign_of_life_us": NOW_US - 90 * MICROSECONDS},
             "east is SILENT: no sign of life for 90 s; look at its log",
         ),
+        (
+            {"decision": "on hold", "running_process": None, "foreign": BEHIND},
+            "east is ON HOLD; 3.0 GiB of its logs wait; resume it with photon resume p.yaml east",
+        ),
+        (
+            {"decision": "on hold"},
+            "east is ON HOLD; its process ends before its next batch; "
+            "resume it with photon resume p.yaml east",
+        ),
+        (
+            {"decision": "retired", "running_process": None, "epoch": None},
+            "east is RETIRED: it was given up as lost, and never runs again",
+        ),
     ],
 )
 def test_one_sentence_says_how_a_datacenter_stands(changes: dict[str, object], said: str):
-    assert headline("east", status(**changes), NOW_US, START) == said
+    assert headline("east", status(**changes), NOW_US, "p.yaml") == said
 
 
 def test_what_waits_is_told_with_its_reason_and_its_age():
@@ -62,6 +76,38 @@ def test_what_waits_is_told_with_its_reason_and_its_age():
         "2 events wait until the datacenter that registered them has published its batch",
         "they were first seen: 1 within a minute, 1 within an hour",
     ]
+
+
+def test_each_reason_has_the_age_of_its_oldest_event():
+    stages = Stages(oldest_waiting_seconds={"primary": 7_300.0})
+    (said, _) = sentences(status(waiting={"primary": 3}, stages=stages))
+    assert (
+        said == "3 events wait for a primary event that is in no log yet; the oldest was first seen 2 h ago"
+    )
+
+
+def test_what_is_planned_and_ordered_is_told_stage_by_stage():
+    stages = Stages(
+        uncommitted=PlannedWork(1, 2**20, 2**21, 5, batch=17, attempt=2),
+        requeued=PlannedWork(3, 0, 0, 1_200),
+        orders=Orders(2, 150.0, 1),
+    )
+    assert sentences(status(stages=stages)) == [
+        "batch 17 is planned and not committed, attempt 2: 1.0 MiB of primary logs, 2.0 MiB of foreign logs, "
+        "5 records that have waited",
+        "3 plans are taken up again before anything new: 0 bytes of primary logs, 0 bytes of foreign logs, "
+        "1,200 records that have waited",
+        "2 work orders wait until it has finished its batch, the oldest for 2 min",
+        "1 work orders could not be read, and are set aside: order them again",
+    ]
+    said = sentences(status(stages=stages, running_process=None))
+    assert "2 work orders wait until it runs again, the oldest for 2 min" in said
+
+
+def test_log_files_that_need_not_be_kept_are_told_with_their_size():
+    log = LogStatus(2, 0, 100, 0, ("a.log",), 2**30)
+    (said,) = sentences(status(foreign=log))
+    assert said == "1 log files (1.0 GiB) need not be kept: --safe-to-delete names them"
 
 
 def test_each_reason_to_wait_has_its_words():

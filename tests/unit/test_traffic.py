@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench.live_traffic import LiveTraffic
-from bench.manual_clock import ManualClock
 from photon.clock import MICROSECONDS
+from photon.testing.manual_clock import ManualClock
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 

@@ -14,6 +14,7 @@ from photon.faults import arm, disarm
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable
 from photon.storage.tables import LakeUnavailable
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.verification.report import (
     TERMS,
     DatacenterReport,
@@ -30,7 +31,6 @@ from photon.verification.stored_reports import (
     newest,
     read_verified_offsets,
 )
-from tests.simulation.crash import SimulatedCrash, raise_simulated_crash
 
 PIPELINE = """
 name: clicks

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -46,12 +47,28 @@ def run(tmp_path, monkeypatch):
 
     def run(report, *options):
         program = ModuleType("program")
-        program.verify = lambda pipeline, names, say: report
+        program.verify = lambda pipeline, names, say, keep, anew: report
         monkeypatch.setitem(sys.modules, "program", program)
         monkeypatch.setattr(command, "PROGRAM", "program:verify")
         return CliRunner().invoke(main, ["verify", str(world.pipeline.file), *options])
 
     return run
+
+
+def test_what_was_told_before_is_told_as_that_and_by_who_has_to_act(run):
+    found = Finding("missing", 3, (Example("c1", "1:0", "why"),), new=1, acting={"west": 3})
+    own = replace(found, new=0, examples=(Example("c1", "2:0", "why"),))
+    reports = {
+        "east": DatacenterReport({"missing": 3}, findings=(found,)),
+        "west": DatacenterReport({"missing": 3}, findings=(own,)),
+    }
+    printed = run(VerificationReport(reports, rows=0)).stdout
+    assert "east: VIOLATION missing: 3 (1 new) records" in printed
+    assert "    west has to act: see there\nwest: VIOLATION missing: 3 (told before) records" in printed
+    assert printed.count("what to do") == 1
+    # Where nobody tells more, all is said here.
+    alone = run(VerificationReport({"east": reports["east"]}, rows=0)).stdout
+    assert "    to act: west (3)\n    c1 at 1:0: why\n" in alone
 
 
 def test_a_state_that_cannot_be_read_ends_with_status_3(run):
@@ -74,7 +91,7 @@ def test_a_violation_ends_with_status_1_and_says_what_to_do(run):
     assert "east: VIOLATION missing: 2 records" in result.stdout
     assert "c1 at 1:0: nobody has registered it" in result.stdout
     assert "and 1 more" in result.stdout
-    assert "what to do: photon recover: " in result.stdout
+    assert "what to do: photon recover PIPELINE: " in result.stdout
 
 
 def test_log_files_that_could_not_be_verified_are_named(run):

@@ -1,0 +1,44 @@
+"""Nobody waits for a lake that hangs for longer than a moment."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from photon.recovery.distant_lakes import DistantLakes
+from photon.storage.tables import CommitConflict, LakeUnavailable
+from tests.e2e.process_marks import soon
+
+
+def test_a_lake_that_hangs_is_asked_again_only_once_it_has_answered() -> None:
+    lakes, thawed, asked = DistantLakes(timedelta(milliseconds=50)), threading.Event(), list[str]()
+
+    def hang() -> str:
+        asked.append("west")
+        thawed.wait()
+        return "row"
+
+    for reason in ("does not answer within", "still does not answer", "still does not answer"):
+        with pytest.raises(LakeUnavailable, match=reason):
+            lakes.ask("west", hang)
+    assert asked == ["west"]
+    assert lakes.ask("north", lambda: "row") == "row"
+    thawed.set()
+
+    def answers() -> bool:
+        try:
+            return lakes.ask("west", hang) == "row"
+        except LakeUnavailable:
+            return False
+
+    assert soon(answers)
+
+
+def test_what_a_lake_refuses_is_told_as_it_is() -> None:
+    def refuse() -> None:
+        raise CommitConflict("just written")
+
+    with pytest.raises(CommitConflict, match="just written"):
+        DistantLakes(timedelta(seconds=10)).ask("west", refuse)

@@ -1,0 +1,203 @@
+"""What verification keeps: when it counts, what changed beside it, and what is left of damaged files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from photon.adapters import Adapter
+from photon.errors import FormatTooNew
+from photon.logs.files import LogFile, TrackedFile
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.storage.changes import Commit, changed_since, commit_at
+from photon.tokens import Occurrence
+from photon.verification.kept import (
+    FOLDER,
+    Kept,
+    KeptFile,
+    fingerprint,
+    new_folder,
+    next_number,
+    read_kept,
+    run_in,
+    store_kept,
+)
+from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
+from photon.verification.since import Look, is_trusted, look_at, mended_since
+
+PIPELINE = """
+name: clicks
+datacenters: {east: {logs: logs/east}}
+primary: {files: "q*.csv", format: csv, id: id, time: at}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
+"""
+KEPT = KeptFile(end_bytes=100, since_run=1, size_bytes=120, changed_ns=5)
+AS_IT_WAS = Look(120, 5)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    return load_pipeline(tmp_path / "pipeline.yaml")
+
+
+def tracked(read_up_to: int = 100, compressed: bool = False) -> TrackedFile:
+    file = LogFile(1, "foreign", "c1.csv", 7, compressed, b"id,key,at", 10, 20, b"hash")
+    return TrackedFile(file, read_up_to, b"tail", False, read_up_to, 0, None)
+
+
+# -- log files
+
+
+@pytest.mark.parametrize(
+    ("look", "file", "counts"),
+    [
+        (AS_IT_WAS, tracked(), True),
+        (Look(500, 9), tracked(300), True),  # it has grown
+        (None, tracked(), False),  # it went
+        (Look(119, 9), tracked(), False),  # it is shorter
+        (Look(120, 9), tracked(), False),  # something was written into it
+        (AS_IT_WAS, replace(tracked(), state="replaced"), False),
+        (AS_IT_WAS, tracked(90), False),  # the state knows less than was kept
+        (Look(500, 9), tracked(compressed=True), False),  # another compressed file
+    ],
+)
+def test_results_of_a_log_count_while_it_is_as_it_was_or_grows(
+    look: Look | None, file: TrackedFile, counts: bool
+) -> None:
+    assert is_trusted(KEPT, file, look) is counts
+
+
+def test_a_log_that_is_not_there_has_no_look(tmp_path: Path) -> None:
+    assert look_at(tracked(), tmp_path) is None
+    (tmp_path / "c1.csv").write_text("12345")
+    look = look_at(tracked(), tmp_path)
+    assert look is not None
+    assert look.size_bytes == 5
+
+
+def test_records_near_each_other_are_read_in_one_go() -> None:
+    far = 200 + NEIGHBOUR_BYTES
+    assert stretches([10, 200, far, far + 1]) == [(10, far + 2)]
+    assert stretches([10, 200, far + 1]) == [(10, 201), (far + 1, far + 2)]
+
+
+def stretches(offsets: list[int]) -> list[tuple[int, int]]:
+    return [(each.start_bytes, each.end_bytes) for each in neighbours(tracked(), np.array(offsets))]
+
+
+# -- tables
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    folder = tmp_path / "a table"
+    write_deltalake(str(folder), pa.table({"id": ["a", "b"]}))
+    return folder
+
+
+def version(folder: Path) -> int:
+    return DeltaTable(str(folder)).version()
+
+
+def test_a_table_tells_which_files_have_come_and_gone(table: Path) -> None:
+    before = commit_at(table, version(table))
+    (first,) = DeltaTable(str(table)).file_uris()
+    write_deltalake(str(table), pa.table({"id": ["c"]}), mode="append")
+    DeltaTable(str(table)).delete("id = 'a'")
+    found = changed_since(table, before, version(table))
+    assert found is not None
+    assert [Path(path).name for path in found.removed] == [Path(first).name]
+    now = {Path(path).name for path in DeltaTable(str(table)).file_uris()}
+    assert {Path(path).name for path in found.added} == now
+
+
+def test_a_file_that_came_and_went_in_between_is_none(table: Path) -> None:
+    before = commit_at(table, version(table))
+    write_deltalake(str(table), pa.table({"id": ["c"]}), mode="append")
+    DeltaTable(str(table)).delete("id = 'c'")
+    found = changed_since(table, before, version(table))
+    assert found is not None
+    assert not found.all
+
+
+def test_a_table_that_was_made_since_is_new_as_a_whole(table: Path) -> None:
+    found = changed_since(table, commit_at(table, None), version(table))
+    assert found is not None
+    assert len(found.added) == 1
+
+
+def test_nobody_can_tell_what_changed_in_another_table(table: Path, tmp_path: Path) -> None:
+    before = commit_at(table, version(table))
+    write_deltalake(str(tmp_path / "other"), pa.table({"id": ["a", "b"]}))
+    assert changed_since(tmp_path / "other", before, 0) is None
+    assert changed_since(table, before, None) is None  # gone
+    assert changed_since(table, Commit(0, ""), 0) is None  # its commit was cleaned up
+    write_deltalake(str(table), pa.table({"id": ["c"]}), mode="overwrite")
+    for path in table.glob("*.parquet"):
+        path.unlink()
+    assert changed_since(table, before, version(table)) is None  # removed files are gone
+
+
+# -- letters
+
+
+def test_a_letter_that_is_taken_up_once_more_is_looked_at_again() -> None:
+    one, other = Occurrence.parse("1:7"), Occurrence.parse("1:9")
+    assert mended_since({"1:7": 4, "1:9": 4}, [(one, 4), (other, 5)]) == (other,)
+    assert mended_since({}, [(one, 4)]) == (one,)
+
+
+# -- manifests
+
+
+def stored(pipeline: Pipeline, before: Kept | None = None) -> Kept:
+    number = next_number(pipeline, "east")
+    folder = new_folder(pipeline, "east", number)
+    (folder / "settled").mkdir()
+    (folder / "settled" / "part.parquet").write_bytes(b"rows")
+    runs = (*(before.runs if before else ()), run_in(folder, number, 1_000 * number))
+    kept = Kept("print", runs, {3: KEPT}, {"east/joined_events": Commit(7, "digest")}, {"1:7": 4})
+    store_kept(pipeline, "east", kept)
+    return kept
+
+
+def test_what_was_stored_last_is_read_as_it_was(pipeline: Pipeline) -> None:
+    assert read_kept(pipeline, "east") is None
+    second = stored(pipeline, stored(pipeline))
+    assert read_kept(pipeline, "east") == second
+    assert (second.number, second.begun_us) == (2, 1_000)
+
+
+def test_results_whose_files_are_not_whole_do_not_count(pipeline: Pipeline) -> None:
+    first = stored(pipeline)
+    second = stored(pipeline, first)
+    folder = pipeline.datacenters["east"].lake / FOLDER
+    (folder / second.runs[-1].folder / "settled/part.parquet").write_bytes(b"")
+    assert read_kept(pipeline, "east") == first
+    assert next_number(pipeline, "east") == 3  # so that what comes next is the newest
+
+
+def test_of_a_newer_photon_nothing_is_read(pipeline: Pipeline) -> None:
+    stored(pipeline)
+    (manifest,) = (pipeline.datacenters["east"].lake / FOLDER).glob("kept-*.json")
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(FormatTooNew):
+        read_kept(pipeline, "east")
+
+
+class Some(Adapter):
+    """Any adapter."""
+
+
+def test_another_setting_or_epoch_makes_another_fingerprint(pipeline: Pipeline) -> None:
+    first = fingerprint(pipeline, Some(), ["epoch 1"])
+    assert fingerprint(pipeline, Some(), ["epoch 1"]) == first
+    assert fingerprint(pipeline, Some(), ["epoch 2"]) != first
+    pipeline.file.write_text(PIPELINE + "\nretry: {min_attempts: 9}\n")
+    assert fingerprint(load_pipeline(pipeline.file), Some(), ["epoch 1"]) != first

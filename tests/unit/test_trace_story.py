@@ -1,0 +1,237 @@
+"""The whole story of an event, and what to do where it has no row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from photon.cli.trace import trace_text
+from photon.dead_letters.open_letters import recover_dead_letters
+from photon.registry.consensus.marks import Mark
+from photon.storage.tables import OutputTable
+from photon.tracing.advice import what_to_do
+from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
+from tests.simulation import failing_adapter, hold_stories
+from tests.simulation.mending_stories import mend, world_with_a_bad_line
+from tests.simulation.recovery_stories import HOME, a_row_is_removed
+from tests.simulation.world import NOON_US, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ("east", "west"), f"adapter: {failing_adapter.NAME}:join")
+
+
+# -- what is asked
+
+
+def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    found = world.trace("c1")
+    (row,) = found.datacenters["east"].rows
+    assert row["committed_at"] is not None
+    assert found.what_to_do == ""
+    (answer,) = found.registry
+    assert (answer.standing, answer.is_published, answer.batch) == ("live", True, row["_batch"])
+    assert f"epoch {answer.epoch} of east is live; batch {row['_batch']}, published" in trace_text(found)
+
+
+def test_a_row_is_found_after_a_delete_which_writes_other_types(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "q1"))
+    world.join()
+    OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").load().delete("_event_id = 'c2'")
+    assert world.trace("c1").verdict.startswith("Joined by datacenter east")
+
+
+def test_an_id_that_nobody_knows_says_how_far_was_looked(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clicks(("c2", "q1"))
+    found = world.trace("nobody")
+    assert found.datacenters["east"].batch
+    file = world.folder / "logs/east/clicks/a.jsonl"
+    size_bytes, read_bytes = file.stat().st_size, len(file.read_bytes().splitlines(True)[0])
+    assert (
+        f"The foreign log of east was searched to its end: 1 files with {size_bytes:,} bytes, of which "
+        f"{read_bytes:,} are read up to batch {found.datacenters['east'].batch}, and grew last at "
+    ) in found.verdict
+    assert "The foreign log of west has no file." in found.verdict
+    (searched,) = found.datacenters["east"].searched
+    assert [(f.path, f.searched_bytes, f.read_bytes) for f in searched.last] == [
+        ("clicks/a.jsonl", size_bytes, read_bytes)
+    ]
+    assert f"clicks/a.jsonl to byte {size_bytes:,}, read to {read_bytes:,}" in trace_text(found)
+    assert "Check the id" in found.what_to_do
+
+
+def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    found = world.trace("c1")
+    assert "it waits (primary) for a primary event that is in no log yet, looked for " in found.verdict
+    assert found.what_to_do.startswith("Nothing, until its primary event is logged")
+    assert "(primary) for a primary event" in trace_text(found)
+
+
+def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.registered_elsewhere("c1", published=False)
+    found = world.trace("c1")
+    assert "epoch e of datacenter west is live, and has not published batch 1 yet" in found.verdict
+    world.registry.marks.publish("e", Mark(1))
+    assert "has published batch 1, so its row is missing" in world.trace("c1").verdict
+    world.registry.register.revoke_epoch("e", NOON_US)
+    assert "epoch e of datacenter west is fenced" in world.trace("c1").verdict
+
+
+def test_a_work_order_is_told_until_it_is_taken_up(tmp_path: Path) -> None:
+    world = world_with_a_bad_line(World(tmp_path))
+    mend(world)
+    found = world.trace("c1")
+    (order,) = found.datacenters["east"].orders
+    assert order.is_mended
+    assert "Let datacenter east take up its work order" in found.what_to_do
+    assert "ordered      " in trace_text(found)
+    world.join()
+    assert world.trace("c1").datacenters["east"].orders == []
+
+
+def test_a_mended_line_is_told_and_its_dead_letter_counts_no_more(tmp_path: Path) -> None:
+    world = world_with_a_bad_line(World(tmp_path))
+    before = world.trace("c1")
+    assert before.verdict.startswith("Not joined. east: it is a dead letter")
+    assert f"photon dead-letters {world.pipeline.file} -d east --mend" in before.what_to_do
+    mend(world)
+    world.join()
+    found = world.trace("c1").datacenters["east"]
+    assert [row["taken_up_after"] for row in found.dead_letters] == [1]
+    assert '"position": 7, "at"' in found.mended[0]["line"]
+    assert found.counting_letters == []
+
+
+def test_what_an_adapter_drops_is_told_and_needs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failing_adapter, "drops", ["c1"])
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    found = world.trace("c1")
+    assert "it was read and is in no table: the adapter drops it." in found.verdict
+    assert found.what_to_do.startswith("Nothing: the adapter drops it.")
+
+
+def test_a_letter_that_was_dropped_at_the_second_look_is_told_as_dropped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failing_adapter, "fails_on", ["c1"])
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    assert "--dead-letters." in world.trace("c1").what_to_do
+    monkeypatch.setattr(failing_adapter, "fails_on", [])
+    monkeypatch.setattr(failing_adapter, "drops", ["c1"])
+    recover_dead_letters(world.pipeline, ["east"])
+    world.join()
+    assert "the adapter drops it" in world.trace("c1").verdict
+
+
+def test_a_removed_row_says_what_to_do_and_it_helps(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    a_row_is_removed(world)
+    found = world.trace("c1")
+    assert "so its row is missing" in found.verdict
+    assert found.what_to_do == (
+        f"Have its row made again: photon recover {world.pipeline.file}, where datacenter east runs."
+    )
+
+
+def test_an_order_that_can_not_be_read_does_not_keep_the_rest_from_being_told(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    (world.state() / "orders").mkdir()
+    (world.state() / "orders/0000000009-x.json").write_text("{")
+    found = world.trace("c1")
+    assert found.datacenters["east"].waiting
+    assert (world.state() / "orders/0000000009-x.json").exists()
+
+
+def test_the_json_form_has_the_whole_story(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    value = json.loads(json.dumps(world.trace("c1").as_dict(), default=str))
+    assert value["what_to_do"]
+    east = value["datacenters"]["east"]
+    assert {"waiting", "orders", "mended", "searched", "batch", "watermark_us"} <= east.keys()
+
+
+def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) -> None:
+    world = World(tmp_path, ("east", "west"), HOME)
+    hold_stories.both_have(world, "c1")
+    assert world.join_with_a_crash("task.after_register", "west")
+    world.pipeline.datacenters["west"].lake.rename(world.folder / "aside")
+    world.join("east")
+    found = world.trace("c1")
+    assert found.registry[0].standing == "silent"
+    assert f"photon retire {world.pipeline.file} west" in found.what_to_do
+
+
+# -- what to do, alone
+
+RECORD = LogRecord("clicks/a.jsonl", 1, 0, 0, "q1", True)
+
+
+def story(one: DatacenterTrace, standing: str = "", published: bool | None = None) -> Trace:
+    held = RegistryAnswer("held", None, "west", "west:e:4#p:1:0", "e", 4, standing, published)
+    registry = [held] if standing else [RegistryAnswer("free")]
+    return Trace("c1", True, registry, {"east": one}, pipeline="p.yaml")
+
+
+def waiting(reason: str, status: str = "open") -> DatacenterTrace:
+    return DatacenterTrace(waiting=[WaitingRecord("1:0", reason, status, 1, 0, 0)])
+
+
+def letter(event_id: str | None) -> DatacenterTrace:
+    return DatacenterTrace(dead_letters=[{"reason": "x", "event_id": event_id}])
+
+
+@pytest.mark.parametrize(
+    ("found", "command"),
+    [
+        (story(waiting("held"), "silent"), "photon retire p.yaml west"),
+        (story(waiting("held"), "on hold"), "photon resume p.yaml west"),
+        (story(waiting("held"), "live", False), "photon join p.yaml -d west"),
+        (story(waiting("held"), "fenced"), "photon recover p.yaml"),
+        (story(waiting("held"), "retired"), "photon recover p.yaml"),
+        (story(waiting("home")), "photon join p.yaml -d east"),
+        (story(waiting("horizon")), "foreign.time_unit"),
+        (story(waiting("unjoinable", "unjoinable")), "photon recover p.yaml -d east"),
+        (story(DatacenterTrace(lost=["1:0"])), "photon join p.yaml -d east"),
+        (
+            story(DatacenterTrace(dead_letters=[{"reason": "x", "event_id": None}])),
+            "photon dead-letters p.yaml",
+        ),
+        (story(DatacenterTrace(dead_letters=[{"reason": "x", "event_id": "c1"}])), "--dead-letters"),
+        (story(DatacenterTrace(too_old=[{}])), "Nothing can be done"),
+        (story(DatacenterTrace(unjoined=[{}], primaries=[RECORD])), "photon recover p.yaml -d east"),
+        (story(DatacenterTrace(records=[LogRecord("a", 1, 0, 0, "q", False)])), "photon join p.yaml -d east"),
+        (story(DatacenterTrace(records=[LogRecord("a", 1, 0, 0, None, True)])), "Nothing: without a key"),
+        (story(DatacenterTrace(records=[RECORD])), "photon recover p.yaml -d east"),
+        (story(DatacenterTrace(records=[RECORD]), "live", True), "where datacenter west runs"),
+        (story(DatacenterTrace(), "live", True), "photon recover p.yaml, where datacenter west runs"),
+        (Trace("c1", False, pipeline="p.yaml"), "leave out --no-logs"),
+        (Trace("c1", True, pipeline="p.yaml"), "photon status p.yaml"),
+        (Trace("c1", True, [RegistryAnswer("too old")]), "ids of its age are forgotten"),
+    ],
+)
+def test_what_to_do_has_its_command(found: Trace, command: str) -> None:
+    assert command in what_to_do(found)
