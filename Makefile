@@ -10,24 +10,27 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites dynoxide dynamodb-local check test test-fast test-long soak demo dev example bench bench-quick bench-live flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
+	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
 	@echo "make dynoxide   build a newer dynoxide, for the tests; needs Rust's cargo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       the tests: every rule, about a quarter of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
-	@echo "make soak       100,000 seeds of the registry's simulation (about half an hour on two cores)"
+	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), and soak-outages"
+	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
-	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification"
+	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: tables on a MinIO"
 	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
 	@echo "make bench      Photon's join beside those of Spark and Flink: half an hour at most; make bench-quick: 5 minutes"
 	@echo "make bench-live  measure the live delay"
+	@echo "make bench-backfill  measure how fast rows are made again"
 	@echo "make flink      Flink for make bench, in an environment of its own"
-	@echo "make figures    the registry's batching and resharding as pictures with numbers, into figures/"
+	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
@@ -61,6 +64,10 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 dynoxide: setup
 	$(BIN)/python -m photon.toolchain.dynoxide
 
+# Four minutes the first time. Without Go nothing is built, and the tests that need it are skipped.
+minio: setup
+	$(BIN)/python -m photon.toolchain.minio
+
 # The tests run on it too. For the local registry it is needed only where there is no dynoxide to fetch.
 dynamodb-local: setup
 	@$(BIN)/python -m photon.toolchain.fetch --dynamodb-local
@@ -72,10 +79,11 @@ check: setup
 	$(BIN)/lint-imports
 
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
-# files come first, so that both processes end at about the same time.
+# files come first, so that both processes end at about the same time. Outages take both cores by themselves.
 test: test-fast dynamodb-local
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not long" \
-	  tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/unit
+	  --ignore tests/e2e/outages tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/unit
+	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 
 # Whole demos and real logs under Spark take both cores.
 test-long: setup dynamodb-local
@@ -85,12 +93,18 @@ test-long: setup dynamodb-local
 # One that fails is printed, with how to run it again.
 soak: setup
 	$(BIN)/python -m tests.simulation.registry_simulation --seeds 100000
+	$(BIN)/python -m tests.simulation.whole.simulation --seeds 100000
+	$(MAKE) soak-outages
+
+soak-outages: setup
+	$(BIN)/python -m tests.e2e.outages.drive --kills 200
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not long"
 
+LAKE ?= local
 demo: setup
-	$(BIN)/photon demo
+	$(BIN)/photon demo --lake $(LAKE)
 
 # Goes on with what the demo left, its history in Dagster's UI included.
 dev: setup
@@ -109,12 +123,16 @@ bench-quick: setup
 bench-live: setup
 	$(BIN)/photon bench live
 
+bench-backfill: setup
+	$(BIN)/photon bench rebuild
+
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup
 	$(BIN)/python -m bench.flink_environment
 
 figures: setup
 	$(BIN)/python -m bench.figures figures
+	$(BIN)/python -m bench.outage_figures figures
 
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
 lock:

@@ -6,6 +6,7 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -29,8 +30,14 @@ from photon.errors import WRONG_USAGE
 @click.option(
     "--stay", is_flag=True, help="Live traffic until Ctrl-C, on what is in the folder; nothing is killed."
 )
+@click.option(
+    "--lake", default="local", show_default=True, type=click.Choice(["local", "s3"]),
+    help="Where the tables are: in the folder, or on a MinIO that runs meanwhile.",
+)  # fmt: skip
 @json_option
-def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> None:
+def demo(
+    folder: Path, seconds: float, port: int, stay: bool, lake: Literal["local", "s3"], as_json: bool
+) -> None:
     """Two datacenters join live logs under Dagster; one is killed, and comes back; all is verified.
 
     Dagster, its UI, the registry and the traffic are started and ended with this command. Exit status 0
@@ -42,11 +49,11 @@ def demo(folder: Path, seconds: float, port: int, stay: bool, as_json: bool) -> 
         with expected_errors(), suppress(KeyboardInterrupt):
             from examples.demo.demo import run_live
 
-            run_live(folder, port)
+            run_live(folder, port, lake)
         return
     with expected_errors():
         from examples.demo.demo import run_demo
 
-        summary = run_demo(folder, seconds, port)
+        summary = run_demo(folder, seconds, port, lake)
     print_result(summary.as_dict(), summary.text(), as_json)
     sys.exit(DONE if summary.holds else VIOLATION)

@@ -16,6 +16,7 @@ from bench.latency import SeenRow, TableReader, TimeSpan
 from bench.latency_plot import draw
 from examples.demo.dagster_stack import DagsterFailed, DagsterStack, answers, stack_in
 from examples.demo.folder import DemoFolder, held_folder
+from examples.demo.lakes import LakeKind, lakes
 from examples.demo.process_tree import GUARD, ProcessTree
 from examples.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
 from examples.demo.summary import Course, Summary
@@ -45,17 +46,18 @@ class DemoFailed(UserError):
     """The demo can't go on; the message says why and where to look."""
 
 
-def run_demo(path: Path, seconds: float, ui_port: int) -> Summary:
+def run_demo(path: Path, seconds: float, ui_port: int, lake: LakeKind = "local") -> Summary:
     """Begin anew in the folder, and go through every phase; everything that was started has ended then.
 
     `seconds`: how long both datacenters join undisturbed. UserError if it can't be done; KeyboardInterrupt
     for a signal.
     """
     clock = SystemClock()
-    with held_folder(path) as folder:
+    logged = traffic(_seed(clock), seconds + LONGEST_SECONDS)
+    with held_folder(path) as folder, contextlib.ExitStack() as parts:
         folder.empty()
-        logged = traffic(_seed(clock), seconds + LONGEST_SECONDS)
-        logged.write_pipeline(folder.path, PIPELINE, SETTINGS)
+        places = parts.enter_context(lakes(folder, lake, logged.datacenters))
+        logged.write_pipeline(folder.path, PIPELINE, SETTINGS, places)
         with _started(folder, logged, ui_port, clock) as demo:
             demo.play(phases(seconds))
             assert demo.kill is not None
@@ -67,14 +69,19 @@ def run_demo(path: Path, seconds: float, ui_port: int) -> Summary:
     return Summary(reports, course, demo.stack.url, str(folder.plot), str(folder.path))
 
 
-def run_live(path: Path, ui_port: int) -> None:
-    """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`."""
+def run_live(path: Path, ui_port: int, lake: LakeKind = "local") -> None:
+    """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`.
+
+    `lake`: of a folder that is not begun.
+    """
     clock = SystemClock()
-    with held_folder(path) as folder:
-        logged = traffic(_seed(clock), STAY_SECONDS)
+    logged = traffic(_seed(clock), STAY_SECONDS)
+    with held_folder(path) as folder, contextlib.ExitStack() as parts:
         if not folder.is_begun:
             folder.empty()
-            logged.write_pipeline(folder.path, PIPELINE, SETTINGS)
+        places = parts.enter_context(lakes(folder, lake, logged.datacenters))
+        if not folder.is_begun:
+            logged.write_pipeline(folder.path, PIPELINE, SETTINGS, places)
         folder.rotate_logs()
         with _started(folder, logged, ui_port, clock, STAY_ROWS) as demo:
             demo.play(stay())
