@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.pipeline.file import Registry
-from photon.registry.consensus.layout import fenced_epoch
+from photon.registry.consensus.acceptor import Accept, Prepare
+from photon.registry.consensus.decisions import ballot
+from photon.registry.consensus.layout import REGISTER_KEY, fenced_epoch
 from photon.registry.consensus.register import (
     EPOCHS_KEPT,
     EpochRecord,
@@ -240,3 +242,14 @@ def test_a_datacenter_that_was_given_up_has_no_live_epoch_and_begins_none() -> N
         with pytest.raises(RetiredDatacenter):
             with_epoch(given_up, "e2", record)
         assert "e3" in with_epoch(given_up, "e3", EpochRecord("west", "live", "table", 0)).epochs
+
+
+def test_a_first_register_that_only_a_silent_store_has_half_written_is_made_by_the_next_client() -> None:
+    stores = [FaultyStore(ManualClock()) for _ in range(3)]
+    left, members = ballot(1, "f" * 16), Members(1, ("memory-0", "memory-1", "memory-2"))
+    half_written = encode_register(replace(REGISTER, members=members))
+    stores[0].prepare([Prepare(REGISTER_KEY, left)])
+    stores[0].accept([Accept(REGISTER_KEY, left, half_written)])  # and then its client died
+    stores[0].on_request = lambda kind, batch: stores[0].fail("lost_request") if kind != "read" else None
+    made = memory_registry(*stores, clock=ManualClock(), settings=SETTINGS).register.read()
+    assert made.pipeline == "memory"

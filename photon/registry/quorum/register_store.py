@@ -37,6 +37,7 @@ Reply = TypeVar("Reply")
 MEMBERS_CHANGES = 3  # followed within one read of the register: a repair makes two
 
 _MEMBERS_MOVE = "the registry's endpoints are just being changed"
+_NO_REGISTER = NoReply("the table has no register; the registry is not the one that was made")
 _NOT_COUNTED = NoReply("the endpoint does not count yet: it is being repaired", "not_asked")
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class RegisterStore:
             # After a repair, a client that was idle may meet too few: now it knows which members to ask.
             return _of_newer_members(newest, active.members) or _no_majority(replies)
         if newest.value is None:
-            return NoReply("the table has no register; the registry is not the one that was made")
+            return _NO_REGISTER
         register = decode_register(newest.value)
         if register.members != active.members:
             return register
@@ -219,7 +220,8 @@ class RegisterStore:
         text = recover(promised, n)
         current = decode_register(text) if text is not None else first
         if current is None:
-            raise RegistryUnavailable("the registry's table has no register: nothing to change")
+            # The only store with a half-written first register may be silent now: whoever asks tries again.
+            return _NO_REGISTER
         if text is not None and current.members != active.members:
             self._endpoints.follow(current.members)  # the stores that were asked no longer count (B11)
             return NoReply(_MEMBERS_MOVE)
