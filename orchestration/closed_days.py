@@ -21,6 +21,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB, partition_key
 from photon.backfill.days import day_of
 from photon.clock import Clock, SystemClock
+from photon.pipeline.file import Backfill
 from photon.verification.days import watermark_of
 from resources.environment import ServedPipeline, dagster_name
 
@@ -39,18 +40,20 @@ class ClosedDays:
     reason: str
 
 
-def closed_days(watermark_us: int | None, through: date | None, today: date, first_day: date) -> ClosedDays:
+def closed_days(
+    watermark_us: int | None, through: date | None, today: date, settings: Backfill
+) -> ClosedDays:
     """The days that were closed since `through`, among those that Dagster shows.
 
-    A sensor that looks for the first time (`through` None) leaves what is closed already to people.
+    A sensor that looks for the first time (`through` None) begins with the last few that are closed already.
     """
     if watermark_us is None:
         return ClosedDays(None, None, through, "no primary log was read yet")
     # A clock that is behind, or a wild time: Dagster knows no day that is not over.
     closed = min(day_of(watermark_us), today) - A_DAY
     if through is None:
-        return ClosedDays(None, None, closed, f"watches from {closed} on; select earlier days by hand")
-    first = max(through + A_DAY, first_day)
+        through = closed - settings.first_look_days * A_DAY
+    first = max(through + A_DAY, settings.first_day)
     if first > closed:
         return ClosedDays(None, None, through, f"{first} is not closed yet")
     return ClosedDays(first, closed, closed, f"{closed} is closed")
@@ -73,7 +76,7 @@ def closed_days_sensor(
         pipeline = served.load()
         through = date.fromisoformat(context.cursor) if context.cursor else None
         watermark_us = watermark_of(pipeline, datacenter)
-        found = closed_days(watermark_us, through, day_of(clock.now_us()), served.pipeline.backfill.first_day)
+        found = closed_days(watermark_us, through, day_of(clock.now_us()), served.pipeline.backfill)
         mine = RunsFilter(
             job_name=job_name, statuses=NOT_FINISHED_STATUSES, tags={DATACENTER_TAG: datacenter}
         )

@@ -32,12 +32,13 @@ AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was r
 WARM_UP_SECONDS = 10.0
 
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
-# Only the demo itself has the join verified: Spark beside both shifts would be measured too.
+# Only the demo itself has the join verified: Spark beside both shifts would be measured too. No day was before.
 SETTINGS = """\
 retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
 tailing: {idle_after: 3s}
 shift: {idle: 5s}
 verification: {cron: "0 0 1 1 *"}
+backfill: {first_look_days: 0}
 """
 
 Deed = Literal["kill", "calm", "silence", "verify"]

@@ -283,6 +283,8 @@ class Backfill(Strict):
     # While the datacenter's joins are further behind, no page is begun.
     pause_lag: PositiveDuration = timedelta(seconds=30)
     first_day: date = date(2026, 1, 1)  # of the partitions that Dagster shows of `daily_joins`, in UTC
+    # So many days that closed before the sensor of closed days looks for the first time are verified too.
+    first_look_days: Whole = Field(default=7, ge=0, le=366)
 
 
 class Shift(Strict):

@@ -20,7 +20,7 @@ from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
-from photon.dispatcher.startup import start
+from photon.dispatcher.startup import check_datacenters, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
@@ -31,6 +31,7 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.registry.address import RegistryAddress
+from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -171,6 +172,7 @@ def run_shift(
     callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
     clock = for_tests.clock
     adapter_of(pipeline)
+    _refuse_before_anything_is_made(pipeline, datacenter, for_tests)
     lock = _take_lock(pipeline.datacenters[datacenter].state, datacenter, limits, clock, callbacks)
     times = pipeline.shift
     heartbeat = Heartbeat(
@@ -203,6 +205,18 @@ def run_shift(
     finally:
         heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)
+
+
+def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:
+    """Refuse a datacenter that never ran, by what the registry says, while there is no folder of it yet.
+
+    RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. A silent registry is waited for later.
+    """
+    if pipeline.datacenters[datacenter].state.exists():
+        return
+    with suppress(RegistryUnavailable):
+        _, registry = for_tests.registry or _registry_of(pipeline)
+        check_datacenters(pipeline, datacenter, registry.register.read())
 
 
 def _take_lock(

@@ -34,6 +34,7 @@ from photon.state.rows import (
     file_values,
     put,
     put_sizes,
+    reading_column,
     segment_values,
     tracked_file,
 )
@@ -220,7 +221,9 @@ class DispatcherState:
 
     def attempts(self) -> Attempts:
         """The attempts at the open plan."""
-        return attempts_from_json(self._db.execute("SELECT attempts FROM plan").fetchone()[0])
+        (text,) = self._db.execute("SELECT attempts FROM plan").fetchone()
+        with reading_column("plan, attempts,"):
+            return attempts_from_json(text)
 
     def note_attempts(self, attempts: Attempts) -> None:
         """Store the attempts at the open plan, before the next begins (protocol A17)."""
@@ -235,7 +238,8 @@ class DispatcherState:
     @property
     def out_of_reach(self) -> dict[str, str]:
         """By silent datacenter: why what it holds can't be released here."""
-        return dict(json.loads(self.meta("out_of_reach") or "{}"))
+        with reading_column("meta, out_of_reach,"):
+            return dict(json.loads(self.meta("out_of_reach") or "{}"))
 
     def open_plan(self) -> Plan | None:
         """The plan that is stored and not completed, if there is one."""
@@ -243,7 +247,8 @@ class DispatcherState:
         if row is None:
             return None
         key = PlanKey(self.meta("datacenter") or "", self.epoch or "", row[0], row[1])
-        return Plan(key, content_from_json(row[2]), advances_from_json(row[3]), row[4])
+        with reading_column("plan"):
+            return Plan(key, content_from_json(row[2]), advances_from_json(row[3]), row[4])
 
     def complete(self, plan: Plan, completion: Completion) -> None:
         """Close the plan: store offsets, waiting records, counts and requeued plans in one transaction."""
@@ -295,7 +300,10 @@ class DispatcherState:
     def segments(self) -> list[SegmentInfo]:
         """The segments that make up the index."""
         rows = self._db.execute("SELECT name, events_of FROM segments")
-        return [SegmentInfo(name, {int(n): e for n, e in json.loads(text).items()}) for name, text in rows]
+        with reading_column("segments, events_of,"):
+            return [
+                SegmentInfo(name, {int(n): e for n, e in json.loads(text).items()}) for name, text in rows
+            ]
 
     def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo]) -> None:
         """List `new` segments in place of `old` ones."""
@@ -406,7 +414,8 @@ class DispatcherState:
     def requeued(self, most: int = -1) -> list[tuple[int, PlanContent]]:
         """Requeued plans with their ids, oldest first, at most `most` of them."""
         rows = self._db.execute("SELECT id, content FROM requeued ORDER BY id LIMIT ?", (most,))
-        return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
+        with reading_column("requeued, content,"):
+            return [(requeue_id, content_from_json(content)) for requeue_id, content in rows]
 
     def count_requeued(self) -> int:
         return self._count("requeued")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from photon.state.rows import reading_column
 from photon.tokens import Occurrence
 from photon.waiting.reasons import NEVER_US, REASONS
 from photon.waiting.segments import SegmentInfo, WaitingIndex
@@ -65,7 +66,8 @@ class Listed:
             states = np.zeros(self.info.records, np.uint8)
             for page, data in self.stored_pages:
                 part = states[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]
-                part[:] = unpack(data, len(part))
+                with reading_column(f"waiting_pages, page {page} of {self.info.name},"):
+                    part[:] = unpack(data, len(part))
             self._states = states
         return self._states
 

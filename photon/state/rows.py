@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -14,6 +15,21 @@ from photon.logs.files import LogFile, TrackedFile
 
 _FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
 file_values = attrgetter(*_FILE_FIELDS)  # of a TrackedFile
+
+
+class DamagedColumn(sqlite3.DatabaseError):
+    """A column holds what was never stored there; SQLite itself sees nothing wrong with it."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+@contextmanager
+def reading_column(column: str) -> Iterator[None]:
+    """Raise what goes wrong while a stored value is taken apart as DamagedColumn."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise DamagedColumn(f"{column} holds what was never stored there: {error!r}") from error
 
 
 def put_sizes(db: sqlite3.Connection, grown: Iterable[TrackedFile]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from photon.state.listed_segment import Listed, WaitingRecord
+from photon.state.rows import reading_column
 from photon.tokens import Occurrence
 from photon.waiting import segments
 from photon.waiting.merging import Merged, Size
@@ -85,8 +86,11 @@ class WaitingList:
     def _of_row(
         self, name: str, records: int, raw_bytes: int, tally: str, due_us: int, primary_us: int, given: int
     ) -> Listed:
-        found = tally_from_stored(json.loads(tally))
-        info = SegmentInfo(name, records, raw_bytes, found, due_us, primary_us, bool(given))
+        with reading_column(f"waiting_segments, {name},"):
+            found = tally_from_stored(json.loads(tally))
+            info = SegmentInfo(
+                name, int(records), int(raw_bytes), found, int(due_us), int(primary_us), bool(given)
+            )
         return Listed(info, self.folder, found.copy(), due_us, self._pages_of(name))
 
     def _pages_of(self, name: str) -> Iterator[tuple[int, bytes]]:

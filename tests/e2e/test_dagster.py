@@ -29,6 +29,7 @@ SETTINGS = """
 shift: {idle: 5s, report: 5s}
 retry: {max_delay: 1s}
 tailing: {idle_after: 2s}
+backfill: {first_look_days: 0}
 """
 # All of these join, once, whatever becomes of the shifts; what is given up depends on how long they live.
 ILLS = {

@@ -14,10 +14,12 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB
 from orchestration import closed_days as module
 from orchestration.closed_days import DATACENTER_TAG, closed_days, closed_days_sensor
+from photon.pipeline.file import Backfill
 from photon.verification.days import DAY_US, utc_day
 from tests.orchestration.location import Location
 
-FRIDAY, TODAY, FIRST = date(2026, 3, 6), date(2026, 3, 10), date(2026, 1, 1)
+FRIDAY, TODAY = date(2026, 3, 6), date(2026, 3, 10)
+SETTINGS = Backfill(first_look_days=3)
 NOON_US = DAY_US // 2
 A_DAY = timedelta(days=1)
 
@@ -26,9 +28,25 @@ def noon(day: date) -> int:
     return utc_day(day).start_us + NOON_US
 
 
-def test_a_sensor_that_looks_for_the_first_time_leaves_the_days_before_to_people() -> None:
-    found = closed_days(noon(FRIDAY), None, TODAY, FIRST)
-    assert (found.first, found.through) == (None, FRIDAY - A_DAY)
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        pytest.param(SETTINGS, FRIDAY - 3 * A_DAY, id="three days"),
+        pytest.param(Backfill(), FRIDAY - 7 * A_DAY, id="a week unless the file says otherwise"),
+        pytest.param(Backfill(first_day=FRIDAY - A_DAY), FRIDAY - A_DAY, id="no hidden one"),
+        pytest.param(Backfill(first_look_days=0), None, id="none where the file says so"),
+    ],
+)
+def test_a_sensor_that_looks_for_the_first_time_begins_with_the_last_days_that_are_closed(
+    settings: Backfill, first: date | None
+) -> None:
+    found = closed_days(noon(FRIDAY), None, TODAY, settings)
+    assert (found.first, found.through) == (first, FRIDAY - A_DAY)
+    assert closed_days(noon(FRIDAY), found.through, TODAY, settings).first is None
+
+
+def test_a_sensor_before_anything_was_read_takes_its_first_look_later() -> None:
+    assert closed_days(None, None, TODAY, SETTINGS).through is None
 
 
 @pytest.mark.parametrize(
@@ -45,13 +63,14 @@ def test_a_sensor_that_looks_for_the_first_time_leaves_the_days_before_to_people
 def test_days_are_requested_when_the_watermark_has_passed_them(
     watermark_us: int | None, requested: tuple[date, date] | None
 ) -> None:
-    found = closed_days(watermark_us, FRIDAY - A_DAY, TODAY, FIRST)
+    found = closed_days(watermark_us, FRIDAY - A_DAY, TODAY, SETTINGS)
     assert (found.first, found.last) == (requested or (None, None))
     assert found.through == (requested[1] if requested else FRIDAY - A_DAY)
 
 
 def test_no_day_is_requested_that_dagster_does_not_show() -> None:
-    found = closed_days(noon(FRIDAY), FRIDAY - 5 * A_DAY, TODAY, first_day=FRIDAY - 2 * A_DAY)
+    settings = Backfill(first_day=FRIDAY - 2 * A_DAY)
+    found = closed_days(noon(FRIDAY), FRIDAY - 5 * A_DAY, TODAY, settings)
     assert (found.first, found.last) == (FRIDAY - 2 * A_DAY, FRIDAY - A_DAY)
 
 
@@ -95,7 +114,9 @@ def test_a_closed_day_is_requested_once_for_its_datacenter(
 ) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
     watermark["east"] = noon(yesterday)
-    cursor = tick(location, instance, None).cursor
+    seen = tick(location, instance, None)
+    assert days_of(seen) == (f"east|{yesterday - 7 * A_DAY}", f"east|{yesterday - A_DAY}")
+    cursor = seen.cursor
     assert cursor == str(yesterday - A_DAY)
     watermark["east"] = utc_day(yesterday).end_us
     found = tick(location, instance, cursor)

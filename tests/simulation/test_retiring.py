@@ -219,7 +219,9 @@ def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(worl
     path = world.pipeline.file
     path.write_text(path.read_text().replace("  west: {logs: logs/west}", "  wast: {logs: logs/west}"))
     whole, world.pipeline = world.pipeline, load_pipeline(path)
-    with pytest.raises(RegistryMismatch, match=r"knows datacenter west, which .* lacks.*its old name"):
-        world.join("east")
+    for name in ("east", "wast"):
+        with pytest.raises(RegistryMismatch, match=r"knows datacenter west, which .* lacks.*its old name"):
+            world.join(name)
+        assert not world.state(name).exists(), "what is refused leaves a folder"
     retire(whole, "west", world.registry)
     assert world.join("east").counts.of("joined_elsewhere") == 1

@@ -12,6 +12,7 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.startup import LakeMismatch
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
+from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.tables import LakeUnavailable, LastCommit, OutputTable
@@ -102,6 +103,32 @@ def test_a_damaged_state_is_named_and_once_it_is_moved_away_nothing_is_joined_tw
     world.state().rename(world.folder / "moved away")
     world.join()
     assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("waiting_segments SET tally", "null"),
+        ("waiting_segments SET tally", '{"primary": "x"}'),
+        ("waiting_segments SET tally", "{"),
+        ("waiting_segments SET records", "many"),
+        ("segments SET events_of", "[1]"),
+    ],
+)
+def test_a_column_that_holds_what_was_never_stored_is_a_damaged_state(
+    world: World, column: str, value: str
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("waits", "no such query"))
+    world.join()
+    with closing(sqlite3.connect(world.state() / STATE_FILE)) as db:
+        assert db.execute(f"UPDATE {column} = ?", (value,)).rowcount
+        db.commit()
+    if column.startswith("waiting"):
+        with pytest.raises(StateDamaged, match=r"is damaged .waiting_segments, .* move it away; then"):
+            status_of(world.pipeline, "east", world.clock)
+    with pytest.raises(StateDamaged, match="is damaged"):
+        world.join()
 
 
 def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:

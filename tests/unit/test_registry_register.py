@@ -244,6 +244,16 @@ def test_a_datacenter_that_was_given_up_has_no_live_epoch_and_begins_none() -> N
         assert "e3" in with_epoch(given_up, "e3", EpochRecord("west", "live", "table", 0)).epochs
 
 
+def test_a_datacenter_that_was_given_up_is_neither_put_on_hold_nor_resumed() -> None:
+    on_hold = with_hold(REGISTER, "east", True)
+    for is_lake_gone in (False, True):
+        given_up = with_datacenter_given_up(on_hold, "east", is_lake_gone, 7)
+        assert given_up.on_hold == ()
+        for is_held in (True, False):
+            with pytest.raises(RetiredDatacenter, match=r"east is retired.*a new name"):
+                with_hold(given_up, "east", is_held)
+
+
 def test_a_first_register_that_only_a_silent_store_has_half_written_is_made_by_the_next_client() -> None:
     stores = [FaultyStore(ManualClock()) for _ in range(3)]
     left, members = ballot(1, "f" * 16), Members(1, ("memory-0", "memory-1", "memory-2"))

@@ -169,7 +169,12 @@ def with_epoch_state(register: Register, epoch: str, state: EpochState, now_us: 
 
 
 def with_hold(register: Register, datacenter: str, is_held: bool) -> Register:
-    """The register with a datacenter on hold, or resumed."""
+    """The register with a datacenter on hold, or resumed. RetiredDatacenter: it never runs again."""
+    if datacenter in retired_datacenters(register.epochs).union(register.given_up):
+        raise RetiredDatacenter(
+            f"datacenter {datacenter} is retired: it never runs again, so it is neither put on hold nor "
+            "resumed. Take it out of the pipeline file; a datacenter in its place gets a new name"
+        )
     others = [name for name in register.on_hold if name != datacenter]
     return replace(register, on_hold=tuple(sorted([*others, datacenter] if is_held else others)))
 
@@ -182,7 +187,8 @@ def with_datacenter_given_up(
     for name, record in register.epochs.items():
         if record.datacenter == datacenter:
             register = with_epoch_state(register, name, state, now_us)
-    return replace(register, given_up=tuple(sorted({*register.given_up, datacenter})))
+    on_hold = tuple(name for name in register.on_hold if name != datacenter)
+    return replace(register, on_hold=on_hold, given_up=tuple(sorted({*register.given_up, datacenter})))
 
 
 def with_slot_down(register: Register, slot: int, incarnation: str) -> Register:
