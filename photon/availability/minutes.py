@@ -29,7 +29,8 @@ from photon.availability.budget import (
 from photon.clock import microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.event_store.hashing import Hashes, hash_ids
-from photon.event_store.segments import Places, Segment, SegmentDamaged, concat, segment_path
+from photon.event_store.interface import index_folder
+from photon.event_store.segments import Places, SegmentDamaged, concat, open_segment
 from photon.logs.files import Side
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
@@ -298,8 +299,8 @@ class _Index:
     def __init__(self, state: DispatcherState) -> None:
         self._epoch = state.epoch or ""
         try:
-            folder = state.folder / "index"
-            self._segments = [Segment(segment_path(folder, each.name)) for each in state.segments()]
+            folder = index_folder(state.work)
+            self._segments = [open_segment(folder, each.name) for each in state.segments()]
         except (SegmentDamaged, OSError) as error:
             raise StateUnavailable(
                 f"{error}: the index is merged just now, or the next start mends it; try again"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.interface import IndexSnapshot, Primaries
+from photon.event_store.interface import IndexSnapshot, Primaries, index_folder
 from photon.event_store.log_files import write_log_files
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
@@ -38,9 +38,8 @@ def try_joins(pipeline: Pipeline, datacenter: str, events: pa.Table) -> list[str
         files, segments = state.files(), state.segments()
         primary = [one.file for one in files.values() if one.file.side == "primary" and one.state == "open"]
         write_log_files(Path(scratch), "files", primary)
-        # The map of files is this process' own: an absolute name, in any folder.
         names = tuple(segment.name for segment in segments)
-        index = IndexSnapshot(place.state / "index", names, str(Path(scratch) / "files"))
+        index = IndexSnapshot(index_folder(state.work), names, "files", Path(scratch))
         try:
             return _Trial(pipeline, datacenter, files, events).outcomes(index)
         except (SegmentDamaged, OSError) as error:  # a merge has just replaced a segment

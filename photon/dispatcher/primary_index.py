@@ -9,17 +9,23 @@ import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from pathlib import Path
 
 from photon.dispatcher.completion import IndexLost
 from photon.event_store import log_files, segments
 from photon.event_store.compaction import Compaction, compact, next_compaction
-from photon.event_store.interface import IndexSnapshot
+from photon.event_store.interface import IndexSnapshot, index_folder
 from photon.event_store.log_files import write_log_files
-from photon.event_store.segments import Segment, SegmentDamaged, SegmentInfo, segment_path
+from photon.event_store.segments import (
+    SegmentDamaged,
+    SegmentInfo,
+    check_segment,
+    file_name,
+)
 from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
 from photon.state.database import DispatcherState, StateUnavailable
+from photon.storage import local_copies
+from photon.storage.store import UNFINISHED, store_of
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
@@ -30,7 +36,8 @@ class PrimaryIndex:
 
     def __init__(self, state: DispatcherState, background: Executor) -> None:
         """`background` merges segments."""
-        self.folder = state.folder / "index"
+        self.folder = index_folder(state.work)
+        self._store = store_of(self.folder)
         self._state = state
         self._background = background
         self._segments: list[SegmentInfo] = []
@@ -74,7 +81,7 @@ class PrimaryIndex:
                 write_log_files(self.folder, name, self._files.values())
             except OSError as error:
                 raise StateUnavailable(f"cannot write to {self.folder}: {error}; make room") from error
-            _remove(self.folder / (self._log_files + log_files.SUFFIX))
+            self._remove(self._log_files + log_files.SUFFIX)
             self._log_files, self._is_written = name, True
         return IndexSnapshot(
             self.folder, (*(each.name for each in self._segments), *of_this_batch), self._log_files
@@ -87,7 +94,7 @@ class PrimaryIndex:
     def drop(self, names: Iterable[str]) -> None:
         """Remove segments that were made and will not be listed."""
         for name in names:
-            _remove(segment_path(self.folder, name))
+            self._remove(file_name(name))
 
     # -- upkeep
 
@@ -115,16 +122,17 @@ class PrimaryIndex:
         self._state.replace_segments([each.name for each in compaction.sources], new)
         fault_point("index.after_replace")
         self._segments = [each for each in self._segments if each not in compaction.sources] + new
-        for source in compaction.sources:
-            _remove(segment_path(self.folder, source.name))
+        self.drop(source.name for source in compaction.sources)
 
     def check(self) -> None:
-        """Read every segment, and compare the checksums. IndexLost."""
+        """Look at every segment. IndexLost, StateUnavailable."""
         try:
             for each in self._segments:
-                Segment(segment_path(self.folder, each.name)).check()
+                check_segment(self.folder, each)
         except SegmentDamaged as error:
             raise IndexLost(str(error)) from None
+        except OSError as error:
+            raise StateUnavailable(f"cannot read the index in {self.folder}: {error}") from error
 
     def start_again(self, new: Sequence[SegmentInfo]) -> None:
         """List `new` in place of all segments that there were. StateUnavailable."""
@@ -136,14 +144,15 @@ class PrimaryIndex:
     def clean(self) -> None:
         """Remove files that nobody refers to: of runs that ended early, of merges, of Photon 0.1.0."""
         for path in self._state.folder.glob("event_store-*.sqlite*"):
-            _remove(path)
-        kept = {segment_path(self.folder, each.name).name for each in self._segments}
-        kept.add(self._log_files + log_files.SUFFIX)
-        for path in self.folder.glob("*"):
-            if path.name not in kept and path.suffix in (segments.SUFFIX, log_files.SUFFIX, ".unfinished"):
-                _remove(path)
+            with suppress(OSError):
+                path.unlink()
+        kept = {file_name(each.name) for each in self._segments} | {self._log_files + log_files.SUFFIX}
+        with suppress(OSError):
+            for name in set(self._store.names()) - kept:
+                if name.endswith((segments.SUFFIX, log_files.SUFFIX, UNFINISHED)):
+                    self._remove(name)
 
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # what can't be removed now goes at the next start
-        path.unlink()
+    def _remove(self, file: str) -> None:
+        local_copies.forget(self.folder, file)
+        with suppress(OSError):  # what can't be removed now goes at the next start
+            self._store.remove(file)

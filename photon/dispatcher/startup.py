@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import Clock
+from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
@@ -82,6 +83,11 @@ def start(
         raise
     if state is not None:
         if because is None:
+            try:
+                settle_work(state, pipeline.datacenters[datacenter])
+            except BaseException:
+                state.close()
+                raise
             return Started(state)
         state.close()
     # A crash during the first start may leave an epoch that read nothing: count this one as first.
@@ -90,6 +96,7 @@ def start(
         table.fence(app_id(datacenter, name))
         if name in own_epochs:
             register.revoke_epoch(name, clock.now_us())
+        remove_work(pipeline.datacenters[datacenter], name)
     started = _begin_epoch(pipeline, datacenter, register, table.table_id(), clock, follows=ran_before)
     started.new_epoch_because = because if ran_before else None
     return started
@@ -173,13 +180,13 @@ def _begin_epoch(
 
     A crash between leaves an epoch without a state, which the next start fences.
     """
-    folder = pipeline.datacenters[datacenter].state
-    epoch = new_id()
+    place, epoch = pipeline.datacenters[datacenter], new_id()
+    folder = place.state
     register.add_epoch(epoch, datacenter, table_id, clock.now_us())
     folder.mkdir(parents=True, exist_ok=True)
     _rename_old_state(folder)
     state = DispatcherState(folder)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows, place.work_of(epoch))
     return Started(state)
 
 

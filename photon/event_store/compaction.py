@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from photon.event_store.segments import Places, Segment, SegmentInfo, concat, segment_path, write_segment
+from photon.event_store.segments import Places, Segment, SegmentInfo, concat, open_segment, write_segment
+from photon.pipeline.location import Location
 
 # With six to a tier, 50 million events are in at most 35 segments and mostly in half of that; each event is
 # written some six times, at 0.2 us.
@@ -62,12 +62,12 @@ def live_events(segments: Sequence[SegmentInfo], live_files: Collection[int]) ->
     return dict(events)
 
 
-def compact(folder: Path, compaction: Compaction, name: str) -> SegmentInfo | None:
+def compact(folder: Location, compaction: Compaction, name: str) -> SegmentInfo | None:
     """Write the new segment; None if it would be empty. Its sources stay. SegmentDamaged, OSError."""
     merged = SegmentInfo(name, compaction.events_of)
     if not merged.events:
         return None
-    sources = [Segment(segment_path(folder, source.name)) for source in compaction.sources]
+    sources = [open_segment(folder, source.name) for source in compaction.sources]
     live = np.fromiter(compaction.events_of, np.uint32)
     write_segment(folder, name, _merged(sources, live), merged.events)
     return merged

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from photon.clock import MICROSECONDS
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.segments import Places, SegmentInfo, concat, events_of, write_segment
+from photon.pipeline.location import Location
 
 FIRST_YEAR_US = 365 * 24 * 3600 * MICROSECONDS  # 1970
 
@@ -56,7 +56,7 @@ EVER = PlausibleTimes(-(2**63), 2**63 - 1)
 
 
 def index_events(
-    parts: Iterable[pa.Table], folder: Path, name: str, plausible: PlausibleTimes = EVER
+    parts: Iterable[pa.Table], folder: Location, name: str, plausible: PlausibleTimes = EVER
 ) -> Indexed:
     """Write a segment of events (`photon.logs.parse.PRIMARY_EVENTS`), also where there are none. OSError.
 

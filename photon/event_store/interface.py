@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from photon.logs.files import LogFile
+from photon.pipeline.location import Location
 
 Ints = npt.NDArray[np.int64]
 
@@ -20,9 +20,15 @@ Ints = npt.NDArray[np.int64]
 class IndexSnapshot:
     """The index as a batch sees it: names of files in `folder`. Picklable."""
 
-    folder: Path
+    folder: Location
     segments: tuple[str, ...]
     log_files: str
+    log_files_in: Location | None = None  # another folder, with the map
+
+
+def index_folder(work: Location) -> Location:
+    """Where the index of a datacenter is, below what its tasks work on."""
+    return work / "index"
 
 
 @dataclass(frozen=True)

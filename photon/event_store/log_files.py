@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import astuple, fields
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from photon.logs.files import LogFile
-from photon.storage.sync import write_synced
+from photon.pipeline.location import Location
+from photon.storage.store import store_of
 
 SUFFIX = ".files"
 _COLUMNS = pa.schema(
@@ -33,7 +33,7 @@ _COLUMNS = pa.schema(
 assert _COLUMNS.names == [field.name for field in fields(LogFile)]
 
 
-def write_log_files(folder: Path, name: str, files: Iterable[LogFile]) -> None:
+def write_log_files(folder: Location, name: str, files: Iterable[LogFile]) -> None:
     """Write a map of these files. OSError."""
     rows = sorted(map(astuple, files))
     columns = zip(*rows, strict=True) if rows else ([] for _ in _COLUMNS)
@@ -44,16 +44,17 @@ def write_log_files(folder: Path, name: str, files: Iterable[LogFile]) -> None:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_synced(folder / (name + SUFFIX), write)
+    store = store_of(folder)
+    store.make()
+    store.put(name + SUFFIX, write)
 
 
 class LogFiles:
     """A map as a task reads it. Files that went, or were replaced, are not in it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Location, name: str) -> None:
         """OSError, pyarrow.ArrowInvalid."""
-        with pa.memory_map(str(path)) as source:
+        with store_of(folder).open(name + SUFFIX) as source:
             self._table = pa.ipc.open_file(source).read_all()
         self._numbers: npt.NDArray[np.int64] = self._table["number"].to_numpy()
 

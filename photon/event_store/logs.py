@@ -46,7 +46,7 @@ class LogsEventStore:
         self._logs_folder = logs_folder
         self._log = log
         self._segments = open_segments(index.folder, index.segments)
-        self._log_files: LogFiles = open_log_files(index.folder, index.log_files)
+        self._log_files: LogFiles = open_log_files(index.log_files_in or index.folder, index.log_files)
 
     def lookup(self, keys: pa.Array, windows: TimeWindows | None = None) -> Primaries:
         hashes = hash_ids(keys)

@@ -9,6 +9,7 @@ import mmap
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,9 @@ import numpy.typing as npt
 
 from photon.errors import FormatTooNew
 from photon.event_store.hashing import Hashes
-from photon.storage.sync import sync, write_synced
+from photon.pipeline.location import Location
+from photon.storage import local_copies
+from photon.storage.store import store_of
 
 FORMAT_VERSION = 1
 SUFFIX = ".segment"
@@ -90,12 +93,7 @@ def events_of(places: Places) -> dict[int, int]:
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
-def segment_path(folder: Path, name: str) -> Path:
-    """The file of a segment."""
-    return folder / (name + SUFFIX)
-
-
-def write_segment(folder: Path, name: str, parts: Iterable[Places], events: int) -> None:
+def write_segment(folder: Location, name: str, parts: Iterable[Places], events: int) -> None:
     """Write `events` events, in `parts` that follow each other by hash, and sync them. OSError.
 
     Readers see all of the file or none of it.
@@ -116,12 +114,58 @@ def write_segment(folder: Path, name: str, parts: Iterable[Places], events: int)
         sink.seek(0)
         sink.write(_HEADER.pack(_MAGIC, FORMAT_VERSION, events, *checksums))
 
-    folder.mkdir(parents=True, exist_ok=True)
-    target = segment_path(folder, name)
-    unfinished = target.with_suffix(".unfinished")
-    write_synced(unfinished, write)
-    unfinished.replace(target)
-    sync(folder)
+    store = store_of(folder)
+    store.make()
+    local_copies.put(folder, file_name(name), write)
+    store.sync()
+
+
+def size_bytes(events: int) -> int:
+    """The size of a segment with so many events."""
+    return _HEADER.size + EVENT_BYTES * events
+
+
+def file_name(name: str) -> str:
+    """The name of a segment's file."""
+    return name + SUFFIX
+
+
+def open_segment(folder: Location, name: str) -> Segment:
+    """A segment, mapped into memory; one on S3 is fetched first. SegmentDamaged, FormatTooNew, OSError."""
+    file = file_name(name)
+    if isinstance(folder, Path):
+        return Segment(folder / file)
+    if local_copies.has_copy(folder, file):
+        with suppress(SegmentDamaged):
+            return Segment(local_copies.path_of(folder, file))
+        forget_copy(folder, name)
+    try:
+        segment = Segment(local_copies.path_of(folder, file))
+        segment.check()
+    except FileNotFoundError:
+        raise SegmentDamaged(f"{folder / file} is not there") from None
+    except SegmentDamaged as error:
+        forget_copy(folder, name)
+        raise SegmentDamaged(f"{folder / file} is damaged: {error}") from None
+    return segment
+
+
+def check_segment(folder: Location, info: SegmentInfo) -> None:
+    """See whether a segment is there and whole: of one on S3 its size, for S3 keeps bytes as they are.
+
+    Whoever fetches it compares the checksums. SegmentDamaged, FormatTooNew, OSError.
+    """
+    if isinstance(folder, Path):
+        open_segment(folder, info.name).check()
+        return
+    found, expected = store_of(folder).size_bytes(file_name(info.name)), size_bytes(info.events)
+    if found != expected:
+        raise SegmentDamaged(f"{folder / file_name(info.name)} has {found} bytes instead of {expected}")
+
+
+def forget_copy(folder: Location, name: str) -> None:
+    """Remove this machine's copy of a segment on S3, which nobody reads any more."""
+    local_copies.forget(folder, file_name(name))
 
 
 class Segment:
@@ -142,7 +186,7 @@ class Segment:
         _, version, self.events, *self._checksums = _HEADER.unpack_from(self._map)
         if version > FORMAT_VERSION:
             raise FormatTooNew(path, version, FORMAT_VERSION)
-        if len(self._map) != _HEADER.size + EVENT_BYTES * self.events:
+        if len(self._map) != size_bytes(self.events):
             raise SegmentDamaged(f"{path} has {len(self._map)} bytes, which do not hold {self.events} events")
         columns, start = [], _HEADER.size
         for dtype in _DTYPES.values():

@@ -51,6 +51,7 @@ from photon.pipeline.values import (
 )
 
 MOST_SHARDS = 65_536
+WORK_IN_LAKE = "_photon"
 
 
 def _endpoint_count(value: object) -> object:
@@ -97,6 +98,14 @@ class Datacenter(Strict):
     logs: Folder
     lake: Place
     state: Folder
+    # Index segments and waiting records. None: with the state, or with a lake that is on S3.
+    work: Place | None = None
+
+    def work_of(self, epoch: str) -> Location:
+        """Where tasks find what an epoch needs beside logs and tables."""
+        if self.work is not None:
+            return self.work / epoch
+        return self.lake / WORK_IN_LAKE / epoch if isinstance(self.lake, S3Folder) else self.state
 
 
 class Log(Strict):
@@ -386,8 +395,10 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
 
     owners: dict[Location, str] = {}
     for name, datacenter in pipeline.datacenters.items():
-        for key in ("lake", "state"):
-            place: Location = getattr(datacenter, key)
+        for key in ("lake", "state", "work"):
+            place: Location | None = getattr(datacenter, key)
+            if place is None:
+                continue
             if isinstance(place, Path):
                 place = place.resolve()
             if place in owners:

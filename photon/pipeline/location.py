@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 _S3_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/*(?P<key>[^?#*]*)")
@@ -46,3 +47,14 @@ def parse_s3_url(url: str, endpoint_url: str | None, region: str | None) -> S3Fo
         raise ValueError("a URL such as s3://bucket/folder, without ?, # and *")
     key = "/".join(part for part in match["key"].split("/") if part)
     return S3Folder(match["bucket"], key, endpoint_url, region)
+
+
+def location_to_json(location: Location) -> str:
+    """A location as text that `location_from_json` understands."""
+    return json.dumps(str(location) if isinstance(location, Path) else asdict(location))
+
+
+def location_from_json(text: str) -> Location:
+    """The location that was stored."""
+    stored = json.loads(text)
+    return Path(stored) if isinstance(stored, str) else S3Folder(**stored)

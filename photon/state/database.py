@@ -20,6 +20,7 @@ from photon.event_store.segments import SegmentInfo
 from photon.join.failing import AdapterCalls, calls_to_json
 from photon.join.outcomes import Counts
 from photon.logs.files import TrackedFile
+from photon.pipeline.location import Location, location_from_json, location_to_json
 from photon.state.lifecycle import Attempts, attempts_from_json, attempts_to_json
 from photon.state.plan import (
     Plan,
@@ -131,7 +132,15 @@ class DispatcherState:
 
     # -- identity
 
-    def begin_epoch(self, pipeline: str, datacenter: str, epoch: str, now_us: int, follows: bool) -> None:
+    def begin_epoch(
+        self,
+        pipeline: str,
+        datacenter: str,
+        epoch: str,
+        now_us: int,
+        follows: bool,
+        work: Location | None = None,
+    ) -> None:
         """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one."""
         values = {
             "format": STATE_FORMAT,
@@ -146,6 +155,21 @@ class DispatcherState:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
             put(db, "meta", [(key, str(value)) for key, value in values.items()])
+        self.put_work(work or self.folder)
+
+    def put_work(self, work: Location) -> None:
+        """Note where index segments and waiting records are; in the state folder, wherever that is moved."""
+        with self._transaction() as db:
+            if work == self.folder:
+                db.execute("DELETE FROM meta WHERE key = 'work'")
+            else:
+                put(db, "meta", [("work", location_to_json(work))])
+
+    @property
+    def work(self) -> Location:
+        """Where index segments and waiting records are."""
+        stored = self.meta("work")
+        return location_from_json(stored) if stored is not None else self.folder
 
     def meta(self, key: str) -> str | None:
         """A value of the meta table; None if it is not there, or the database is empty. StateUnavailable."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -35,6 +36,7 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 # Of one call. Whoever waits longer for a lake says so once (`retrying.BackoffRetry`), which nothing here can.
 RETRIES, RETRY_TIMEOUT = 3, timedelta(seconds=10)
 READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for its footer and one a column
+PUT_IN_MEMORY_BYTES = 2**24  # what is bigger is on disk until it is sent, in parts
 DEFAULT_REGION = "us-east-1"  # MinIO takes any
 
 
@@ -80,8 +82,16 @@ class S3Store:
         return found.to_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
+        try:
+            with self._errors(name):
+                found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if self.size_bytes(name) == 0:  # which has no range
+                return pa.BufferReader(b"")
+            raise
         with self._errors(name):
-            found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
             if (size_bytes := found.meta["size"]) <= READ_WHOLE_BYTES:
                 return pa.BufferReader(found.bytes().to_bytes())
         return pa.PythonFile(_Ranges(self, name, size_bytes), mode="r")
@@ -93,6 +103,13 @@ class S3Store:
             # Only a put at once can be refused where there is an object; those of several parts replace it.
             obstore.put(self._client, name, content.getvalue(), mode="create", use_multipart=False)
         return content.tell()
+
+    def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
+        with tempfile.SpooledTemporaryFile(PUT_IN_MEMORY_BYTES) as content:
+            write(content)  # type: ignore[arg-type]  # it is one but by name
+            content.seek(0)
+            with self._errors(name):
+                obstore.put(self._client, name, content)
 
     def names(self, prefix: str = "") -> Iterator[str]:
         with self._errors(prefix):

@@ -1,7 +1,8 @@
 """Objects below one location: a local folder, or a prefix of an S3 bucket.
 
 Whatever reads and writes data files goes through a `Store`; Delta's own log goes through delta-rs. Both kinds
-promise the same: `create` never replaces an object, and what `sync` was asked for outlasts a power cut.
+promise the same: `create` never replaces an object, `put` shows it whole or not at all, and what `sync` was
+asked for outlasts a power cut.
 Errors are OSError, and never tell credentials.
 """
 
@@ -16,6 +17,8 @@ import pyarrow as pa
 
 from photon.pipeline.location import Location
 from photon.storage.sync import make_folder, sync, write_synced
+
+UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
 
 
 class Store(Protocol):
@@ -44,6 +47,9 @@ class Store(Protocol):
 
     def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
         """Have `write` fill a new object; its size in bytes. FileExistsError if there is one."""
+
+    def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
+        """Have `write` fill an object, or another one in its place; readers see all of it or nothing."""
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """The names of the folder's own objects that begin so, in no order; none of folders in it."""
@@ -89,6 +95,13 @@ class LocalStore:
         target = self._folder / name
         write_synced(target, write)
         return target.stat().st_size
+
+    def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
+        target = self._folder / name
+        unfinished = target.with_name(target.name + UNFINISHED)
+        unfinished.unlink(missing_ok=True)
+        write_synced(unfinished, write)
+        unfinished.replace(target)
 
     def names(self, prefix: str = "") -> Iterator[str]:
         if self._folder.is_dir():

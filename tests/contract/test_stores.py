@@ -52,6 +52,27 @@ def test_an_object_that_is_there_is_not_replaced(folder: Location) -> None:
     assert store_of(folder).read("a") == b"first"
 
 
+def test_what_is_put_takes_the_place_of_what_was_there_whole(folder: Location) -> None:
+    store = store_of(folder)
+    store.make()
+
+    def backwards(sink: BinaryIO) -> None:
+        sink.seek(5)
+        sink.write(b"56789")
+        sink.seek(0)
+        sink.write(b"01234")
+
+    def dies(sink: BinaryIO) -> None:
+        sink.write(b"half")
+        raise RuntimeError
+
+    put(folder, "a", b"first, and longer")
+    store.put("a", backwards)
+    with pytest.raises(RuntimeError):
+        store.put("a", dies)
+    assert store.read("a") == b"0123456789"
+
+
 def test_what_is_not_there_has_no_size_and_is_not_read(folder: Location) -> None:
     store = store_of(folder)
     assert store.size_bytes("a") is None
@@ -88,6 +109,12 @@ def test_a_parquet_file_is_read_by_its_columns(folder: Location, rows: int) -> N
     assert (store.size_bytes("a.parquet") or 0) > s3.READ_WHOLE_BYTES or rows == 10
     assert pq.read_table(store.open("a.parquet"), columns=["number"]) == table.select(["number"])
     assert pq.read_metadata(store.open("a.parquet")).num_rows == rows
+
+
+def test_an_object_may_be_empty(folder: Location) -> None:
+    put(folder, "a", b"")
+    assert store_of(folder).size_bytes("a") == 0
+    assert store_of(folder).open("a").read() == b""
 
 
 @pytest.mark.server

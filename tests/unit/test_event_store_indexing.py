@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from photon.event_store.indexing import FIRST_YEAR_US, PlausibleTimes, index_events
-from photon.event_store.segments import Segment, segment_path
+from photon.event_store.segments import Segment, file_name
 from tests.unit.event_store_world import World, hash_id
 
 
@@ -42,8 +42,8 @@ def test_a_re_run_writes_the_very_same_segment(world: World) -> None:
     """The first report may have been lost with its process."""
     world.write(1, [("a", 30), ("b", 10), ("a", 5)])
     events, folder = world.parsed(world.unindexed()), world.folder / "index"
-    first = index_events([events], folder, "s"), segment_path(folder, "s").read_bytes()
-    second = index_events([events], folder, "s"), segment_path(folder, "s").read_bytes()
+    first = index_events([events], folder, "s"), (folder / file_name("s")).read_bytes()
+    second = index_events([events], folder, "s"), (folder / file_name("s")).read_bytes()
     assert first[0].segment == second[0].segment
     assert first[0].new_hashes.tolist() == second[0].new_hashes.tolist() != []
     assert first[1] == second[1]
@@ -53,7 +53,7 @@ def test_without_events_the_segment_is_there_and_empty(world: World) -> None:
     """The lookups of its batch open it before anybody knows that it is empty."""
     indexed = index_events([world.parsed([])], world.folder, "s")
     assert (indexed.segment, indexed.events, indexed.max_time_us, len(indexed.new_hashes)) == (None, 0, {}, 0)
-    assert Segment(segment_path(world.folder, "s")).events == 0
+    assert Segment(world.folder / file_name("s")).events == 0
 
 
 def test_the_report_travels_between_processes(world: World) -> None:

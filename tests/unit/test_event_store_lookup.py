@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from photon.event_store.segments import SegmentDamaged, segment_path
+from photon.event_store.segments import SegmentDamaged, file_name
 from photon.logs import scattered
 from photon.logs.files import ByteRange
 from tests.unit.event_store_world import SECOND_US, World, found, time_windows
@@ -193,7 +193,7 @@ def test_many_lines_are_read_in_portions(world: World, monkeypatch: pytest.Monke
 def test_a_missing_segment_is_told_and_not_taken_for_an_empty_one(world: World) -> None:
     world.write(1, [("a", NOW_US)])
     world.index()
-    segment_path(world.folder / "index", world.segments[0].name).unlink()
+    (world.folder / "index" / file_name(world.segments[0].name)).unlink()
     with pytest.raises(SegmentDamaged, match="is not there"):
         world.look_up("a")
 

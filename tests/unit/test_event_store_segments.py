@@ -26,7 +26,7 @@ from photon.event_store.segments import (
     SegmentInfo,
     concat,
     events_of,
-    segment_path,
+    file_name,
     write_segment,
 )
 
@@ -53,7 +53,7 @@ def write(folder: Path, name: str, each: Places) -> SegmentInfo:
 
 def read(folder: Path, name: str) -> Places:
     """The events of a segment."""
-    segment = Segment(segment_path(folder, name))
+    segment = Segment(folder / file_name(name))
     segment.check()
     return segment.places
 
@@ -67,7 +67,7 @@ def rows_of(each: Places) -> list[tuple[int, int, int]]:
 def test_a_search_finds_every_event_with_one_of_the_hashes(tmp_path_factory, held, wanted) -> None:
     folder = tmp_path_factory.mktemp("index")
     write(folder, "s", places(held))
-    segment, ordered = Segment(segment_path(folder, "s")), np.array(sorted(set(wanted)), np.uint64)
+    segment, ordered = Segment(folder / file_name("s")), np.array(sorted(set(wanted)), np.uint64)
     rows, which = segment.find(ordered)
     assert (segment.places.hashes[rows] == ordered[which]).all()
     assert rows_of(segment.places.take(rows)) == [row for row in rows_of(places(held)) if row[0] in wanted]
@@ -89,7 +89,7 @@ def test_readers_see_a_segment_only_when_it_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", ["removed", "emptied", "cut short", "of another kind"])
 def test_a_segment_that_is_not_all_there_can_not_be_opened(tmp_path: Path, harm: str) -> None:
     write(tmp_path, "s", places([1, 2, 3]))
-    path = segment_path(tmp_path, "s")
+    path = tmp_path / file_name("s")
     data = path.read_bytes()
     path.unlink()
     if harm != "removed":
@@ -101,7 +101,7 @@ def test_a_segment_that_is_not_all_there_can_not_be_opened(tmp_path: Path, harm:
 @pytest.mark.parametrize("column", range(5))
 def test_one_altered_byte_of_any_column_is_found_by_the_check(tmp_path: Path, column: int) -> None:
     write(tmp_path, "s", places(list(range(10))))
-    path = segment_path(tmp_path, "s")
+    path = tmp_path / file_name("s")
     data = bytearray(path.read_bytes())
     start = len(data) - 10 * 32
     data[start + 10 * [0, 8, 16, 24, 28][column]] ^= 1
@@ -112,7 +112,7 @@ def test_one_altered_byte_of_any_column_is_found_by_the_check(tmp_path: Path, co
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "s", places([1]))
-    path = segment_path(tmp_path, "s")
+    path = tmp_path / file_name("s")
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, 8, 2)
     path.write_bytes(data)

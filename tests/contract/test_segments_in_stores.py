@@ -1,0 +1,157 @@
+"""Index segments in a local folder and on S3 alike; this machine's copies of those on S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+
+from bench.minio_server import MinioServer
+from photon.event_store.compaction import Compaction, compact
+from photon.event_store.opened import open_segments
+from photon.event_store.segments import (
+    Places,
+    SegmentDamaged,
+    SegmentInfo,
+    check_segment,
+    file_name,
+    open_segment,
+    write_segment,
+)
+from photon.pipeline.location import Location, S3Folder
+from photon.storage import local_copies, store
+from photon.storage.store import LocalStore, store_of
+from tests.conftest import BUCKET
+
+
+@pytest.fixture
+def on_s3(minio: MinioServer, tmp_path: Path) -> S3Folder:
+    return S3Folder(BUCKET, f"segments/{tmp_path.name}", minio.url)
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    found: Location = tmp_path / "index" if request.param == "local" else request.getfixturevalue("on_s3")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's copies are."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def made(folder: Location, name: str, hashes: list[int], file: int = 1) -> SegmentInfo:
+    count = len(hashes)
+    places = Places(
+        np.array(hashes, np.uint64),
+        np.arange(count),
+        np.arange(count) * 10,
+        np.full(count, file, np.uint32),
+        np.full(count, 9, np.uint32),
+    )
+    write_segment(folder, name, [places], count)
+    return SegmentInfo(name, {file: count})
+
+
+def replace(folder: Location, name: str, change: Callable[[bytes], bytes]) -> None:
+    whole = store_of(folder).read(file_name(name))
+    store_of(folder).put(file_name(name), lambda sink: sink.write(change(whole)))
+
+
+def has_copies(copies: Path) -> bool:
+    return any(path.is_file() for path in copies.glob("photon-copies-*/*/*"))
+
+
+def test_segments_are_found_in_and_merged(folder: Location) -> None:
+    infos = made(folder, "a", [1, 5, 9]), made(folder, "b", [3, 5], file=2)
+    merged = compact(folder, Compaction(infos, {1: 3, 2: 2}), "c")
+    assert merged is not None
+    check_segment(folder, merged)
+    rows, _ = open_segment(folder, "c").find(np.array([3, 5], np.uint64))
+    assert open_segment(folder, "c").places.take(rows).files.tolist() in ([2, 1, 2], [2, 2, 1])
+
+
+def test_a_segment_that_is_gone_cut_short_or_no_segment_is_damaged(folder: Location) -> None:
+    assert store_of(folder).size_bytes(file_name("a")) is None
+    with pytest.raises(SegmentDamaged):
+        open_segment(folder, "a")
+    info = made(folder, "a", [1, 5, 9])
+    for change in (lambda whole: whole[:-8], lambda whole: whole[8:], lambda whole: b""):
+        replace(folder, "a", change)
+        local_copies.forget(folder, file_name("a"))
+        for _ in range(2):
+            with pytest.raises(SegmentDamaged):
+                open_segment(folder, "a")
+        with pytest.raises(SegmentDamaged):
+            check_segment(folder, info)
+
+
+@pytest.mark.server
+def test_a_copy_is_fetched_once_and_a_damaged_copy_again(
+    on_s3: S3Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(on_s3, "a", [1, 5, 9])
+    local_copies.forget(on_s3, file_name("a"))
+    fetched: list[str] = []
+    fetch = local_copies._fetch
+
+    def noted(folder: S3Folder, name: str, sink: BinaryIO) -> None:
+        fetched.append(name)
+        fetch(folder, name, sink)
+
+    monkeypatch.setattr(local_copies, "_fetch", noted)
+    for _ in range(3):
+        assert open_segment(on_s3, "a").events == 3
+    assert fetched == [file_name("a")]
+    copy = local_copies.path_of(on_s3, file_name("a"))
+    copy.write_bytes(copy.read_bytes()[:-8])
+    assert open_segment(on_s3, "a").events == 3
+    assert fetched == [file_name("a")] * 2
+
+
+@pytest.mark.server
+def test_bytes_that_were_altered_are_noticed_when_they_are_fetched(on_s3: S3Folder) -> None:
+    made(on_s3, "a", [1, 5, 9])
+    local_copies.forget(on_s3, file_name("a"))
+    replace(on_s3, "a", lambda whole: whole[:-1] + b"x")
+    for _ in range(2):
+        with pytest.raises(SegmentDamaged, match=f"{on_s3}/a.segment is damaged: .* lengths_bytes"):
+            open_segment(on_s3, "a")
+
+
+@pytest.mark.server
+def test_copies_of_segments_that_a_merge_replaced_go(on_s3: S3Folder, copies: Path) -> None:
+    made(on_s3, "a", [1])
+    assert [segment.events for segment in open_segments(on_s3, ["a"])] == [1]
+    assert has_copies(copies)
+    assert open_segments(on_s3, []) == []
+    assert not has_copies(copies)
+
+
+@pytest.mark.server
+def test_copies_that_were_not_used_for_longest_make_room(
+    on_s3: S3Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_copies, "LOOKED_AT_EVERY", 1)
+    monkeypatch.setattr(local_copies, "_made", 1)
+    for name in "abc":
+        made(on_s3, name, [1, 2, 3])
+    open_segment(on_s3, "a")
+    monkeypatch.setattr(local_copies, "MOST_BYTES", 600)
+    monkeypatch.setattr(local_copies, "LOOKED_AT_EVERY", 1)
+    made(on_s3, "d", [1, 2, 3])
+    assert [name for name in "abcd" if local_copies.has_copy(on_s3, file_name(name))]
+    assert open_segment(on_s3, "b").events == 3
+
+
+def test_a_folder_of_this_machine_has_no_copies(tmp_path: Path) -> None:
+    made(tmp_path / "index", "a", [1])
+    open_segment(tmp_path / "index", "a")
+    assert isinstance(store_of(tmp_path), LocalStore)
+    assert not has_copies(tmp_path)
+    assert not list((tmp_path / "index").glob("*" + store.UNFINISHED))
