@@ -90,6 +90,14 @@ BACKFILL_FAULT_POINTS: tuple[str, ...] = (
     "rebuild.after_commit",
     "rebuild.before_end",
 )
+# In the process of a compaction.
+COMPACTION_FAULT_POINTS: tuple[str, ...] = (
+    "compact.after_write",
+    "compact.after_commit",
+    "compact.after_checkpoint",
+    "compact.after_removed",
+    "compact.after_vacuumed",
+)
 
 INDEX_FAULT_POINTS: tuple[str, ...] = ("index.after_merge", "index.after_replace", "index.after_reindex")
 
@@ -111,6 +119,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *DISK_FAULT_POINTS,
     *LAKE_FAULT_POINTS,
     *BACKFILL_FAULT_POINTS,
+    *COMPACTION_FAULT_POINTS,
     "verify.after_files",
 )
 

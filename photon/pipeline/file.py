@@ -296,6 +296,16 @@ class Backfill(Strict):
     first_look_days: Whole = Field(default=7, ge=0, le=366)
 
 
+class Compaction(Strict):
+    """How tables are kept fit beside live joins."""
+
+    cron: Cron = "7,37 * * * *"  # when Dagster compacts, in UTC
+    file_bytes: BatchSize = _keyed("file", 64 * 2**20)  # small files become one of about this size
+    least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
+    # Commits stay in a table's log. The next verification reads those since the last one: keep more.
+    keep_log: PositiveDuration = timedelta(minutes=90)
+
+
 class Shift(Strict):
     """How Dagster's runs of one datacenter follow one another."""
 
@@ -333,6 +343,7 @@ class Pipeline(Strict):
     verification: Verification = Verification()
     availability: Availability = Availability()
     backfill: Backfill = Backfill()
+    compaction: Compaction = Compaction()
     shift: Shift = Shift()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"

@@ -29,7 +29,7 @@ def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -
     folder = lake / TABLE
     with lake_errors(f"write candidate rows to {folder}; make it writable, it is tried again"):
         for attempt in count():
-            name = f"{_prefix(plan)}{task}-{attempt}.parquet"
+            name = f"{prefix_of(plan)}{task}-{attempt}.parquet"
             try:
                 written = write_parquet(folder, name, rows)
             except FileExistsError:
@@ -42,13 +42,13 @@ def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -
 def candidate_files(lake: Location, plan: PlanKey) -> list[str]:
     """The names of all candidate files of a plan. LakeUnavailable."""
     with lake_errors(f"read the folder {lake / TABLE}"):
-        return sorted(store_of(lake / TABLE).names(_prefix(plan)))
+        return sorted(store_of(lake / TABLE).names(prefix_of(plan)))
 
 
 def own_candidate_files(lake: Location, plan: PlanKey, task: int) -> list[str]:
     """The files of one task alone, from runs that died. It looks at names in turn, and lists no folder."""
     store = store_of(lake / TABLE)
-    names = (f"{_prefix(plan)}{task}-{attempt}.parquet" for attempt in count())
+    names = (f"{prefix_of(plan)}{task}-{attempt}.parquet" for attempt in count())
     found: list[str] = []
     for name in names:
         if store.size_bytes(name) is None:
@@ -76,10 +76,9 @@ def read_candidates(
 
 def drop_candidates(lake: Location, names: Collection[str]) -> None:
     """Remove files that nobody needs. OSError."""
-    store = store_of(lake / TABLE)
-    for name in names:
-        store.remove(name)
+    store_of(lake / TABLE).remove(*names)
 
 
-def _prefix(plan: PlanKey) -> str:
+def prefix_of(plan: PlanKey) -> str:
+    """With what the names of a plan's candidate files begin."""
     return f"batch-{plan.batch}-{plan.plan_id}-"

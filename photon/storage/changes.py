@@ -1,4 +1,7 @@
-"""Which data files came into a Delta table since a commit, and which went. Reads only commits, no row."""
+"""Which data files came into a Delta table since a commit, and which went. Reads only commits, no row.
+
+What compaction writes and removes (`dataChange` is false) has the rows that were there before: it is none.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Data files of a table, by path: with rows that are there now and were not, and the other way about."""
+    """Data files of a table, by path: with rows that are there now and were not, and the other way about.
+
+    A file of either kind may be one that compaction has replaced since: vacuum keeps it for days.
+    """
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -68,14 +74,16 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
         if (add := action.get("add")) is not None:
             if add.get("deletionVector"):
                 return None
+            if not add["dataChange"]:
+                continue
             added[unquote(add["path"])] = None
-        elif (remove := action.get("remove")) is not None:
+        elif (remove := action.get("remove")) is not None and remove["dataChange"]:
             path = unquote(remove["path"])
             # One that came in between was never looked at.
             if path in added:
                 del added[path]
             else:
                 removed[path] = None
-    if not all(store.size_bytes(path) is not None for path in removed):
+    if not all(store.size_bytes(path) is not None for path in (*added, *removed)):
         return None
     return ChangedFiles(*(tuple(str(folder / path) for path in paths) for paths in (added, removed)))

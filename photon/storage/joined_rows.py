@@ -14,10 +14,12 @@ from photon.adapters import ROW_COLUMNS
 from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.file import ForeignLog
 from photon.storage.columns import text
+from photon.storage.data_files import DataFile, DataFiles, pages_of_rows
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_plan", "_occurrence", "_event_id", "_event_time")
+REGISTERED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in REGISTERED_AS])
 
 
 class CommittedRows:
@@ -27,38 +29,31 @@ class CommittedRows:
         """LakeUnavailable if the table can't be read."""
         self._table = table
         with table.reading():
-            handle = table.load()
-            schema = table.schema()
-            # An older table does not have all of the columns: they are null in its rows.
-            new = [ROW_COLUMNS.field(name) for name in REGISTERED_AS if name not in schema.names]
-            self._rows = handle.to_pyarrow_dataset(schema=pa.schema([*schema, *new]))
-            self._files = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+            self._files = DataFiles(table.load())
 
     def stretches(self, epoch: str, after: int, rows: int) -> list[range]:
         """The batches of an epoch beyond `after` that have rows, in stretches of at least about `rows`."""
-        files = (file for file in self._files if file["min._epoch"] <= epoch <= file["max._epoch"])
-        return stretches(((file["max._batch"], file["num_records"]) for file in files), after, rows)
+        files = self._files.of_epoch(epoch)
+        known = ((file.last_batch, file.rows) for file in files)
+        return stretches(((batch, rows or 0) for batch, rows in known if batch is not None), after, rows)
 
-    def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time."""
+    def pages(self, epoch: str, batches: range, page_rows: int) -> Iterator[pa.Table]:
+        """The rows of these batches, with the columns `REGISTERED_AS`, at most `page_rows` at a time.
+
+        A page has the rows of many small files.
+        """
         batch = ds.field("_batch")
         wanted = (text("_epoch") == epoch) & (batch >= batches.start) & (batch < batches.stop)
-        return self._pages(wanted, page_rows)
+        yield from self._pages(self._files.of_epoch(epoch, batches), wanted, page_rows)
 
-    def of_events(self, ids: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def of_events(self, ids: Collection[str]) -> Iterator[pa.Table]:
         """All rows with one of these event ids, with the columns `REGISTERED_AS`."""
-        return self._pages(text("_event_id").isin(list(ids)), ROWS_AT_ONCE)
+        yield from self._pages(self._files.all(), text("_event_id").isin(list(ids)), ROWS_AT_ONCE)
 
-    def _pages(self, wanted: ds.Expression, page_rows: int) -> Iterator[pa.RecordBatch]:
+    def _pages(self, files: Iterable[DataFile], wanted: ds.Expression, page_rows: int) -> Iterator[pa.Table]:
         with self._table.reading():
             # One file after the other, so that memory is bounded by a page and not by the table.
-            yield from self._rows.to_batches(
-                columns=list(REGISTERED_AS),
-                filter=wanted,
-                batch_size=page_rows,
-                batch_readahead=1,
-                fragment_readahead=1,
-            )
+            yield from pages_of_rows(self._table.store, files, REGISTERED_COLUMNS, wanted, page_rows)
 
 
 def stretches(files: Iterable[tuple[int, int]], after: int, rows: int) -> list[range]:

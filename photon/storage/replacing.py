@@ -17,7 +17,14 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from photon.errors import UserError
-from photon.storage.tables import APP_METADATA, CommitConflict, OutputFile, OutputTable, lake_errors
+from photon.storage.tables import (
+    APP_METADATA,
+    HOOKS,
+    CommitConflict,
+    OutputFile,
+    OutputTable,
+    lake_errors,
+)
 
 MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
 TRY_PAUSE_SECONDS = 0.02  # times a random number up to the number of the try, at most ten
@@ -46,9 +53,11 @@ def replace_files(
     number: int,
     says: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
+    changes_rows: bool = True,
 ) -> None:
     """Put `files` in the place of the files `gone`, as number `number` of `app`, all or nothing, and on disk.
 
+    `changes_rows`: not if they have the same rows, and whoever looks for changes is to find none.
     FilesGone if the table has not all of them any more; NotReplaced if somebody else commits as `app`;
     SchemaConflict or CommitConflict if new columns do not fit. LakeUnavailable: then nobody knows whether it
     was committed.
@@ -63,18 +72,20 @@ def replace_files(
                 break  # an earlier try, whose answer was lost
             raise NotReplaced(
                 f"{table.folder} is at replacement {version} of {app}, which must be below {number}: another "
-                "backfill of this table runs; wait for its end"
+                "backfill or compaction of this table runs; wait for its end"
             )
         if not there.keys() >= set(gone):
             raise FilesGone(sorted(set(gone) - there.keys()))
         try:
-            _commit(table, handle, {path: there[path] for path in gone}, files, app, number, says)
+            _commit(
+                table, handle, {path: there[path] for path in gone}, files, app, number, says, changes_rows
+            )
             break
         except CommitConflict:
             sleep(TRY_PAUSE_SECONDS * random.uniform(0, min(attempt, 10)))
     else:
         raise NotReplaced(
-            f"{table.folder}: {MOST_TRIES} commits met others in a row; start the backfill again: it goes on"
+            f"{table.folder}: {MOST_TRIES} commits met others in a row; start it again: it goes on"
         )
     table.sync()
 
@@ -87,11 +98,12 @@ def _commit(
     app: str,
     number: int,
     says: Mapping[str, str],
+    changes_rows: bool,
 ) -> None:
     now_ms = int(time.time() * 1000)
     with lake_errors(f"replace files of {table.folder}"):
-        adds = [table.add_action(file) for file in files]
-        removes = [RemoveAction(path, True, now_ms, size_bytes, {}) for path, size_bytes in gone.items()]
+        adds = [table.add_action(file, changes_rows) for file in files]
+        removes = [RemoveAction(path, changes_rows, now_ms, size, {}) for path, size in gone.items()]
         try:
             handle.create_write_transaction(
                 [*removes, *adds],
@@ -102,6 +114,7 @@ def _commit(
                     max_commit_retries=0,
                     app_transactions=[Transaction(app, number)],
                 ),
+                post_commithook_properties=HOOKS,
             )
         except CommitFailedError as error:
             raise CommitConflict(f"{table.folder}: replacement {number} of {app}: {error}") from error

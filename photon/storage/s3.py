@@ -121,9 +121,10 @@ class S3Store:
                 elif name > prefix and not name.startswith(prefix):
                     return
 
-    def remove(self, name: str) -> None:
-        with self._errors(name):
-            obstore.delete(self._client, name)
+    def remove(self, *names: str) -> None:
+        if names:
+            with self._errors(names[0]):
+                obstore.delete(self._client, list(names))
 
     def make(self) -> None:
         pass  # an object's key makes its folders

@@ -54,8 +54,8 @@ class Store(Protocol):
     def names(self, prefix: str = "") -> Iterator[str]:
         """The names of the folder's own objects that begin so, in no order; none of folders in it."""
 
-    def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
+    def remove(self, *names: str) -> None:
+        """Remove these objects, those that are there."""
 
     def make(self) -> None:
         """Make the folder, where folders must be made."""
@@ -108,8 +108,9 @@ class LocalStore:
             with os.scandir(self._folder) as found:
                 yield from (each.name for each in found if each.name.startswith(prefix) and each.is_file())
 
-    def remove(self, name: str) -> None:
-        (self._folder / name).unlink(missing_ok=True)
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
 
     def make(self) -> None:
         make_folder(self._folder)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
@@ -28,6 +28,7 @@ from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.location import Location
 from photon.storage.columns import TABLE_COLUMNS, TableName, text
+from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.native_errors import reason_of
 from photon.storage.store import store_of
 from photon.tokens import Occurrence, PlanKey, Token
@@ -43,7 +44,11 @@ STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 # What a commit says of itself beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 LOG_FOLDER = "_delta_log"
-FIRST_COMMITS_READ = 8  # to find an app's last one: it is nearly always the very last
+# To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
+COMMITS_READ = (8, 1_000)
+BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
+# Old entries of the log go by compaction: a look for them at each commit lists the whole log.
+HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 class LakeUnavailable(UserError):
@@ -223,11 +228,13 @@ class OutputTable:
         handle = self.load()
         batch = handle.transaction_version(app) or 0
         with self.reading():
-            for limit in (FIRST_COMMITS_READ, None) if batch else ():
+            for limit in COMMITS_READ if batch else ():
                 for commit in handle.history(limit):
                     if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
                         return LastCommit(batch, commit.get(PLAN_METADATA))
-        return LastCommit(batch)
+        # Its entry may be gone from the log: then its rows name the plan. Without rows nobody can take them.
+        plans = set(self._rows_of_batches(handle, app.split(":")[2], [batch])["_plan"].to_pylist())
+        return LastCommit(batch, plans.pop() if len(plans) == 1 else None)
 
     def commit(
         self,
@@ -290,6 +297,7 @@ class OutputTable:
                     mode="append",
                     schema=handle.schema(),
                     commit_properties=commit,
+                    post_commithook_properties=HOOKS,
                 )
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
@@ -369,8 +377,7 @@ class OutputTable:
     def _rows_of_batches(self, handle: DeltaTable, epoch: str, batches: Collection[int]) -> pa.Table:
         wanted = (text("_epoch") == epoch) & ds.field("_batch").isin(sorted(batches))
         with self.reading():
-            columns = ["_batch", "_plan", "_occurrence"]
-            return handle.to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
+            return rows_of(self.store, DataFiles(handle).of_epoch(epoch, batches), BATCH_COLUMNS, wanted)
 
     def with_columns_of(self, files: Iterable[OutputFile]) -> DeltaTable:
         """The table with all columns that the files have. SchemaConflict if types differ.
@@ -407,7 +414,7 @@ class OutputTable:
         if new := [field for field in wanted if field.name not in names]:
             handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
-    def add_action(self, file: OutputFile) -> AddAction:
+    def add_action(self, file: OutputFile, changes_rows: bool = True) -> AddAction:
         target = self.folder / file.path
         with lake_errors(f"look at {target}, which a task has written"):
             size_bytes = self.store.size_bytes(file.path)
@@ -417,7 +424,7 @@ class OutputTable:
                 raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
             bounds = _stats(pq.read_metadata(self.store.open(file.path)), file.rows)
         now_ms = int(time.time() * 1000)
-        return AddAction(file.path, size_bytes, {}, now_ms, True, bounds)
+        return AddAction(file.path, size_bytes, {}, now_ms, changes_rows, bounds)
 
 
 def log_entry(version: int) -> str:

@@ -14,8 +14,8 @@ from photon.adapters import ROW_COLUMNS
 from photon.faults import watched
 from photon.storage.columns import fit
 from photon.storage.tables import (
+    COMMITS_READ,
     FENCE_VERSION,
-    FIRST_COMMITS_READ,
     CommitConflict,
     LakeUnavailable,
     LastCommit,
@@ -112,7 +112,7 @@ def test_a_commit_names_the_plan_of_its_app_and_of_no_other(table: OutputTable) 
     assert table.last_commit(APP) == LastCommit(0)
     table.commit([], APP, 1, 0, "first")
     table.commit([], APP, 2, 1, "second")
-    for batch in range(1, 3 * FIRST_COMMITS_READ):
+    for batch in range(1, 3 * COMMITS_READ[0]):
         table.commit([], app_id("west", "e"), batch, batch - 1, "theirs")
     assert table.last_commit(APP) == LastCommit(2, "second")
 
@@ -151,7 +151,7 @@ def test_only_the_dispatcher_commits_rows_and_only_its_tasks_register_ids() -> N
     # A rebuild replaces rows by rows of the same ids, and registers none (E3).
     replacing = {"photon/storage/replacing.py"}
     assert calls["create_write_transaction"] == {"photon/storage/tables.py"} | replacing
-    assert calls["replace_files"] == {"photon/backfill/rebuild.py"}
+    assert calls["replace_files"] == {"photon/backfill/rebuild.py", "photon/storage/compaction.py"}
     reports = {"photon/storage/append_table.py", "photon/backfill/removed.py"}  # not rows
     assert calls["write_deltalake"] == reports
     assert calls["Joiner"] == {"photon/join/tasks.py"}

@@ -1,0 +1,42 @@
+"""`photon compact`: keep tables fit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
+
+
+@click.command()
+@pipeline_argument
+@click.option("--datacenter", "-d", help="Only this one's tables. Without it: those of every datacenter.")
+@click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
+@json_option
+def compact(pipeline_file: Path, datacenter: str | None, crash_at: str | None, as_json: bool) -> None:
+    """Rewrite small files of PIPELINE's tables, checkpoint them, and remove what is old, while joins go on.
+
+    No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
+    stopped and run again at any moment.
+    """
+    with opened(pipeline_file) as pipeline, showing_progress(every_seconds=10) as say:
+        from photon.clock import SystemClock
+        from photon.faults import arm
+        from photon.upkeep.compact import NICENESS, compact_tables
+
+        os.nice(NICENESS)
+        if crash_at is not None:
+            arm(crash_at)
+        names = chosen(pipeline, datacenter)
+        done = {name: compact_tables(pipeline, name, SystemClock(), say) for name in names}
+    lines = [
+        f"{name}: {table}: {one.files_before:,} files are {one.files_after:,}; removed:"
+        f" {one.log_files_removed:,} files of its log, {one.data_files_removed:,} old data files"
+        for name, tables in done.items()
+        for table, one in tables.items()
+    ]
+    value = {name: {table: asdict(one) for table, one in tables.items()} for name, tables in done.items()}
+    print_result(value, "\n".join(lines), as_json)

@@ -1,0 +1,126 @@
+"""Many small data files of a table become few, with the same rows in the same order (docs/adr/0054).
+
+A file is rewritten with others of its epoch, next to each other in the order of batches: so the bounds of
+`_epoch` and `_batch` go on telling where a batch has its rows (protocol A6). Nobody's rows change
+(`dataChange` is false).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from photon.errors import UserError
+from photon.faults import fault_point
+from photon.storage.data_files import DataFile, pages_of_rows
+from photon.storage.replacing import FilesGone, replace_files
+from photon.storage.tables import OutputFile, OutputTable, lake_errors
+
+GROUP_ROWS = 100_000  # of a row group: in memory at once, and read together where one batch is looked for
+MOST_FILES = 5_000  # of one commit
+GROUP_METADATA = "photon.compaction"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one epoch that become one."""
+
+    epoch: str
+    files: tuple[DataFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows or 0 for file in self.files)
+
+
+def groups_of(
+    files: Iterable[DataFile], last_batches: Mapping[str, int], file_bytes: int, least_files: int
+) -> list[Group]:
+    """The files to be rewritten, in groups of about `file_bytes` and of at least so many files. Pure.
+
+    `last_batches`: of each epoch the last batch that it committed. Files of that one stay: its plan may be
+    open. Files of several epochs, and such as the log tells nothing of, stay too.
+    """
+    by_epoch: dict[str, list[DataFile]] = {}
+    for file in files:
+        if file.epoch is not None and _is_closed(file, last_batches):
+            by_epoch.setdefault(file.epoch, []).append(file)
+    found = []
+    for epoch, of_epoch in sorted(by_epoch.items()):
+        of_epoch.sort(key=lambda file: (file.first_batch or 0, file.path))
+        found += [Group(epoch, tuple(run)) for run in _runs(of_epoch, file_bytes) if len(run) >= least_files]
+    return found
+
+
+def _is_closed(file: DataFile, last_batches: Mapping[str, int]) -> bool:
+    last_batch = last_batches.get(file.epoch or "", 0)
+    return file.rows is not None and file.last_batch is not None and file.last_batch < last_batch
+
+
+def _runs(files: Sequence[DataFile], file_bytes: int) -> list[list[DataFile]]:
+    """Neighbours, up to so many bytes together. A large file stays, and ends a run: ranges don't overlap."""
+    runs: list[list[DataFile]] = [[]]
+    size_bytes = 0
+    for file in files:
+        is_large = file.size_bytes >= file_bytes / 2
+        if is_large or size_bytes + file.size_bytes > file_bytes or len(runs[-1]) == MOST_FILES:
+            runs.append([])
+            size_bytes = 0
+        if not is_large:
+            runs[-1].append(file)
+            size_bytes += file.size_bytes
+    return runs
+
+
+class RowsDiffer(UserError):
+    """Files do not have as many rows as the table's log says: nothing was replaced."""
+
+
+def compact(table: OutputTable, group: Group, app: str) -> OutputFile | None:
+    """Put one file in the place of a group's, in one commit beside the dispatcher's (protocol E3).
+
+    None if somebody else has replaced one of them: they stay for the next time. LakeUnavailable, NotReplaced,
+    CommitConflict, RowsDiffer.
+    """
+    number = table.version_of(app) + 1
+    file = _rewrite(table, group)
+    fault_point("compact.after_write")
+    gone = [each.path for each in group.files]
+    try:
+        replace_files(table, gone, [file], app, number, {GROUP_METADATA: group.epoch}, changes_rows=False)
+    except FilesGone:
+        table.store.remove(file.path)
+        return None
+    fault_point("compact.after_commit")
+    return file
+
+
+def _rewrite(table: OutputTable, group: Group) -> OutputFile:
+    schema, rows = table.schema(), 0
+
+    def write(sink: BinaryIO) -> None:
+        nonlocal rows
+        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            for page in pages_of_rows(table.store, group.files, schema, ds.scalar(True), GROUP_ROWS):
+                writer.write_table(page, row_group_size=GROUP_ROWS)
+                rows += page.num_rows
+
+    path = f"compacted-{group.files[0].first_batch}-{uuid.uuid4().hex}.parquet"
+    with lake_errors(f"rewrite {len(group.files)} files of {table.folder}"):
+        size_bytes = table.store.create(path, write)
+    if rows != group.rows:
+        table.store.remove(path)
+        raise RowsDiffer(
+            f"{table.folder}: {group.rows} rows expected in {len(group.files)} files, found {rows}"
+        )
+    return OutputFile(table.name, path, size_bytes, rows, pa.schema(schema))

@@ -1,0 +1,90 @@
+"""The log of a Delta table: a checkpoint of now, and no entries that nobody needs any more.
+
+What a table is can be read from its newest checkpoint and the entries behind it. Each commit lists the whole
+log, so old entries cost all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import pyarrow.parquet as pq
+
+from photon.faults import fault_point
+from photon.pipeline.location import Location
+from photon.storage.store import Store, store_of
+from photon.storage.tables import LOG_FOLDER, lake_errors, open_table
+
+MOST_REMOVED = 1_000  # in one request
+_ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|checkpoint\.[0-9a-f.-]+\.(parquet|json))")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+LAST_CHECKPOINT = "_last_checkpoint"
+
+
+def checkpoint(folder: Location) -> int:
+    """Write down what the table in `folder` is now, on disk; the version. LakeUnavailable."""
+    with lake_errors(f"write a checkpoint of {folder}"):
+        handle = open_table(folder)
+        handle.create_checkpoint()
+        # On disk before any entry goes that it stands for.
+        log = store_of(folder / LOG_FOLDER)
+        log.sync(_checkpoint_name(handle.version()), LAST_CHECKPOINT, "")
+    fault_point("compact.after_checkpoint")
+    return handle.version()
+
+
+def clean(folder: Location, before_us: int) -> int:
+    """Remove what is older than the newest checkpoint of a commit before `before_us`; how many files.
+
+    That version and all later ones can be read as before. LakeUnavailable.
+    """
+    log = store_of(folder / LOG_FOLDER)
+    with lake_errors(f"remove old entries of the log of {folder}"):
+        names = sorted(name for name in log.names() if _ENTRY.fullmatch(name))
+        checkpoints = sorted(int(name[:20]) for name in names if _CHECKPOINT.fullmatch(name))
+        kept = _newest_before(log, checkpoints, before_us)
+        if kept is None or not _is_whole(log, kept):
+            return 0
+        log.sync(_checkpoint_name(kept), LAST_CHECKPOINT, "")  # a dispatcher made it, and did not
+        old = [name for name in names if int(name[:20]) < kept]
+        # The oldest first: what is left after a crash has no gap.
+        for start in range(0, len(old), MOST_REMOVED):
+            log.remove(*old[start : start + MOST_REMOVED])
+            fault_point("compact.after_removed")
+    return len(old)
+
+
+def _newest_before(log: Store, checkpoints: Sequence[int], before_us: int) -> int | None:
+    """The newest of these versions that was committed before a time."""
+    first, end = 0, len(checkpoints)
+    while first < end:
+        middle = (first + end) // 2
+        if _committed_us(log, checkpoints[middle]) < before_us:
+            first = middle + 1
+        else:
+            end = middle
+    return checkpoints[first - 1] if first else None
+
+
+def _committed_us(log: Store, version: int) -> int:
+    """When a version was committed; of one whose entry is gone: long ago."""
+    try:
+        entry = log.read(f"{version:020d}.json")
+    except FileNotFoundError:
+        return 0
+    infos = (json.loads(line).get("commitInfo") for line in entry.splitlines())
+    return max((int(info.get("timestamp", 0)) for info in infos if info is not None), default=0) * 1_000
+
+
+def _is_whole(log: Store, version: int) -> bool:
+    try:
+        with log.open(_checkpoint_name(version)) as source:
+            return int(pq.read_metadata(source).num_rows) > 0
+    except (OSError, ValueError):  # pyarrow: cut short
+        return False
+
+
+def _checkpoint_name(version: int) -> str:
+    return f"{version:020d}.checkpoint.parquet"

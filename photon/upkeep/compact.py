@@ -1,0 +1,102 @@
+"""Compaction: tables of a datacenter stay fit beside its live appends (docs/adr/0054).
+
+Small files become large ones, the log gets a checkpoint and loses old entries, and data files that nobody
+needs leave the folder. Each step may be killed and run again, and several may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from photon.clock import Clock, microseconds
+from photon.pipeline.file import Compaction, Pipeline
+from photon.state.view import open_view
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.compaction import compact, groups_of
+from photon.storage.data_files import DataFiles
+from photon.storage.table_log import checkpoint, clean
+from photon.storage.tables import OutputTable, app_id
+from photon.storage.vacuum import vacuum
+from photon.tokens import PlanKey
+
+NICENESS = 10  # of a process that compacts: joins come first
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one pass over tables did."""
+
+    files_before: int = 0
+    files_after: int = 0
+    commits: int = 0
+    rows: int = 0  # rewritten
+    log_files_removed: int = 0
+    data_files_removed: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        one, two = asdict(self), asdict(other)
+        return Compacted(**{name: value + two[name] for name, value in one.items()})
+
+
+def compact_tables(
+    pipeline: Pipeline, datacenter: str, clock: Clock, say: Callable[[str], None] = lambda text: None
+) -> dict[TableName, Compacted]:
+    """Keep all tables of one datacenter fit; what was done to each.
+
+    LakeUnavailable, StateUnavailable, NotReplaced, CommitConflict: what was done until then stays done.
+    """
+    place = pipeline.datacenters[datacenter]
+    found: dict[TableName, Compacted] = {}
+    for name in TABLE_COLUMNS:
+        table = OutputTable(place.lake, name)
+        if table.exists():
+            found[name] = _Compaction(table, datacenter, pipeline.compaction, clock, say).run(place.state)
+    return found
+
+
+@dataclass
+class _Compaction:
+    """One pass over one table."""
+
+    table: OutputTable
+    datacenter: str
+    settings: Compaction
+    clock: Clock
+    say: Callable[[str], None]
+
+    def run(self, state: Path) -> Compacted:
+        files_before, rows, commits = self._rewrite()
+        checkpoint(self.table.folder)
+        before_us = self.clock.now_us() - microseconds(self.settings.keep_log)
+        entries = clean(self.table.folder, before_us)
+        knows_plans, open_plan = _open_plan(state)
+        data_files = vacuum(self.table, open_plan, knows_plans)
+        with self.table.reading():
+            files_after = len(DataFiles(self.table.load()))
+        return Compacted(files_before, files_after, commits, rows, entries, data_files)
+
+    def _rewrite(self) -> tuple[int, int, int]:
+        """How many files there were, and how many rows were rewritten in how many commits."""
+        with self.table.reading():
+            handle = self.table.load()
+            files = DataFiles(handle).all()
+            epochs = {file.epoch for file in files if file.epoch is not None}
+            apps = {epoch: app_id(self.datacenter, epoch, self.table.name) for epoch in epochs}
+            last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
+        groups = groups_of(files, last, self.settings.file_bytes, self.settings.least_files)
+        rows = commits = 0
+        for number, group in enumerate(groups, start=1):
+            self.say(f"{self.table.folder}: group {number} of {len(groups)}, {len(group.files):,} files")
+            written = compact(self.table, group, f"photon:{self.datacenter}:compaction")
+            if written is not None:
+                rows, commits = rows + written.rows, commits + 1
+        return len(files), rows, commits
+
+
+def _open_plan(state: Path) -> tuple[bool, PlanKey | None]:
+    """Whether the datacenter's state is here, and its open plan. StateUnavailable."""
+    with open_view(state) as view:
+        plan = view.open_plan() if view is not None else None
+        return view is not None, plan.key if plan is not None else None

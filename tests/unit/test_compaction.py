@@ -1,0 +1,399 @@
+"""Compaction changes no row, leaves open plans alone, meets others in clean conflicts (A3, A6, A10, E3)."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from photon.adapters import ROW_COLUMNS
+from photon.faults import watched
+from photon.storage import compaction, table_log
+from photon.storage.changes import ChangedFiles, changed_since, commit_at
+from photon.storage.compaction import Group, RowsDiffer, compact, groups_of
+from photon.storage.data_files import DataFile, DataFiles
+from photon.storage.joined_rows import CommittedRows
+from photon.storage.replacing import replace_files
+from photon.storage.store import store_of
+from photon.storage.table_log import checkpoint, clean
+from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id, log_entry, write_rows
+from photon.storage.vacuum import vacuum
+from photon.tokens import Occurrence, PlanKey, Token
+
+APP, COMPACTION, REBUILD = app_id("east", "e"), "photon:east:compaction", "photon:east:rebuild"
+LARGE, WEEK_SECONDS = 2**30, 7 * 86_400
+BATCHES = 12
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OutputTable:
+    """With `BATCHES` batches of two rows each."""
+    made = OutputTable(tmp_path, "joined_events")
+    made.create("clicks", "east")
+    for batch in range(1, BATCHES + 1):
+        append(made, batch)
+    return made
+
+
+def append(table: OutputTable, batch: int) -> None:
+    table.commit([rows_of_batch(table, batch)], APP, batch, batch - 1, plan_of(batch))
+
+
+def rows_of_batch(table: OutputTable, batch: int) -> Any:
+    row = {"_datacenter": "east", "_epoch": "e", "_batch": batch, "_plan": plan_of(batch)}
+    rows = [row | {"_occurrence": f"{batch}:{n}", "_event_id": f"{batch}-{n}"} for n in range(2)]
+    return write_rows(table.folder.parent, table.name, batch, pa.Table.from_pylist(rows, ROW_COLUMNS))
+
+
+def plan_of(batch: int) -> str:
+    return f"plan{batch}"
+
+
+def groups(table: OutputTable, least_files: int = 2) -> list[Group]:
+    handle = table.load()
+    last = {"e": handle.transaction_version(APP) or 0}
+    return groups_of(DataFiles(handle).all(), last, LARGE, least_files)
+
+
+def compact_all(table: OutputTable) -> None:
+    for group in groups(table):
+        assert compact(table, group, COMPACTION) is not None
+
+
+def rows(table: OutputTable) -> list[dict[str, Any]]:
+    found = table.load().to_pyarrow_table().sort_by([("_batch", "ascending"), ("_occurrence", "ascending")])
+    return list(found.to_pylist())
+
+
+def again(table: OutputTable) -> OutputTable:
+    """As another process has it."""
+    return OutputTable(table.folder.parent, "joined_events")
+
+
+# -- what becomes of which file
+
+
+def file(name: str, batch: int, size_bytes: int = 10, epoch: str = "e") -> DataFile:
+    return DataFile(name, size_bytes, 1, epoch, epoch, batch, batch)
+
+
+def test_small_files_become_one_up_to_a_size_and_large_ones_stay() -> None:
+    files = [
+        file("a", 1),
+        file("b", 2, 60),
+        file("c", 3),
+        file("d", 4),
+        *(file(str(n), n) for n in range(5, 16)),
+    ]
+    found = [[each.path for each in group.files] for group in groups_of(files, {"e": 99}, 100, 2)]
+    assert found == [["c", "d", *map(str, range(5, 13))], ["13", "14", "15"]]
+
+
+def test_an_epoch_keeps_files_of_its_own_and_a_few_files_stay() -> None:
+    files = [file("a", 1), file("b", 1, epoch="f"), file("c", 2), file("d", 2, epoch="f")]
+    found = groups_of(files, {"e": 9, "f": 9}, 100, 2)
+    assert [(group.epoch, [each.path for each in group.files]) for group in found] == [
+        ("e", ["a", "c"]),
+        ("f", ["b", "d"]),
+    ]
+    assert groups_of(files, {"e": 9, "f": 9}, 100, 3) == []
+
+
+def test_files_of_the_last_batch_stay_for_its_plan_may_be_open() -> None:
+    files = [file("a", 1), file("b", 2), file("c", 3), file("d", 3)]
+    (found,) = groups_of(files, {"e": 3}, 100, 2)
+    assert [each.path for each in found.files] == ["a", "b"]
+    assert groups_of(files, {}, 100, 2) == []  # nobody knows the epoch
+
+
+def test_files_of_several_epochs_or_without_bounds_stay() -> None:
+    unknown = DataFile("a", 10, None, None, None, None, None)
+    mixed = DataFile("b", 10, 5, "e", "f", 1, 2)
+    assert groups_of([unknown, mixed], {"e": 9, "f": 9}, 100, 2) == []
+
+
+# -- rows
+
+
+def test_a_compaction_keeps_every_row_with_all_columns_in_the_order_of_batches(table: OutputTable) -> None:
+    before = rows(table)
+    compact_all(table)
+    assert rows(again(table)) == before
+    files = DataFiles(table.load()).all()
+    assert len(files) == 2
+    (compacted,) = [each for each in files if each.path.startswith("compacted-")]
+    assert (compacted.epoch, compacted.first_batch, compacted.last_batch) == ("e", 1, BATCHES - 1)
+    with store_of(table.folder).open(compacted.path) as source:
+        found = pq.read_table(source)["_batch"].to_pylist()
+    assert found == sorted(found)
+
+
+def test_a_plan_is_read_back_after_its_rows_were_compacted(table: OutputTable) -> None:
+    compact_all(table)
+    for batch in (3, BATCHES):
+        assert again(table).occurrences_of("e", batch, plan_of(batch)) == [
+            Occurrence(batch, n) for n in (0, 1)
+        ]
+    tokens = [Token(PlanKey("east", "e", 3, plan), Occurrence(3, 1)) for plan in (plan_of(3), "of another")]
+    assert list(again(table).row_status_of(tokens).values()) == ["row", "no row"]
+
+
+def test_rows_are_read_in_pages_that_small_files_share(table: OutputTable) -> None:
+    pages = list(CommittedRows(table).pages("e", range(1, BATCHES + 1), 5))
+    assert [page.num_rows for page in pages] == [5, 5, 5, 5, 4]
+
+
+def test_only_files_that_may_have_a_batch_are_opened(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real = type(table.store).open
+    monkeypatch.setattr(
+        type(table.store), "open", lambda self, name: (opened.append(name), real(self, name))[1]
+    )
+    table.occurrences_of("e", 7, plan_of(7))
+    assert len(opened) == 1
+
+
+def test_rows_that_do_not_add_up_are_never_committed(table: OutputTable) -> None:
+    (group,) = groups(table)
+    lying = Group("e", tuple(DataFile(f.path, f.size_bytes, 5, "e", "e", 1, 1) for f in group.files))
+    before = rows(table)
+    with pytest.raises(RowsDiffer):
+        compact(table, lying, COMPACTION)
+    assert rows(again(table)) == before
+
+
+# -- beside others
+
+
+def test_an_append_on_an_older_handle_goes_through_or_is_told_and_loses_nothing(table: OutputTable) -> None:
+    written = rows_of_batch(table, BATCHES + 1)
+    compacting = again(table)
+    done = False
+
+    def compact_before_the_commit(point: str, place: object) -> None:
+        nonlocal done
+        if point == "lake.before_commit" and not done:
+            done = True
+            compact_all(compacting)
+
+    before = len(rows(table))
+    with watched(compact_before_the_commit):
+        table.commit([written], APP, BATCHES + 1, BATCHES, "new")
+    assert done
+    assert len(rows(again(table))) == before + 2
+    with pytest.raises(CommitConflict):
+        table.commit([written], APP, BATCHES + 1, BATCHES, "new")
+
+
+def test_two_compactions_at_once_double_no_row(table: OutputTable) -> None:
+    (group,) = groups(table)
+    before = rows(table)
+    assert compact(again(table), group, COMPACTION) is not None
+    assert compact(again(table), group, COMPACTION) is None  # its files are gone
+    assert rows(again(table)) == before
+
+
+def test_a_compaction_whose_file_a_rebuild_replaces_meanwhile_changes_nothing(table: OutputTable) -> None:
+    (group,) = groups(table)
+    other, before = again(table), len(rows(table))
+
+    def rebuild_meanwhile(point: str, place: object) -> None:
+        if point == "compact.after_write":
+            path = group.files[0].path
+            replace_files(other, [path], [rows_of_batch(other, 1)], REBUILD, 1, {})
+
+    with watched(rebuild_meanwhile):
+        assert compact(table, group, COMPACTION) is None
+    assert len(rows(again(table))) == before
+    assert not list(table.folder.glob("compacted-*"))
+
+
+def test_a_commit_that_does_not_look_whether_files_are_there_doubles_rows(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the look at the handle that commits (E3), the test above is broken."""
+    from photon.storage import replacing
+
+    class Everything(dict[str, int]):
+        def __missing__(self, path: str) -> int:
+            return 1
+
+        def keys(self) -> Any:
+            return Any_()
+
+    class Any_:
+        def __ge__(self, other: object) -> bool:
+            return True
+
+    (group,) = groups(table)
+    before = len(rows(table))
+    compact(again(table), group, COMPACTION)
+    monkeypatch.setattr(replacing, "data_files", lambda handle: Everything())
+    compact(again(table), group, COMPACTION)
+    assert len(rows(again(table))) > before
+
+
+# -- changes
+
+
+def test_a_compaction_is_no_change_and_rows_that_came_before_it_are(table: OutputTable) -> None:
+    first, since = commit_at(table.folder, 3), commit_at(table.folder, table.load().version())
+    compact_all(table)
+    version = table.load().version()
+    assert changed_since(table.folder, since, version) == ChangedFiles()
+    changed = changed_since(table.folder, first, version)
+    assert changed is not None
+    assert len(changed.added) == BATCHES - 3
+    assert changed.removed == ()
+
+
+def test_a_compaction_that_says_it_changes_rows_has_all_of_them_looked_at_again(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = replace_files
+    monkeypatch.setattr(
+        compaction, "replace_files", lambda *args, changes_rows: real(*args, changes_rows=True)
+    )
+    since = commit_at(table.folder, table.load().version())
+    compact_all(table)
+    assert changed_since(table.folder, since, table.load().version()) != ChangedFiles()
+
+
+def test_what_a_rebuild_does_to_compacted_rows_is_a_change(table: OutputTable) -> None:
+    since = commit_at(table.folder, table.load().version())
+    compact_all(table)
+    (path,) = (file.path for file in DataFiles(table.load()).all() if file.path.startswith("compacted"))
+    replace_files(table, [path], [rows_of_batch(table, 1)], REBUILD, 1, {})
+    changed = changed_since(table.folder, since, table.load().version())
+    assert changed is not None
+    assert changed.removed == (str(table.folder / path),)
+    assert len(changed.added) == 1
+
+
+# -- the log
+
+
+@pytest.fixture
+def cleaned(table: OutputTable) -> OutputTable:
+    compact_all(table)
+    checkpoint(table.folder)
+    append(table, BATCHES + 1)
+    assert clean(table.folder, _now_us() + 1_000_000) > BATCHES
+    return table
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def test_the_log_begins_with_a_checkpoint_and_the_table_is_as_it_was(cleaned: OutputTable) -> None:
+    names = sorted(path.name for path in (cleaned.folder / "_delta_log").iterdir())
+    version = cleaned.load().version()
+    assert names == [
+        f"{version - 1:020d}.checkpoint.parquet",
+        f"{version - 1:020d}.json",
+        f"{version:020d}.json",
+        "_last_checkpoint",
+    ]
+    assert len(rows(again(cleaned))) == 2 * (BATCHES + 1)
+    assert again(cleaned).version_of(APP) == BATCHES + 1
+
+
+def test_an_epoch_goes_on_and_a_zombie_fails_after_the_log_was_cleaned(cleaned: OutputTable) -> None:
+    append(again(cleaned), BATCHES + 2)
+    with pytest.raises(CommitConflict):
+        append(again(cleaned), BATCHES + 2)
+
+
+def test_the_plan_of_a_batch_whose_entry_is_gone_is_told_by_its_rows(cleaned: OutputTable) -> None:
+    checkpoint(cleaned.folder)
+    for batch in range(1, 20):  # of an epoch that others fence
+        cleaned.commit([], app_id("east", "f"), batch, batch - 1)
+    checkpoint(cleaned.folder)
+    clean(cleaned.folder, _now_us() + 1_000_000)
+    assert again(cleaned).last_commit(APP) == LastCommit(BATCHES + 1, plan_of(BATCHES + 1))
+
+
+def test_entries_that_are_young_stay(table: OutputTable) -> None:
+    checkpoint(table.folder)
+    assert clean(table.folder, _now_us() - 3_600_000_000) == 0
+
+
+def test_no_entry_goes_before_the_checkpoint_that_stands_for_it_is_whole(table: OutputTable) -> None:
+    version = checkpoint(table.folder)
+    path = table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert clean(table.folder, _now_us() + 1_000_000) == 0
+    (table.folder / "_delta_log" / "_last_checkpoint").unlink()
+    path.unlink()
+    assert len(rows(again(table))) == 2 * BATCHES
+
+
+def test_without_that_look_a_table_is_lost(table: OutputTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = checkpoint(table.folder)
+    path = table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    monkeypatch.setattr(table_log, "_is_whole", lambda *of: True)
+    assert clean(table.folder, _now_us() + 1_000_000) > 0
+    with pytest.raises(Exception, match=r".+"):
+        rows(again(table))
+
+
+def test_a_crash_while_entries_go_leaves_a_table_that_is_read_as_before(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(point: str, place: object) -> None:
+        if point == "compact.after_removed":
+            raise Crash
+
+    checkpoint(table.folder)
+    monkeypatch.setattr(table_log, "MOST_REMOVED", 3)
+    with watched(crash), pytest.raises(Crash):
+        clean(table.folder, _now_us() + 1_000_000)
+    assert not (table.folder / log_entry(0)).exists()
+    assert (table.folder / log_entry(5)).exists()
+    assert len(rows(again(table))) == 2 * BATCHES
+
+
+# -- old data files
+
+
+def age(table: OutputTable, name: str) -> None:
+    then = time.time() - WEEK_SECONDS - 60
+    os.utime(table.folder / name, (then, then))
+
+
+def test_readers_that_are_open_go_on_for_a_week(table: OutputTable) -> None:
+    reader = DeltaTable(str(table.folder))
+    compact_all(table)
+    for path in table.folder.glob("*.parquet"):
+        age(table, path.name)  # they are old, and left the table just now
+    assert vacuum(table, None, True) == 0
+    assert reader.to_pyarrow_table().num_rows == 2 * BATCHES
+
+
+def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_plan(
+    table: OutputTable,
+) -> None:
+    open_plan = PlanKey("east", "e", BATCHES + 1, "its")
+    names = [f"batch-{BATCHES + 1}-its-0-0.parquet", "batch-1-ended-0-0.parquet", "batch-1-young-0-0.parquet"]
+    for name in names:
+        (table.folder / name).write_bytes(b"candidates")
+    age(table, names[0])
+    age(table, names[1])
+    assert vacuum(table, None, False) == 0  # whose plan is open is not known here
+    assert vacuum(table, open_plan, True) == 1
+    assert [name for name in names if (table.folder / name).exists()] == [names[0], names[2]]
+    assert vacuum(table, None, True) == 1
+    assert len(rows(again(table))) == 2 * BATCHES
