@@ -32,7 +32,7 @@ AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was r
 WARM_UP_SECONDS = 10.0
 
 # Ills end within the demo: what can't be joined is given up after 15 s; a shift with nothing to do leaves.
-# Only the demo itself has the join verified: Spark beside the shifts would be measured too. No day was before.
+# Only the demo itself has the join verified, and no day before it: Spark would be measured too.
 SETTINGS = """\
 retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
 tailing: {idle_after: 3s}

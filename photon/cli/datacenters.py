@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from photon.cli.output import json_option, opened, pipeline_argument, print_result
+
+if TYPE_CHECKING:
+    from photon.upkeep.retire import Retired
+    from photon.upkeep.retire_dry_run import WouldRetire
 
 
 @click.command()
@@ -49,19 +54,48 @@ def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_jso
 @pipeline_argument
 @click.argument("datacenter")
 @click.option("--lake-is-gone", is_flag=True, help="Its rows are lost too: they count no more.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @json_option
-def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, as_json: bool) -> None:
+def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bool, as_json: bool) -> None:
     """Give DATACENTER of PIPELINE up for good: it never runs again under this name.
 
     Its rows stay, and events that it registered without a row are free for the others. With --lake-is-gone
-    its rows don't count any more, and all of its events are free. May be killed and run again.
+    its rows don't count any more, and all of its events are free; refused while its lake can be read. May be
+    killed and run again.
     """
     with opened(pipeline_file) as pipeline:
         from photon.registry.open import open_registry
         from photon.registry.operations.init import find_registry
         from photon.upkeep.retire import retire as retire_datacenter
+        from photon.upkeep.retire_dry_run import would_retire
 
-        done = retire_datacenter(pipeline, datacenter, open_registry(find_registry(pipeline)), lake_is_gone)
+        registry = open_registry(find_registry(pipeline))
+        done: Retired | WouldRetire
+        if dry_run:
+            done = would_retire(pipeline, datacenter, registry, lake_is_gone)
+            lines = _in_a_dry_run(datacenter, done)
+        else:
+            done = retire_datacenter(pipeline, datacenter, registry, lake_is_gone)
+            lines = _retired(pipeline_file, datacenter, done, lake_is_gone)
+    lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
+    print_result(asdict(done), "\n".join(lines), as_json)
+
+
+def _in_a_dry_run(datacenter: str, would: WouldRetire) -> list[str]:
+    lines = [f"dry run, nothing was changed: datacenter {datacenter} would never run again under this name"]
+    if would.rows is not None:
+        lines.append(f"its {would.rows:,} rows would stay and count; {would.kept:,} ids keep their rows")
+    else:
+        lines.append("its lake is gone: its rows would count no more")
+    lines.append(f"{would.released:,} ids would be free for the other datacenters")
+    if would.cleared:
+        lines.append(
+            f"{would.cleared:,} ids were cleared, and could not be joined again: their rows are lost"
+        )
+    return lines
+
+
+def _retired(pipeline_file: Path, datacenter: str, done: Retired, lake_is_gone: bool) -> list[str]:
     lines = [
         f"datacenter {datacenter} is retired: {done.released:,} ids are free, {done.kept:,} have their rows"
     ]
@@ -74,5 +108,4 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, as_json: bo
         lines.append(
             f"PROBLEM {done.cleared:,} ids were cleared, and can't be joined again: their rows are lost"
         )
-    lines += [f"PROBLEM {problem}: run it again once it is back" for problem in done.problems]
-    print_result(asdict(done), "\n".join(lines), as_json)
+    return lines

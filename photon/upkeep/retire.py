@@ -11,35 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.acceptor import Acceptor, NoReply, Page, Scanned
+from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.decisions import majority
-from photon.registry.consensus.layout import (
-    Cleared,
-    Held,
-    ItemKey,
-    datacenter_of,
-    decode_value,
-    key_of_item,
-    shards_by_config,
-)
-from photon.registry.consensus.quorums import all_of_them
+from photon.registry.consensus.layout import ItemKey, key_of_item
 from photon.registry.consensus.register import Register, with_datacenter_given_up
-from photon.registry.endpoints.deadline import Unanswered, until_answered
-from photon.registry.endpoints.endpoints import Endpoints
+from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.interface import Claim, RegistryUnavailable, Unknown
 from photon.registry.operations.ranges import AtOnce, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token
-
-PAGE_ITEMS = 1_000
-
-
-class NotRetired(UserError):
-    """The datacenter can't be retired so; the message says why, and what to do."""
+from photon.upkeep.held_pages import PAGE_ITEMS, HeldPage, held_pages, shards_of
+from photon.upkeep.retirable import NotRetired, table_that_counts
 
 
 @dataclass
@@ -65,45 +50,13 @@ def retire(
     NotRetired, LakeUnavailable, RegistryUnavailable.
     """
     register = registry.register.read()
-    if not any(record.datacenter == datacenter for record in register.epochs.values()):
-        known = sorted({record.datacenter for record in register.epochs.values()})
-        raise NotRetired(
-            f"the registry knows no datacenter {datacenter}; it knows: {', '.join(known) or 'none'}"
-        )
-    _refuse_the_last(pipeline, datacenter, register)
-    table = None if lake_is_gone else _table_of(pipeline, datacenter, register)
+    table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
     now_us = registry.clock.now_us()
     register = registry.register.change(
-        lambda now: with_datacenter_given_up(now, datacenter, lake_is_gone, now_us)
+        lambda now: with_datacenter_given_up(now, datacenter, table is None, now_us)
     )
     fault_point("retire.after_register")
     return _Retirement(datacenter, registry, register, table, page_items, run).run()
-
-
-def _refuse_the_last(pipeline: Pipeline, datacenter: str, register: Register) -> None:
-    known = {record.datacenter for record in register.epochs.values()}
-    if not {*pipeline.datacenters, *known} - {*register.given_up, datacenter}:
-        raise NotRetired(
-            f"datacenter {datacenter} is the last one: nobody would join what it gives up. Let another one "
-            "join first; to keep this one from running, put it on hold"
-        )
-
-
-def _table_of(pipeline: Pipeline, datacenter: str, register: Register) -> OutputTable:
-    """The datacenter's table. NotRetired without it."""
-    place, why = pipeline.datacenters.get(datacenter), f"{pipeline.file} does not name its lake"
-    if place is not None:
-        table = OutputTable(place.lake, "joined_events")
-        ids = {e.table_id for e in register.epochs.values() if e.datacenter == datacenter}
-        why = f"the table {table.folder} is not there"
-        if table.exists():
-            if not ids or table.table_id() in ids:
-                return table
-            why = f"the table {table.folder} is not the one that the registry knows"
-    raise NotRetired(
-        f"datacenter {datacenter} can't be retired with its rows: {why}; bring the lake back, or, if it is "
-        "lost for good: --lake-is-gone. Then its rows don't count any more, and its ids may be joined again"
-    )
 
 
 @dataclass
@@ -147,46 +100,26 @@ class _Retirement:
         position = PositionItem(endpoint, f"retire {self.datacenter}")
         with_rows = "without its lake" if self.table is None else "with its rows"
         work = f"retire {self.datacenter} {with_rows} at {self.register.members.incarnations[slot]}"
-        shards = [shard for config in shards_by_config(self.register) for shard in config]
+        shards = shards_of(self.register)
         before = position.read(self.registry.deadline())
         ranges = Ranges(shards, work, position, self.registry.clock.now_us, before, self.page_items)
-        ranges.work_through(partial(self._release_shard, acceptor, endpoint, found), 1, self.at_once)
+        ranges.work_through(partial(self._release_shard, acceptor, found), 1, self.at_once)
         return found, position
 
     def _release_shard(
-        self, acceptor: Acceptor, endpoint: Endpoints, found: Retired, shard: str, after: ItemKey | None
+        self, acceptor: Acceptor, found: Retired, shard: str, after: ItemKey | None
     ) -> Iterator[tuple[ItemKey | None, int]]:
-        while True:
-            page = self._page(acceptor, endpoint, shard, after)
-            self._release_page(page.items, found)
+        for page in held_pages(self.registry, acceptor, self.datacenter, shard, after, self.page_items):
+            self._release_page(page, found)
             fault_point("retire.after_page")
-            yield page.last, len(page.items)
-            if page.last is None:
-                return
-            after = page.last
+            yield page.last, page.items
 
-    def _page(self, acceptor: Acceptor, endpoint: Endpoints, shard: str, after: ItemKey | None) -> Page:
-        def scan(one: Acceptor, batch: Sequence[ItemKey | None]) -> list[Page | NoReply]:
-            return [one.scan_shard(shard, "", begin, self.page_items) for begin in batch]
-
-        def ask(afters: Sequence[ItemKey | None]) -> list[Page | NoReply]:
-            return [page for (page,) in endpoint.ask(scan, afters, 1, all_of_them)]
-
-        ((_, page),) = until_answered(ask, [after], self.registry.deadline())
-        return page
-
-    def _release_page(self, items: Sequence[Scanned], found: Retired) -> None:
-        """Release the ids among these that the datacenter holds without a row. RegistryUnavailable."""
-        held: list[tuple[Scanned, Token]] = []
-        for item in items:
-            match decode_value(item.stored.value) if item.stored.value is not None else None:
-                case Held(token) if datacenter_of(token) == self.datacenter:
-                    held.append((item, Token.parse(token)))
-                case Cleared(self.datacenter) if self.table is None:
-                    found.cleared += 1
-        free = self._without_row([token for _, token in held])
-        found.kept += len(held) - len(free)
-        left = [(item, str(token)) for item, token in held if token in free]
+    def _release_page(self, page: HeldPage, found: Retired) -> None:
+        """Release the ids of a page that the datacenter holds without a row. RegistryUnavailable."""
+        found.cleared += page.cleared if self.table is None else 0
+        free = self._without_row([token for _, token in page.held])
+        found.kept += len(page.held) - len(free)
+        left = [(item, str(token)) for item, token in page.held if token in free]
         if not left:
             return
         claims = [Claim(key_of_item(item.key, item.time), token) for item, token in left]

@@ -105,8 +105,11 @@ def test_a_person_puts_a_datacenter_on_hold_and_retires_it(pipeline: Path) -> No
     refused = photon("join", pipeline, "-d", "east", "--until-idle", "--engine", "local", status=3)
     assert "photon resume" in refused.stderr
     assert photon_json("resume", pipeline, "east") == {"on_hold": []}
+    assert "is not gone" in photon("retire", pipeline, "west", "--lake-is-gone", status=3).stderr
     (pipeline.parent / "lake" / "west").rename(pipeline.parent / "gone")
     assert "--lake-is-gone" in photon("retire", pipeline, "west", status=3).stderr
+    would = photon_json("retire", pipeline, "west", "--lake-is-gone", "--dry-run")
+    assert (would["rows"], would["released"]) == (None, len(CLICKS))
     done = photon_json("retire", pipeline, "west", "--lake-is-gone")
     assert done == {"released": len(CLICKS), "kept": 0, "cleared": 0, "problems": []}
     photon("join", pipeline, "-d", "east", "--until-idle", "--engine", "local")
@@ -114,3 +117,5 @@ def test_a_person_puts_a_datacenter_on_hold_and_retires_it(pipeline: Path) -> No
     assert joined_once(pipeline)
     refused = photon("join", pipeline, "-d", "west", "--until-idle", "--engine", "local", status=3)
     assert "retired" in refused.stderr
+    for verb in ("hold", "resume"):
+        assert "is retired: it never runs again" in photon(verb, pipeline, "west", status=3).stderr

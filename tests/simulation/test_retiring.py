@@ -16,7 +16,9 @@ from photon.read import joined
 from photon.registry.consensus.register import RetiredDatacenter, with_hold
 from photon.registry.interface import Claim, Fenced, Free, Joined, RegistryMismatch
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
-from photon.upkeep.retire import NotRetired, Retired, retire
+from photon.upkeep.retirable import NotRetired
+from photon.upkeep.retire import Retired, retire
+from photon.upkeep.retire_dry_run import WouldRetire, would_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
 from tests.simulation.verifying import recover_all
@@ -96,6 +98,8 @@ def test_a_retired_datacenter_does_not_start_and_none_of_its_tokens_wins(
     stories.both_have(world, "c1")
     world.join("west")
     (epoch,) = world.registry.register.read().epochs
+    if lake_is_gone:
+        lose_lake(world, "west")
     retire(world.pipeline, "west", world.registry, lake_is_gone)
     with pytest.raises(RetiredDatacenter, match="given up as lost"):
         world.join("west")
@@ -149,6 +153,64 @@ def test_without_its_lake_a_datacenter_is_retired_only_if_a_person_says_that_it_
     assert world.registry.register.read().given_up == ()
     with pytest.raises(NotRetired, match="knows no datacenter north; it knows: west"):
         retire(world.pipeline, "north", world.registry, lake_is_gone=True)
+
+
+def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    with pytest.raises(
+        NotRetired, match=r"its lake is not gone, .* photon retire .* west, without --lake-is"
+    ):
+        retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    assert world.registry.register.read().given_up == ()
+
+
+@pytest.mark.parametrize("gone", ["log", "file"])
+def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: World, gone: str) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    table = world.pipeline.datacenters["west"].lake / "joined_events"
+    if gone == "log":
+        shutil.rmtree(table / "_delta_log")
+    else:
+        next(table.glob("*.parquet")).unlink()
+    world.forget()
+    with pytest.raises(NotRetired, match="--lake-is-gone"):
+        retire(world.pipeline, "west", world.registry)
+    assert retire(world.pipeline, "west", world.registry, lake_is_gone=True) == Retired(released=2)
+
+
+def test_a_retirement_without_the_lake_goes_on_though_the_lake_comes_back(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+    lake = world.pipeline.datacenters["west"].lake
+    lake.rename(world.folder / "away")
+    arm("retire.after_register", raise_simulated_crash)
+    try:
+        with pytest.raises(SimulatedCrash):
+            retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    finally:
+        disarm()
+    (world.folder / "away").rename(lake)
+    for lake_is_gone in (False, True):
+        retire(world.pipeline, "west", world.registry, lake_is_gone)
+    assert world.registry.lookup([EventKey("c1")]) == [Free()], (
+        "its rows don't count, so its ids must be free"
+    )
+
+
+def test_a_dry_run_says_what_would_become_of_rows_and_ids_and_changes_nothing(world: World) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    stories.both_have(world, "c3")
+    assert world.join_with_a_crash("task.after_register", "west")
+    before = world.registry.register.read(), world.registry.lookup([EventKey("c3")])
+    with_rows = would_retire(world.pipeline, "west", world.registry, page_items=1)
+    assert with_rows == WouldRetire(rows=2, released=1, kept=2)
+    lose_lake(world, "west")
+    without = would_retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    assert without == WouldRetire(rows=None, released=3)
+    assert (world.registry.register.read(), world.registry.lookup([EventKey("c3")])) == before
 
 
 def test_the_last_datacenter_is_not_retired(world: World) -> None:

@@ -20,7 +20,8 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.upkeep.clear import clear_output
-from photon.upkeep.retire import NotRetired, retire
+from photon.upkeep.retirable import NotRetired
+from photon.upkeep.retire import retire
 from tests.simulation.simulated_operators import Operators
 from tests.simulation.verifying import recover_from, verify
 from tests.simulation.whole.invariants import Invariants

@@ -1,0 +1,1 @@
+"""The client of the DynamoDB API, over real sockets on loopback."""
