@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 LINE_EVERY_SECONDS = 5.0
+SAID_OF = {
+    "on hold": "on hold",
+    "retired": "retired; its rows count",
+    "lake gone": "retired, its lake is gone; its rows don't count",
+}
 
 
 @click.command()
@@ -43,15 +48,18 @@ def trace(pipeline_file: Path, event_id: str, no_logs: bool, as_json: bool) -> N
 
 def trace_text(found: Trace) -> str:
     """The trace for people: the verdict, then what it rests on."""
+    from photon.tracing.report import moment
+
     lines = [click.wrap_text(f"{found.event_id}: {found.verdict}", width=100), ""]
     if found.what_to_do:
         lines += [f"WHAT TO DO: {found.what_to_do}", ""]
     for answer in found.registry:
         held = f" by {answer.token or answer.datacenter}" if answer.id_status == "held" else ""
-        time_of = f" (time {answer.time_us} us)" if answer.time_us is not None else ""
+        time_of = f" (time {moment(answer.time_us)})" if answer.time_us is not None else ""
         lines.append(f"registry: {answer.id_status}{held}{time_of}{_standing(answer)}")
     for name, one in found.datacenters.items():
-        lines += [f"{name}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
+        decided = f" ({SAID_OF[one.decision]})" if one.decision else ""
+        lines += [f"{name}{decided}:", *(f"  {line}" for line in _datacenter(one) or ["nothing"])]
     return "\n".join([*lines, *(f"NOT ASKED {problem}" for problem in found.problems)])
 
 
@@ -77,6 +85,7 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
         lines.append(
             f"ordered      {order.occurrence} by {order.why}, written {moment(order.written_us)}{mended}"
         )
+    lines += [f"removed      {_columns(row)}" for row in one.removed]
     lines += [f"mended       {_columns(row)}" for row in one.mended]
     lines += [f"lost         {occurrence}" for occurrence in one.lost]
     tables = {"dead letter": one.dead_letters, "unjoined": one.unjoined, "too old": one.too_old}
@@ -100,4 +109,6 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
 
 
 def _columns(row: Mapping[str, object]) -> str:
-    return ", ".join(f"{name.lstrip('_')} {value}" for name, value in row.items())
+    from photon.tracing.report import in_words
+
+    return ", ".join(f"{name.lstrip('_')} {in_words(value)}" for name, value in row.items())

@@ -7,21 +7,26 @@ from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 def what_to_do(found: Trace) -> str:
     """What brings the event its row, or why nothing does; empty where nothing is to be done."""
-    rows = sum(len(one.rows) for one in found.datacenters.values())
+    rows = sum(len(one.counting_rows) for one in found.datacenters.values())
     if rows:
         several = rows > 1 and not found.has_several_events
         return f"Find out which of its rows count: photon verify {found.pipeline}." if several else ""
-    said = {name: _in_datacenter(name, one, found) for name, one in found.datacenters.items()}
+    running = {name: one for name, one in found.datacenters.items() if not one.is_retired}
+    said = {name: _in_datacenter(name, one, found) for name, one in running.items()}
     sentences = list(dict.fromkeys(sentence for sentence in said.values() if sentence))
     if sentences:
         return " ".join(sentences)
-    holder = found.holder
-    return _of_holder(holder, found.pipeline) if holder is not None else _of_an_unknown_id(found)
+    if found.holder is not None:
+        return _of_holder(found.holder, found.pipeline)
+    retired = [name for name, one in found.datacenters.items() if one.is_retired and one.records]
+    return _of_a_retired_log(retired[0]) if retired else _of_an_unknown_id(found)
 
 
 def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
     join, recover = (f"photon {verb} {found.pipeline} -d {name}" for verb in ("join", "recover"))
     waits = [record for record in one.waiting if record.status != "unjoinable"]
+    if one.decision == "on hold" and (one.orders or waits or one.records):
+        return f"Let datacenter {name} run again: photon resume {found.pipeline} {name}."
     if one.orders:
         return f"Let datacenter {name} take up its work order; if it does not run: {join}."
     if waits:
@@ -35,11 +40,23 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
         return f"Mend what it failed on, then have it looked at again: {recover} --dead-letters."
     if one.too_old:
         return "Nothing can be done: ids of its age are forgotten, so it might be joined a second time."
+    if one.removed:
+        return _of_removed(one.removed[-1]["why"], recover)
     if one.unjoined or one.waiting:
         if any(primary.was_read for primary in one.primaries):
             return f"Have it looked at again, for its primary is there: {recover}."
         return f"Nothing, until its primary event is logged. If it is not joined then: {recover}."
     return _of_records(name, one, found) if one.records else ""
+
+
+def _of_removed(why: str, recover: str) -> str:
+    if why == "doubled":
+        return f"Have its row made again: {recover}."
+    return f"Nothing: the adapter decided so. If it should not, mend the adapter, then: {recover}."
+
+
+def _of_a_retired_log(name: str) -> str:
+    return f"Put its log file below the logs folder of a datacenter that runs: {name} is retired."
 
 
 def _of_waiting(reason: str, name: str, one: DatacenterTrace, found: Trace) -> str:
@@ -77,6 +94,10 @@ def _of_holder(holder: RegistryAnswer, pipeline: str) -> str:
     """What to do about an event that somebody has registered, and that has no row."""
     name = holder.datacenter
     recover = f"photon recover {pipeline}, where datacenter {name} runs"
+    if holder.standing == "retired" and holder.token is None:
+        return (
+            f"Nothing can be done: its row went with the lake of datacenter {name}, and its id was cleared."
+        )
     match holder.standing:
         case "silent":
             return (

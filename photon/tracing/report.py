@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 from photon.clock import in_utc
 from photon.waiting.reasons import WHY
 
+Decision = Literal["", "on hold", "retired", "lake gone"]  # of people, on a datacenter
 DROPPED = ("the adapter drops it", "it has no key, or the adapter passes over it")  # of `try_joins`
+WHY_REMOVED = {
+    "filtered": "the adapter dropped the pair",
+    "skipped": "the adapter passed over the event",
+    "doubled": "another row had its event",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,10 @@ class OrderOf:
 
 @dataclass
 class DatacenterTrace:
-    """What one datacenter knows of the event. Rows of tables are dicts by column."""
+    """What one datacenter knows of the event. Rows of tables are dicts by column.
+
+    `decision` "lake gone": it is retired, and its rows don't count.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[WaitingRecord] = field(default_factory=list)
@@ -107,6 +117,20 @@ class DatacenterTrace:
     searched: list[SearchedLog] = field(default_factory=list)
     batch: int | None = None  # the last one that is completed
     watermark_us: int | None = None
+    removed: list[dict[str, Any]] = field(default_factory=list)  # of rows that rebuilds took out
+    decision: Decision = ""
+
+    @property
+    def is_retired(self) -> bool:
+        return self.decision in ("retired", "lake gone")
+
+    @property
+    def rows_count(self) -> bool:
+        return self.decision != "lake gone"
+
+    @property
+    def counting_rows(self) -> list[dict[str, Any]]:
+        return self.rows if self.rows_count else []
 
     @property
     def counting_letters(self) -> list[dict[str, Any]]:
@@ -134,7 +158,7 @@ class Trace:
     @property
     def has_several_events(self) -> bool:
         """Whether each row may be of an event of its own: of one id with several times."""
-        rows = sum(len(one.rows) for one in self.datacenters.values())
+        rows = sum(len(one.counting_rows) for one in self.datacenters.values())
         return len({answer.time_us for answer in self.registry}) >= rows
 
     @property
@@ -154,9 +178,10 @@ class Trace:
 def _joined(found: Trace) -> str:
     places = [
         f"by datacenter {name} in batch {row['_batch']} of epoch {row['_epoch']}, from its record "
-        f"{row['_occurrence']} and the primary record {row['_primary_occurrence']}, at {row['_joined_at']}"
+        f"{row['_occurrence']} and the primary record {row['_primary_occurrence']}, at "
+        f"{in_words(row['_joined_at'])}"
         for name, one in found.datacenters.items()
-        for row in one.rows
+        for row in one.counting_rows
     ]
     if not places:
         return ""
@@ -184,7 +209,8 @@ def _copies(name: str, one: DatacenterTrace) -> str:
 
 def _not_joined(found: Trace) -> str:
     sentences = [f"{name}: {said}" for name, one in found.datacenters.items() if (said := _fate(one))]
-    sentences += filter(None, [_registry_sentence(found.registry)])
+    if not any(one.removed for one in found.datacenters.values()):
+        sentences += filter(None, [_registry_sentence(found.registry)])
     if sentences:
         return f"Not joined. {' '.join(sentences)}"
     if found.logs_searched:
@@ -222,6 +248,11 @@ def _fate(one: DatacenterTrace) -> str:
         return f"it is a dead letter: {one.counting_letters[-1]['reason']}."
     if one.too_old:
         return "too old: it may have been joined; ids of its age are deleted by gc."
+    if one.rows:  # that don't count
+        return "it has a row that does not count, for the datacenter is retired and its lake was given up."
+    if one.removed:
+        last = one.removed[-1]
+        return f"a rebuild took its row out at {in_words(last['at'])}: {WHY_REMOVED[last['why']]}."
     if one.unjoined or one.waiting:
         return f"given up as unjoinable.{_primaries(one)}"
     if not one.records:
@@ -260,6 +291,9 @@ def _registry_sentence(answers: Sequence[RegistryAnswer]) -> str:
 
 
 def _why_no_row(answer: RegistryAnswer) -> str:
+    if answer.standing == "retired":
+        cleared = ", and its id was cleared, so that nobody can release it" if answer.token is None else ""
+        return f"datacenter {answer.datacenter} is retired, and its lake is gone with its rows{cleared}"
     if answer.token is None:
         return "it was joined, and its row is gone"
     epoch = f"epoch {answer.epoch} of datacenter {answer.datacenter}"
@@ -273,3 +307,12 @@ def _why_no_row(answer: RegistryAnswer) -> str:
 def moment(time_us: int) -> str:
     """A time for people."""
     return in_utc(time_us, "milliseconds")
+
+
+def in_words(value: object) -> str:
+    """A value of a table for people: a time as all others are told."""
+    return (
+        value.astimezone(UTC).isoformat(timespec="milliseconds")
+        if isinstance(value, datetime)
+        else str(value)
+    )

@@ -75,8 +75,8 @@ def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, ids: Coll
         if isinstance(error.__cause__, PermissionError):
             raise NotRetired(
                 f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: "
-                f"{error}. Give whoever runs this the right to read it; if that can't be, take the datacenter "
-                "out of the pipeline file before"
+                f"{error}. Give whoever runs this the right to read it; if that can't be, take the "
+                "datacenter out of the pipeline file before"
             ) from error
         return str(error)
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from photon.cli.trace import trace_text
 from photon.dead_letters.open_letters import recover_dead_letters
+from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.marks import Mark
+from photon.registry.consensus.register import with_hold
+from photon.registry.interface import Claim
 from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
+from photon.upkeep.retire import retire
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
+from tests.simulation.rebuilding import rebuild
 from tests.simulation.recovery_stories import HOME, a_row_is_removed
 from tests.simulation.world import NOON_US, World
 
@@ -33,7 +40,9 @@ def test_a_joined_event_needs_nothing_and_says_when_its_batch_was_committed(worl
     world.join()
     found = world.trace("c1")
     (row,) = found.datacenters["east"].rows
-    assert row["committed_at"] is not None
+    since = datetime.now(UTC) - row["committed_at"]
+    assert timedelta() <= since < timedelta(minutes=5)
+    assert f"committed_at {row['committed_at']:%Y-%m-%dT%H:%M:%S}" in trace_text(found)
     assert found.what_to_do == ""
     (answer,) = found.registry
     assert (answer.standing, answer.is_published, answer.batch) == ("live", True, row["_batch"])
@@ -183,6 +192,72 @@ def test_a_datacenter_that_is_silent_is_named_with_its_remedy(tmp_path: Path) ->
     found = world.trace("c1")
     assert found.registry[0].standing == "silent"
     assert f"photon retire {world.pipeline.file} west" in found.what_to_do
+
+
+def test_a_row_that_a_rebuild_removed_says_when_and_why(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    monkeypatch.setattr(failing_adapter, "drops", ["c1"])
+    rebuild(world)
+    found = world.trace("c1")
+    assert "east: a rebuild took its row out at " in found.verdict
+    assert ": the adapter dropped the pair." in found.verdict
+    assert found.what_to_do.startswith("Nothing: the adapter decided so. If it should not, mend the adapter")
+    assert "removed      at 20" in trace_text(found)
+
+
+# -- datacenters that people have stopped
+
+
+def test_rows_of_a_datacenter_that_is_retired_with_its_lake_gone_do_not_count(world: World) -> None:
+    hold_stories.both_have(world, "c1")
+    world.join("west")
+    lake = world.pipeline.datacenters["west"].lake
+    lake.rename(world.folder / "aside")
+    shutil.rmtree(world.state("west"))
+    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    assert not [problem for problem in world.trace("c1").problems if "west" in problem]
+    (world.folder / "aside").rename(lake)
+    found = world.trace("c1")
+    assert found.verdict.startswith("Not joined.")
+    assert "west: it has a row that does not count" in found.verdict
+    assert found.what_to_do == f"Have datacenter east read it: photon join {world.pipeline.file} -d east."
+    assert "west (retired, its lake is gone; its rows don't count):" in trace_text(found)
+    world.join("east")
+    assert world.trace("c1").verdict.startswith("Joined by datacenter east")
+
+
+def test_what_a_cleared_id_has_lost_with_a_lake_is_said_to_be_lost(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.registered_elsewhere("c1")
+    world.registry.clear([Claim(EventKey("c1"), "west:e:1#p:1:0")])
+    retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    world.join("east")
+    found = world.trace("c1")
+    assert "west is retired, and its lake is gone with its rows, and its id was cleared" in found.verdict
+    assert found.what_to_do.startswith("Nothing can be done: its row went with the lake of datacenter west")
+
+
+def test_a_retired_datacenter_is_not_asked_to_run(world: World) -> None:
+    hold_stories.both_have(world, "c1")
+    world.join("west")
+    world.clicks(("late", "q1"), datacenter="west")
+    retire(world.pipeline, "west", world.registry)
+    assert world.trace("c1").verdict.startswith("Joined by datacenter west"), "its rows stay"
+    assert world.trace("late").what_to_do == (
+        "Put its log file below the logs folder of a datacenter that runs: west is retired."
+    )
+
+
+def test_a_datacenter_on_hold_is_to_be_resumed_first(world: World) -> None:
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.registry.register.change(lambda register: with_hold(register, "east", True))
+    assert f"photon resume {world.pipeline.file} east" in world.trace("c1").what_to_do
 
 
 # -- what to do, alone

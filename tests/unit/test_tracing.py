@@ -12,8 +12,8 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim
 from photon.tokens import Occurrence, PlanKey
+from photon.tracing.log_search import may_contain
 from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
-from photon.tracing.trace import may_contain
 from tests.simulation.world import World
 
 
