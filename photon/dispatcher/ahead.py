@@ -72,7 +72,8 @@ class IndexAhead:
         to_come = Plan(key, PlanContent(primary=ranges.ranges), ranges.advances)
         segment_of = partial(self.index.new_segment, key)
         tasks = index_tasks(to_come, reader.files, self.runner.workers, segment_of)
-        context = TaskContext(self.pipeline, key, self.address, self.index.snapshot(), False, False)
+        snapshot = self.index.snapshot()
+        context = TaskContext(self.pipeline, key, self.address, self.index.work, snapshot, False, False)
         outcomes = self.runner.begin(BatchTasks(context, tasks))
         self._under_way = _UnderWay(key, ranges, tasks, outcomes)
 

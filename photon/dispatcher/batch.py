@@ -226,6 +226,7 @@ class BatchExecution:
             pipeline=self.pipeline,
             plan=plan.key,
             registry=self.address,
+            work=self.state.work,
             index=self.index.snapshot(segments),
             final=plan.content.final,
             follows_an_epoch=self.state.follows_an_epoch,
@@ -253,7 +254,8 @@ class BatchExecution:
         """
         key = PlanKey(self.datacenter, self.epoch, self.state.completed, new_id())
         tasks = reindex_tasks(files, partial(self.index.new_segment, key))
-        context = TaskContext(self.pipeline, key, self.address, self.index.snapshot(), False, False)
+        snapshot = self.index.snapshot()
+        context = TaskContext(self.pipeline, key, self.address, self.state.work, snapshot, False, False)
         results = collect_results(self.runner.run(BatchTasks(context, tasks)))
         return [each.indexed.segment for each in results.index if each.indexed.segment is not None]
 

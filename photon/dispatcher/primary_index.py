@@ -36,7 +36,8 @@ class PrimaryIndex:
 
     def __init__(self, state: DispatcherState, background: Executor) -> None:
         """`background` merges segments."""
-        self.folder = index_folder(state.work)
+        self.work = state.work
+        self.folder = index_folder(self.work)
         self._store = store_of(self.folder)
         self._state = state
         self._background = background

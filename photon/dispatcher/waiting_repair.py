@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,9 @@ from photon.dispatcher.reading_again import SecondReading
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.state.database import DispatcherState
-from photon.storage.sync import sync
+from photon.storage.store import store_of
 from photon.storage.tables import LakeUnavailable, OutputTable
 from photon.tokens import Occurrence
 from photon.waiting.reasons import NEVER_US, PRIMARY
@@ -44,7 +44,7 @@ class WaitingRepair:
     unjoined: OutputTable
 
     @property
-    def _folder(self) -> Path:
+    def _folder(self) -> Location:
         return self.state.waiting.folder
 
     def mend(self, segment: str, files: Mapping[int, TrackedFile]) -> str:
@@ -60,7 +60,7 @@ class WaitingRepair:
         if index is None:
             fault_point("waiting.before_mend")
             write_index(self._folder, segment, records)
-            sync(self._folder)
+            store_of(self._folder).sync()
             self.state.waiting.forget()
             return f"the index of waiting records {segment} was damaged, and is made again"
         return self._read_again(index, files)
@@ -114,7 +114,7 @@ class WaitingRepair:
         table = table.set_column(RECORD_COLUMNS.get_field_index("key_hash"), "key_hash", pa.array(hashes))
         fault_point("waiting.before_mend")
         write_records(self._folder, index.name, table)
-        sync(self._folder)
+        store_of(self._folder).sync()
         return (
             f"waiting records {index.name} were damaged: {len(rows) - len(lost)} are read again, "
             f"{len(lost)} are lost"
@@ -143,7 +143,7 @@ class WaitingRepair:
             stub = _stub(count, kept)
             write_records(self._folder, segment, stub)
             write_index(self._folder, segment, stub)
-            sync(self._folder)
+            store_of(self._folder).sync()
             self.state.waiting.forget()
         said = f"both files of waiting records {segment} are gone or damaged: {lost} records are lost"
         log.warning(

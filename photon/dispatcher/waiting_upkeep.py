@@ -12,9 +12,10 @@ from photon.clock import MICROSECONDS
 from photon.faults import fault_point
 from photon.state.database import DispatcherState, StateUnavailable
 from photon.state.waiting_migration import SPOOL_FOLDER
+from photon.storage.store import store_of
 from photon.tokens import new_id
 from photon.waiting.merging import Merged, merge, next_merge
-from photon.waiting.segments import WaitingDamaged, WaitingIndex
+from photon.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
 
 # A file that no segment has any more goes one to two times this later: somebody may look at the state.
 SWEEP_EVERY_SECONDS = 60
@@ -35,8 +36,11 @@ class WaitingUpkeep:
         """Begin with what is stored: check it, remove other files. WaitingDamaged, StateUnavailable."""
         self._merge = None
         self._state.waiting.forget()
-        self._unlisted = self._find_unlisted()
-        self._remove_unlisted()
+        try:
+            self._unlisted = self._find_unlisted()
+            self._remove_unlisted()
+        except OSError as error:
+            raise StateUnavailable(str(error)) from error
         shutil.rmtree(self._state.folder / SPOOL_FOLDER, ignore_errors=True)  # of an older Photon
         damaged = []
         for name in sorted(self._state.waiting.names):
@@ -57,9 +61,10 @@ class WaitingUpkeep:
         if self._merge is not None:
             return
         if now_us - self._swept_us >= SWEEP_EVERY_SECONDS * MICROSECONDS:
-            self._remove_unlisted()
-            self._unlisted = self._find_unlisted()
             self._swept_us = now_us
+            with suppress(OSError):  # a later sweep finds them too
+                self._remove_unlisted()
+                self._unlisted = self._find_unlisted()
         if names := next_merge(self._state.waiting.sizes()):
             sources = [(name, self._state.waiting.rows_left(name)) for name in names]
             work = partial(merge, self._state.waiting.folder, sources, new_id())
@@ -80,9 +85,10 @@ class WaitingUpkeep:
 
     def _find_unlisted(self) -> set[str]:
         folder, names = self._state.waiting.folder, self._state.waiting.names
-        return {path.name for path in folder.glob("*") if path.name.partition(".")[0] not in names}
+        return {name for name in store_of(folder).names() if name.partition(".")[0] not in names}
 
     def _remove_unlisted(self) -> None:
+        folder = self._state.waiting.folder
         for name in self._unlisted & self._find_unlisted():
             with suppress(OSError):  # what can't be removed now goes with a later sweep
-                (self._state.waiting.folder / name).unlink()
+                remove_file(folder, name)

@@ -14,6 +14,7 @@ from photon.pipeline.location import Location, S3Folder
 from photon.state.database import DispatcherState
 from photon.storage.store import Store, store_of
 from photon.storage.tables import lake_errors
+from photon.waiting import segments as waiting
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ def _remove(work: Location) -> None:
 
 def _stores(work: Location) -> Iterator[Store]:
     yield store_of(index_folder(work))
+    yield store_of(work / waiting.FOLDER)
 
 
 def _copy(source: Store, name: str, sink: BinaryIO) -> None:

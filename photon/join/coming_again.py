@@ -46,7 +46,7 @@ def store_waiting(
     waiting = _with_due_times(records.table.take(pa.array(rows)), reasons[rows], task, context, now_us)
     is_given_up = pa.array(reasons[rows] == UNJOINABLE)
     parts = [waiting.filter(pc.invert(is_given_up)), waiting.filter(is_given_up)]
-    folder = context.folders.state / segments.FOLDER
+    folder = context.work / segments.FOLDER
     # Named anew in each run: an earlier one's task may still be writing.
     name = f"{context.plan.plan_id}-{task.number}"
     return tuple(write_segment(folder, f"{name}-{new_id()}", part) for part in parts if len(part))

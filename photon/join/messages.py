@@ -22,6 +22,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Datacenter, Pipeline
+from photon.pipeline.location import Location
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim
@@ -39,6 +40,7 @@ class TaskContext:
     pipeline: Pipeline
     plan: PlanKey
     registry: RegistryAddress
+    work: Location  # below which the waiting segments are
     index: IndexSnapshot  # of the primary events, those of this batch too
     final: bool  # the inputs are declared complete
     follows_an_epoch: bool  # an earlier epoch may have joined some of the events

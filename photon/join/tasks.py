@@ -86,9 +86,8 @@ def run_task(
 
     Tests pass a `registry` and a `clock` of their own.
     """
-    state = context.folders.state
     if context.crash_at is not None:
-        faults.arm_task(context.crash_at, str(state / f"crashed-{context.crash_at}"))
+        faults.arm_task(context.crash_at, str(context.folders.state / f"crashed-{context.crash_at}"))
     try:
         if isinstance(task, ReindexTask):  # as long as its logs are, and nothing of an adapter's
             return _reindex(task, context)
@@ -107,7 +106,7 @@ def run_task(
     except SegmentDamaged as error:
         return IndexDamaged(str(error))
     except OSError as error:
-        return Unavailable("state", f"{state}: {error}; mend it, it is tried again")
+        return Unavailable("state", f"{context.work}: {error}; mend it, it is tried again")
     except TooManyFail as error:
         return AdapterFailing(error.calls)
     except EpochFenced as error:
@@ -281,7 +280,7 @@ def _held_elsewhere(records: Records, verdicts: Verdicts) -> tuple[HeldElsewhere
 def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
-    waiting = read_retries(context.folders.state / segments.FOLDER, task.retries)
+    waiting = read_retries(context.work / segments.FOLDER, task.retries)
     fresh = pa.concat_tables([FOREIGN_EVENTS.empty_table(), *reader.events(task.ranges)])
     parts = [fresh_records(fresh, clock.now_us(), context.final), waiting_records(waiting, context.final)]
     return Records(pa.concat_tables(parts), task.files_by_number, context.pipeline.foreign)

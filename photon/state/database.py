@@ -91,7 +91,7 @@ class DispatcherState:
                 self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
-            self.waiting = WaitingList(self._db, folder)
+            self.waiting = WaitingList(self._db, lambda: self.work)
             version = int(self.meta("format") or STATE_FORMAT)
         except (OSError, sqlite3.Error) as error:
             raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
@@ -164,6 +164,7 @@ class DispatcherState:
                 db.execute("DELETE FROM meta WHERE key = 'work'")
             else:
                 put(db, "meta", [("work", location_to_json(work))])
+        self.waiting.forget()
 
     @property
     def work(self) -> Location:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
+from photon.pipeline.location import Location
 from photon.state.rows import reading_column
 from photon.tokens import Occurrence
 from photon.waiting.reasons import NEVER_US, REASONS
@@ -44,7 +44,7 @@ class Listed:
     """A segment that counts, and what became of its records."""
 
     info: SegmentInfo
-    folder: Path
+    folder: Location
     tally: Tally
     next_due_us: int  # of its open records
     stored_pages: Iterable[tuple[int, bytes]]  # read when they are needed

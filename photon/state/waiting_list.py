@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pyarrow as pa
 
+from photon.pipeline.location import Location
 from photon.state.listed_segment import Listed, WaitingRecord
 from photon.state.rows import reading_column
 from photon.tokens import Occurrence
@@ -62,10 +62,16 @@ WAITING_COLUMNS = pa.schema(
 class WaitingList:
     """The waiting records of one datacenter."""
 
-    def __init__(self, db: sqlite3.Connection, state: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, work: Callable[[], Location]) -> None:
+        """`work`: below which folder the segments are."""
         self._db = db
-        self.folder = state / segments.FOLDER
+        self._work = work
         self._segments: dict[str, Listed] | None = None
+
+    @property
+    def folder(self) -> Location:
+        """Where the segments are."""
+        return self._work() / segments.FOLDER
 
     def forget(self) -> None:
         """Read again what is stored, when it is asked for next."""

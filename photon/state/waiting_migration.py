@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from photon.state.plan import content_from_json, content_to_json
 from photon.state.waiting_list import WaitingList
 from photon.tokens import new_id
+from photon.waiting import segments
 from photon.waiting.reasons import CODE_OF, NEVER_US
 from photon.waiting.retries import Retries
 from photon.waiting.segments import RECORD_COLUMNS, RECORDS, SegmentInfo, write_segment
@@ -31,7 +32,7 @@ Place = tuple[int, int]  # file number and offset of a record
 
 def move_waiting_rows(db: sqlite3.Connection, state: Path) -> None:
     """Move all rows of the table `waiting` to segments, and the plans that refer to them too. OSError."""
-    waiting = WaitingList(db, state)
+    waiting = WaitingList(db, lambda: state)
     moved: dict[Place, tuple[str, int]] = {}
     names = db.execute("SELECT DISTINCT spool_file FROM waiting ORDER BY spool_file").fetchall()
     for (spool_file,) in names:
@@ -42,7 +43,7 @@ def move_waiting_rows(db: sqlite3.Connection, state: Path) -> None:
             part = rows.filter(which)
             if part.num_rows:
                 records = spooled.filter(which) if spooled is not None else None
-                info, places = _write(waiting.folder, part, records)
+                info, places = _write(state / segments.FOLDER, part, records)
                 waiting.add([info])
                 moved |= {place: (info.name, row) for row, place in enumerate(places)}
     db.execute("DROP TABLE waiting")

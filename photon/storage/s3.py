@@ -30,6 +30,7 @@ from obstore.store import S3Store as Client
 
 from photon.pipeline.location import S3Folder
 from photon.storage.native_errors import reason_of
+from photon.storage.store import StoreUnavailable
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -85,9 +86,7 @@ class S3Store:
         try:
             with self._errors(name):
                 found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
-        except FileNotFoundError:
-            raise
-        except OSError:
+        except StoreUnavailable:
             if self.size_bytes(name) == 0:  # which has no range
                 return pa.BufferReader(b"")
             raise
@@ -151,7 +150,7 @@ class S3Store:
                 "set others as for boto3, or grant them the bucket"
             ) from None
         except (BaseError, ValueError, OSError) as error:
-            raise OSError(f"{self._folder / name}: {reason_of(error)}") from None
+            raise StoreUnavailable(f"{self._folder / name}: {reason_of(error)}") from None
 
 
 class _Ranges(io.RawIOBase):

@@ -21,6 +21,10 @@ from photon.storage.sync import make_folder, sync, write_synced
 UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
 
 
+class StoreUnavailable(OSError):
+    """A store did not answer as it should: nobody knows what it has."""
+
+
 class Store(Protocol):
     """The objects of one folder, by name. A name may have slashes."""
 

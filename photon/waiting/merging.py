@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.pipeline.location import Location
 from photon.waiting.segments import SegmentInfo, read_all_records, write_segment
 from photon.waiting.states import Rows
 
@@ -79,7 +79,7 @@ def _within_bounds(members: Sequence[Size]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def merge(folder: Path, sources: Sequence[tuple[str, Rows]], name: str) -> Merged:
+def merge(folder: Location, sources: Sequence[tuple[str, Rows]], name: str) -> Merged:
     """Write these rows of segments to a new one; the sources stay. WaitingDamaged, OSError."""
     parts = [read_all_records(folder, source).take(pa.array(rows)) for source, rows in sources]
     records = pa.concat_tables(parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +23,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.errors import FormatTooNew
-from photon.storage.sync import sync, write_synced
+from photon.pipeline.location import Location
+from photon.storage import local_copies
+from photon.storage.store import StoreUnavailable, store_of
 from photon.waiting.reasons import NEVER_US, Codes
 from photon.waiting.retries import Retries
 from photon.waiting.states import Rows, Tally, tally_of
 
-FOLDER = "waiting"  # in a datacenter's state folder
-RECORDS, INDEX, UNFINISHED = ".records", ".index", ".unfinished"
+FOLDER = "waiting"  # below what a datacenter's tasks work on
+RECORDS, INDEX = ".records", ".index"
 FORMAT_VERSION = 1
 GROUP_ROWS = 2048  # of a records file: what is read at least, for one record of it, in 1 ms
 _NAME, _FORMAT, _CHECKSUMS = b"photon.segment", b"photon.format", b"photon.checksums"
@@ -79,17 +81,15 @@ class SegmentInfo:
     is_given_up: bool  # all of its records are unjoinable
 
 
-def write_segment(folder: Path, name: str, records: pa.Table) -> SegmentInfo:
+def write_segment(folder: Location, name: str, records: pa.Table) -> SegmentInfo:
     """Write records (`RECORD_COLUMNS`, in any order) durably. OSError."""
     records = records.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
     ordered = records.take(pc.sort_indices(records, [("due_us", "ascending")])).combine_chunks()
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            sync(folder.parent)
+        store_of(folder).make()
         write_records(folder, name, ordered)
         write_index(folder, name, ordered)
-        sync(folder)
+        store_of(folder).sync()
     except OSError as error:
         raise OSError(f"cannot write waiting records to {folder}: {error}") from error
     return info_of(name, ordered)
@@ -109,7 +109,7 @@ def info_of(name: str, ordered: pa.Table) -> SegmentInfo:
     )
 
 
-def write_records(folder: Path, name: str, ordered: pa.Table) -> None:
+def write_records(folder: Location, name: str, ordered: pa.Table) -> None:
     """Write the records file of a segment, or put it into the place of one that is damaged. OSError.
 
     The caller syncs the folder.
@@ -126,10 +126,10 @@ def write_records(folder: Path, name: str, ordered: pa.Table) -> None:
             use_dictionary=False,
         )
 
-    _put(folder / (name + RECORDS), write)
+    store_of(folder).put(name + RECORDS, write)
 
 
-def write_index(folder: Path, name: str, ordered: pa.Table) -> None:
+def write_index(folder: Location, name: str, ordered: pa.Table) -> None:
     """Write the index of a segment, or put it into the place of one that is damaged. OSError.
 
     The caller syncs the folder.
@@ -147,14 +147,14 @@ def write_index(folder: Path, name: str, ordered: pa.Table) -> None:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
 
-    _put(folder / (name + INDEX), write)
+    store_of(folder).put(name + INDEX, write)
+    local_copies.forget(folder, name + INDEX)
 
 
-def _put(target: Path, write: Callable[[BinaryIO], None]) -> None:
-    unfinished = target.with_name(target.name + UNFINISHED)
-    unfinished.unlink(missing_ok=True)
-    write_synced(unfinished, write)
-    unfinished.replace(target)
+def remove_file(folder: Location, file: str) -> None:
+    """Remove a file of a segment, and this machine's copy. OSError."""
+    local_copies.forget(folder, file)
+    store_of(folder).remove(file)
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -175,11 +175,22 @@ def _checksum(values: pa.Array) -> int:
 class WaitingIndex:
     """The index of a segment. Its columns are views of the file."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Location, name: str) -> None:
         """WaitingDamaged, FormatTooNew, OSError."""
         self.name = name
-        path = folder / (name + INDEX)
+        was_here = local_copies.has_copy(folder, name + INDEX)
         try:
+            self._open(folder)
+        except WaitingDamaged:
+            local_copies.forget(folder, name + INDEX)
+            if not was_here:
+                raise
+            self._open(folder)  # only its copy was damaged
+
+    def _open(self, folder: Location) -> None:
+        name, path = self.name, folder / (self.name + INDEX)
+        try:
+            path = local_copies.path_of(folder, name + INDEX)
             with pa.ipc.open_file(pa.memory_map(str(path))) as file:
                 self._table = file.read_all()
             metadata = self._table.schema.metadata or {}
@@ -269,9 +280,10 @@ def _all_copies(hashes: npt.NDArray[np.uint64], first: Rows) -> Rows:
     return places
 
 
-def _damage(name: str, error: OSError, path: Path) -> Exception:
+def _damage(name: str, error: OSError, path: Location) -> Exception:
     # Arrow's own findings have no number. A disk that can't read these bytes has lost them (EIO).
-    if error.errno in (None, errno.ENOENT, errno.EIO):
+    is_there_unknown = isinstance(error, StoreUnavailable | PermissionError)
+    if not is_there_unknown and error.errno in (None, errno.ENOENT, errno.EIO):
         return WaitingDamaged([name])
     return OSError(f"cannot read waiting records from {path}: {error}")
 
@@ -279,20 +291,20 @@ def _damage(name: str, error: OSError, path: Path) -> Exception:
 # -- the records
 
 
-def read_all_records(folder: Path, name: str) -> pa.Table:
+def read_all_records(folder: Location, name: str) -> pa.Table:
     """All records of a segment, in the order of their rows. WaitingDamaged, FormatTooNew, OSError."""
     with _Opened(folder, name) as records:
         return records.read(np.arange(records.rows))
 
 
-def read_event_times(folder: Path, name: str) -> Rows:
+def read_event_times(folder: Location, name: str) -> Rows:
     """The event times of a segment's records, in the order of their rows. As `read_all_records`."""
     with _Opened(folder, name) as records:
         times: Rows = records.read(np.arange(records.rows), ["_time_us"])["_time_us"].to_numpy()
     return times
 
 
-def read_retries(folder: Path, retries: Sequence[Retries]) -> pa.Table:
+def read_retries(folder: Location, retries: Sequence[Retries]) -> pa.Table:
     """The records that are referred to: their `TASK_COLUMNS`, and `final`.
 
     WaitingDamaged; OSError where nobody knows whether a file is.
@@ -320,12 +332,15 @@ def read_retries(folder: Path, retries: Sequence[Retries]) -> pa.Table:
 class _Opened:
     """An open records file."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._name, self._path = name, folder / (name + RECORDS)
+    def __init__(self, folder: Location, name: str) -> None:
+        self._folder, self._name, self._path = folder, name, folder / (name + RECORDS)
 
     def __enter__(self) -> _Opened:
         try:
-            self._file = pq.ParquetFile(self._path, page_checksum_verification=True)
+            source = store_of(self._folder).open(self._name + RECORDS)
+            # A request for each column of each group would cost more on S3 than what lies between them.
+            pre_buffer = not isinstance(self._folder, Path)
+            self._file = pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
         except OSError as error:
             raise _damage(self._name, error, self._path) from error
         except pa.ArrowException:
@@ -334,16 +349,16 @@ class _Opened:
         metadata = schema.metadata or {}
         version = int(metadata.get(_FORMAT, b"0"))
         if version > FORMAT_VERSION:
-            self._file.close()
+            self._file.close(force=True)
             raise FormatTooNew(self._path, version, FORMAT_VERSION)
         if schema.remove_metadata() != RECORD_COLUMNS or metadata.get(_NAME) != self._name.encode():
-            self._file.close()
+            self._file.close(force=True)
             raise WaitingDamaged([self._name])
         self.rows = self._file.metadata.num_rows
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._file.close(force=True)
 
     def read(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
         """The records at these rows, in their order. Reads the groups that they are in, and no others."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from photon.faults import arm, disarm
+from photon.storage.store import UNFINISHED
 from photon.waiting import segments
 from tests.simulation.world import World
 
@@ -92,7 +93,7 @@ def test_waiting_segments_are_on_disk_before_their_batch_is_completed(
 
 def unfinished(path: Path) -> Path:
     """Under which name a file was written."""
-    return path.with_name(path.name + segments.UNFINISHED)
+    return path.with_name(path.name + UNFINISHED)
 
 
 def test_a_commit_whose_process_was_killed_is_synced_by_the_next_one(

@@ -431,6 +431,22 @@ def test_a_lake_on_s3_has_the_endpoint_of_its_datacenter_and_no_credentials(tmp_
     assert str(lake / "joined_events") == "s3://lakes/w/joined_events"
 
 
+def test_segments_are_with_the_state_or_with_a_lake_on_s3_or_where_the_file_says(tmp_path):
+    def work(said):
+        west = load_pipeline(write(tmp_path, changed("lake: lakes/w", said))).datacenters["west"]
+        return west.work_of("e1"), west.state
+
+    beside_state, state = work("lake: lakes/w")
+    assert beside_state == state
+    assert str(work("lake: s3://lakes/w")[0]) == "s3://lakes/w/_photon/e1"
+    assert str(work("lake: lakes/w, work: s3://lakes/w")[0]) == "s3://lakes/w/e1"
+    assert work("lake: s3://lakes/w, work: shared")[0] == tmp_path / "shared" / "e1"
+    (refused,) = problems(tmp_path, changed("lake: lakes/w", "lake: lakes/w, work: lakes/w"))
+    assert (
+        "4: datacenters.west.work: expected a folder of its own, got that of datacenters.west.lake" in refused
+    )
+
+
 def test_a_bucket_of_two_endpoints_is_refused(tmp_path):
     def on(port):
         return f"lake: s3://lakes/{port}, storage: {{endpoint_url: http://127.0.0.1:{port}}}"
