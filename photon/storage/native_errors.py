@@ -8,11 +8,29 @@ _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
 REASON_CHARACTERS = 1_000
+OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for boto3"
+# What to do, by what S3 says.
+REMEDIES = {
+    "NoSuchBucket": "make the bucket, or name another one in the pipeline file",
+    "AccessDenied": "grant these credentials the right to read, write and list there, or set others",
+    "InvalidAccessKeyId": OTHERS_AS_FOR_BOTO3,
+    "SignatureDoesNotMatch": OTHERS_AS_FOR_BOTO3,
+    "ExpiredToken": OTHERS_AS_FOR_BOTO3,
+    "InvalidToken": OTHERS_AS_FOR_BOTO3,
+}
+REFUSALS = REMEDIES.keys() - {"NoSuchBucket"}
 
 
-def reason_of(error: BaseException) -> str:
+def is_refusal(error: BaseException) -> bool:
+    """Whether a store refuses whoever asks; then nobody knows what is there."""
+    said = _S3_SAYS.search(str(error))
+    return isinstance(error, PermissionError) or (said is not None and said["code"] in REFUSALS)
+
+
+def reason_of(error: BaseException, remedy: str = "") -> str:
     """What a native library says of an error, in a line: without its stack, and without what S3 answered.
 
+    What to do follows where that is known, else `remedy`.
     S3 answers a wrong signature with the key's id and what was signed.
     """
     said = _COLOURS.sub("", str(error))
@@ -22,8 +40,9 @@ def reason_of(error: BaseException) -> str:
     if request is None:
         return first
     if (answer := _S3_SAYS.search(said)) is not None:
-        why = ": ".join(part for part in (answer["code"], answer["message"]) if part)
+        why = ": ".join(part.rstrip(".") for part in (answer["code"], answer["message"]) if part)
+        remedy = REMEDIES.get(answer["code"], remedy)
     else:
         causes = [line.removeprefix("\u21b3").strip() for line in lines if line.startswith("\u21b3")]
         why = causes[-1] if causes else first.rpartition(" - ")[2]
-    return f"{why}, at {request['endpoint']}"
+    return f"{why}, at {request['endpoint']}" + (f"; {remedy}" if remedy else "")

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import obstore
 import pyarrow as pa
 from boto3 import Session
+from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -29,7 +30,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as Client
 
 from photon.pipeline.location import S3Folder
-from photon.storage.native_errors import reason_of
+from photon.storage.native_errors import REMEDIES, reason_of
 from photon.storage.store import StoreUnavailable
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
@@ -55,6 +56,8 @@ class S3Store:
 
     @property
     def delta_options(self) -> dict[str, str]:
+        """CredentialsMissing: without any, delta-rs asks the cloud for those of this machine."""
+        _client(self._folder)
         options = {
             "aws_conditional_put": "etag",  # a commit is an object that nobody else has made
             "max_retries": str(RETRIES),
@@ -140,15 +143,15 @@ class S3Store:
         """Raise what goes wrong with an object as OSError that says what was done to which one."""
         try:
             yield
+        except CredentialsMissing as error:
+            raise CredentialsMissing(f"{self._folder / name}: {error}") from None
         except (NotFoundError, FileNotFoundError) as error:
             raise FileNotFoundError(f"{self._folder / name}: {reason_of(error)}") from None
         except (AlreadyExistsError, FileExistsError):
             raise FileExistsError(f"{self._folder / name} is there already") from None
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
-            raise PermissionError(
-                f"{self._folder / name}: the store refuses these credentials ({reason_of(error)}); "
-                "set others as for boto3, or grant them the bucket"
-            ) from None
+            remedy = REMEDIES["AccessDenied"]
+            raise PermissionError(f"{self._folder / name}: {reason_of(error, remedy)}") from None
         except (BaseError, ValueError, OSError) as error:
             raise StoreUnavailable(f"{self._folder / name}: {reason_of(error)}") from None
 
@@ -183,15 +186,28 @@ class _Ranges(io.RawIOBase):
         return found
 
 
+class CredentialsMissing(PermissionError):
+    """Nothing can be asked: there are no credentials, or the files with them can't be used."""
+
+
+def _session_with_credentials() -> Session:
+    """CredentialsMissing."""
+    why = "there are no credentials"
+    try:
+        session = Session()
+        if session.get_credentials() is not None:
+            return session
+    except BotoCoreError as error:  # half of them, or a profile that is not there
+        why = f"there are no credentials ({error})"
+    raise CredentialsMissing(
+        f"{why}; set them as for boto3, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    )
+
+
 @lru_cache
 def _client(folder: S3Folder) -> Client:
     """A client of this process: its connections do not outlast a fork, so it is made in the task."""
-    session = Session()
-    if session.get_credentials() is None:
-        raise PermissionError(
-            f"{folder}: there are no credentials; set them as for boto3, such as AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-        )
+    session = _session_with_credentials()
     endpoint_url = endpoint_url_of(folder)
     return Client(
         folder.bucket,

@@ -29,7 +29,7 @@ from photon.faults import fault_point
 from photon.pipeline.location import Location
 from photon.storage.columns import TABLE_COLUMNS, TableName, text
 from photon.storage.data_files import DataFiles, rows_of
-from photon.storage.native_errors import reason_of
+from photon.storage.native_errors import is_refusal, reason_of
 from photon.storage.store import store_of
 from photon.tokens import Occurrence, PlanKey, Token
 
@@ -53,6 +53,10 @@ HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 class LakeUnavailable(UserError):
     """The table can't be read or written now (full, read-only, gone); the message names folder and reason."""
+
+
+class LakeForbidden(LakeUnavailable):
+    """The lake may be there, and does not let us in: credentials are missing, wrong, or lack a right."""
 
 
 class CommitConflict(Exception):
@@ -97,11 +101,14 @@ def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> s
 
 @contextmanager
 def lake_errors(doing: str) -> Iterator[None]:
-    """Raise what goes wrong while `doing` something with a table as LakeUnavailable."""
+    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or LakeForbidden."""
     try:
         yield
     except (OSError, DeltaError) as error:
-        raise LakeUnavailable(f"cannot {doing}: {reason_of(error)}") from error
+        said = f"cannot {doing}: {reason_of(error)}"
+        if is_refusal(error):  # whose own words have the key's id and what was signed
+            raise LakeForbidden(said) from None
+        raise LakeUnavailable(said) from error
 
 
 def is_table(folder: Location) -> bool:

@@ -11,7 +11,7 @@ from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.storage.replacing import data_files
-from photon.storage.tables import LakeUnavailable, OutputTable
+from photon.storage.tables import LakeForbidden, LakeUnavailable, OutputTable
 
 LOOKS_AT_ONCE = 16  # at files, on S3 a request each
 
@@ -71,13 +71,12 @@ def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, ids: Coll
         if why := lakes.ask(datacenter, partial(_why_not_its_table, table, ids)):
             return why
         return _missing_files(table)
+    except LakeForbidden as error:
+        raise NotRetired(
+            f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: {error}. "
+            "Or, if nobody can get these rights, take the datacenter out of the pipeline file before"
+        ) from error
     except LakeUnavailable as error:
-        if isinstance(error.__cause__, PermissionError):
-            raise NotRetired(
-                f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: "
-                f"{error}. Give whoever runs this the right to read it; if that can't be, take the "
-                "datacenter out of the pipeline file before"
-            ) from error
         return str(error)
 
 

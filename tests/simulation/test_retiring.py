@@ -165,6 +165,22 @@ def test_a_datacenter_whose_lake_can_be_read_is_not_retired_as_if_it_were_gone(w
     assert world.registry.register.read().given_up == ()
 
 
+def test_a_lake_that_lets_nobody_in_is_not_taken_for_gone(world: World) -> None:
+    stories.both_have(world, "c1")
+    world.join("west")
+
+    def refuse() -> None:
+        raise PermissionError("not you")
+
+    arm("lake.after_load", refuse)
+    try:
+        with pytest.raises(NotRetired, match=r"nobody knows whether its lake is gone: .*not you.*out of the"):
+            retire(world.pipeline, "west", world.registry, lake_is_gone=True)
+    finally:
+        disarm()
+    assert world.registry.register.read().given_up == ()
+
+
 @pytest.mark.parametrize("gone", ["log", "file"])
 def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: World, gone: str) -> None:
     stories.both_have(world, "c1", "c2")
