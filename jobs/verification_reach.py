@@ -64,7 +64,7 @@ def read_files(records: DataFrame, decided: DataFrame) -> list[Row]:
 
 def with_kept_times(scope: Scope, read_files: Sequence[Row]) -> dict[str, dict[int, FileTimes]]:
     """The times of each foreign file, with those of results that are kept, by datacenter and number."""
-    found: dict[str, dict[int, FileTimes]] = {name: {} for name in scope.selected}
+    found: dict[str, dict[int, FileTimes]] = {name: {} for name in scope.to_classify}
     for name, since in scope.since.items():
         for number, kept in since.trusted.items():
             found[name][number] = FileTimes(kept.latest_us)
