@@ -101,7 +101,8 @@ def _started(
     stack = stack_in(folder, ui_port)
     places = pipeline.datacenters.values()
     for place in places:
-        place.logs.mkdir(parents=True, exist_ok=True)
+        if isinstance(place.logs, Path):
+            place.logs.mkdir(parents=True, exist_ok=True)
     reader = TableReader([place.lake / "joined_events" for place in places], clock)
     reader.poll()  # rows of an earlier demo are passed over
     with (

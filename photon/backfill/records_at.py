@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.logs.lines_at import read_lines_at
 from photon.logs.parse import parse_combined
 from photon.pipeline.file import Log
+from photon.pipeline.location import Location
 from photon.tokens import Occurrence
 
 Rows = TypeVar("Rows", pa.Array, pa.ChunkedArray, pa.Table)
@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 class LogCopy:
     """One log in one datacenter, as far as it was read."""
 
-    folder: Path
+    folder: Location
     log: Log
     files: Mapping[int, TrackedFile]
     line_bytes: int  # a longer line is none

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from zlib import crc32
 
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.file import Limits
+from photon.pipeline.location import Location
 from photon.state.plan import Plan, PlanContent
 from photon.waiting import retries as retrying
 
@@ -69,7 +69,7 @@ def budget(limits: Limits, due_retries: int, waiting: int, hold_foreign: bool = 
     return limits.batch_foreign_bytes, min(due_retries, max(limits.batch_events // 2, 1))
 
 
-def split(plan: Plan, reason: str, files: Mapping[int, TrackedFile], logs: Path) -> list[PlanContent]:
+def split(plan: Plan, reason: str, files: Mapping[int, TrackedFile], logs: Location) -> list[PlanContent]:
     """The work of an abandoned plan in two halves; a single record goes to quarantine, for `reason`."""
     lineage = plan.content.lineage.after(plan.as_origin, reason)
     content = replace(plan.content, lineage=lineage)
@@ -104,7 +104,7 @@ def _items(content: PlanContent, start: int, end: int) -> PlanContent:
     )
 
 
-def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Path) -> list[ByteRange]:
+def _cut(byte_range: ByteRange, tracked: TrackedFile, logs: Location) -> list[ByteRange]:
     """A range as two of whole lines; none if its bytes are gone or it can't be cut."""
     try:
         data = read_range(logs, tracked.file, byte_range)

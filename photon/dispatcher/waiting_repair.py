@@ -12,6 +12,7 @@ import pyarrow as pa
 from photon.dispatcher.reading_again import SecondReading
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
+from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.state.database import DispatcherState
@@ -86,9 +87,9 @@ class WaitingRepair:
         A record that is not in its log any more has no bytes from now on: its next look counts it as lost.
         """
         logs = self.pipeline.datacenters[self.datacenter].logs
-        if not logs.is_dir():
+        if (why := log_folder(logs).why_not_there()) is not None:
             raise LakeUnavailable(
-                f"waiting records {index.name} are damaged, and the logs folder {logs} is not there"
+                f"waiting records {index.name} are damaged, and the logs folder {logs} is not there: {why}"
             )
         rows = self.state.waiting.rows_left(index.name)
         found = self._found(index, rows, files)

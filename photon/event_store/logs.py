@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from photon.logs.files import LogFile
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import PrimaryLog
+from photon.pipeline.location import Location
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class LogsEventStore:
     Without windows it finds every event whose log is there (protocol C7).
     """
 
-    def __init__(self, logs_folder: Path, log: PrimaryLog, index: IndexSnapshot) -> None:
+    def __init__(self, logs: Location, log: PrimaryLog, index: IndexSnapshot) -> None:
         """SegmentDamaged, OSError."""
-        self._logs_folder = logs_folder
+        self._logs = logs
         self._log = log
         self._segments = open_segments(index.folder, index.segments)
         self._log_files: LogFiles = open_log_files(index.log_files_in or index.folder, index.log_files)
@@ -113,7 +113,7 @@ class LogsEventStore:
         lines = Lines(
             places.files.astype(np.int64), places.offsets_bytes, places.lengths_bytes.astype(np.int64)
         )
-        raws = read_lines(self._logs_folder, candidates.files, lines)
+        raws = read_lines(self._logs, candidates.files, lines)
         columns = [
             pa.array(places.files.astype(np.int32)),
             pa.array(places.offsets_bytes),

@@ -176,7 +176,7 @@ class JoinResult:
 class Unavailable:
     """The task needs something that may come back: the plan stays open."""
 
-    what: str  # registry, lake, state
+    what: str  # registry, lake, logs, state
     reason: str
 
 

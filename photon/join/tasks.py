@@ -61,6 +61,7 @@ from photon.join.rows import (
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_range
+from photon.logs.source import LogsUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
@@ -103,6 +104,8 @@ def run_task(
         return Unavailable("registry", str(error))
     except LakeUnavailable as error:
         return Unavailable("lake", str(error))
+    except LogsUnavailable as error:
+        return Unavailable("logs", str(error))
     except SegmentDamaged as error:
         return IndexDamaged(str(error))
     except OSError as error:

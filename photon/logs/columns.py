@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import distinct_names, rows_without_columns, same_column
 from photon.logs.csv_lines import header_names, read_csv_lines
-from photon.logs.discovery import scan
+from photon.logs.folders import log_folder
 from photon.logs.json_lines import decode_record, read_whole_json_lines
-from photon.logs.source import UNREADABLE, open_source, read_header
+from photon.logs.source import UNREADABLE, read_header
 from photon.logs.times import parse_times
 from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import ForeignLog, Limits, Log, Pipeline, PrimaryLog
+from photon.pipeline.location import Location
 from photon.pipeline.values import ColumnType
 
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
@@ -200,14 +200,16 @@ def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:
     yield from (((side, "columns", name), name) for name in log.columns)
 
 
-def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Path, list[str]]]:
+def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, list[str]]]:
     """The names in the headers of the newest files, by file."""
     for datacenter in pipeline.datacenters.values():
-        newest = sorted(scan(datacenter.logs, log.files).files, key=lambda file: -file.modified_ns)
+        folder = log_folder(datacenter.logs)
+        found = folder.watch(log.files).scan(whole=True).files
+        newest = sorted(found, key=lambda file: -file.modified_ns)
         for file in newest[:_NEWEST]:
             path = datacenter.logs / file.path
             try:
-                with open_source(path, file.compressed) as source:
+                with folder.open(file) as source:
                     header = read_header(source, pipeline.limits.line_bytes)
                 if header is not None:
                     yield path, header_names(header, log.format == "tsv")

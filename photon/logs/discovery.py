@@ -9,6 +9,7 @@ such a name (access.log -> access.log.1) is followed there, through `Scan.others
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import re
 import stat
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
-from photon.logs.files import TrackedFile
+from photon.logs.files import LogFile, TrackedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,15 @@ class FoundFile:
     """A log file as one scan saw it."""
 
     path: str  # relative to the logs folder, with `/`
-    inode: int
+    inode: int  # of an object: a number by its key and etag
     size_bytes: int  # on disk: of a compressed file, compressed
     modified_ns: int
     compressed: bool  # the name ends in .gz
+
+    @classmethod
+    def of(cls, file: LogFile) -> FoundFile:
+        """A known file where it was seen last; without its size."""
+        return cls(file.path, file.inode, 0, 0, file.compressed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Scan:
     problems: tuple[FileProblem, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)  # path -> inode, where the pattern did not match
     folders: frozenset[str] = frozenset()  # the folders passed, relative; "" is the logs folder itself
+    is_whole: bool = True  # False: there may be more, which another scan will find
 
 
 def scan(logs_folder: Path, pattern: str, before: Scan | None = None) -> Scan:
@@ -103,6 +110,30 @@ def reason_of(error: OSError) -> str:
     return f"cannot be read: {error.strerror or error}"
 
 
+class GlobbedPaths:
+    """Tells of whole paths whether a scan with this pattern would find them."""
+
+    def __init__(self, pattern: str) -> None:
+        self._matchers = _matchers(pattern)
+        above = [part for part in pattern.split("/")[:-1] if part not in ("", ".")]
+        tame = itertools.takewhile(lambda part: not _WILD.search(part), above)
+        self.folder = "".join(f"{part}/" for part in tame)  # that all of them are below
+
+    def match(self, path: str) -> bool:
+        return _matches(path.split("/"), self._matchers)
+
+
+def _matches(parts: Sequence[str], matchers: _Matchers) -> bool:
+    first, below = matchers[0], matchers[1:]
+    if first is None:
+        inside = len(parts) > 1 and not parts[0].startswith(".") and _matches(parts[1:], matchers)
+        return inside or _matches(parts, below)
+    if not below:
+        return len(parts) == 1 and bool(first(parts[0]))
+    return len(parts) > 1 and bool(first(parts[0])) and _matches(parts[1:], below)
+
+
+_WILD = re.compile(r"[*?\[]")
 _Matcher = Callable[[str], object]
 _Matchers = Sequence[_Matcher | None]  # one for each part of a pattern; None is `**`, never the last
 

@@ -6,11 +6,12 @@ for the files that it read last.
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Protocol
 
 MOST_FILES = 16  # whose access points a process keeps
 MOST_POINTS = 64  # of a file, some 40 KB each; beyond that every other one goes
@@ -21,6 +22,20 @@ _INPUT_BYTES = 2**16
 _OUTPUT_BYTES = 2**20
 _CHECKED_BYTES = 256
 _GZIP = 31  # zlib: gzip's header and trailer, which holds a checksum
+
+
+class CompressedBytes(Protocol):
+    """A gzip file as it is stored."""
+
+    @property
+    def key(self) -> Hashable:
+        """Which file it is, in this process."""
+
+    def version(self) -> tuple[int, ...]:
+        """Its size, then whatever else changes with the file."""
+
+    def read(self, start_bytes: int, length_bytes: int) -> bytes:
+        """The bytes from an offset on; fewer where the file ends. OSError."""
 
 
 class NotClosedYet(Exception):
@@ -49,11 +64,11 @@ class GzipStream:
         other._had_member = self._had_member
         return other
 
-    def read(self, descriptor: int, most_bytes: int) -> bytes:
+    def read(self, stored: CompressedBytes, most_bytes: int) -> bytes:
         """The next bytes, at least one; none at the end of the file. NotClosedYet, CorruptGzip."""
         while True:
             if not self._pending:
-                self._pending = os.pread(descriptor, _INPUT_BYTES, self.input_bytes)
+                self._pending = stored.read(self.input_bytes, _INPUT_BYTES)
                 self.input_bytes += len(self._pending)
             is_at_end = not self._pending
             if self._member is None:
@@ -88,9 +103,9 @@ class GzipIndex:
     Thread-safe. A file that grew keeps what is known of its beginning.
     """
 
-    def __init__(self, status: os.stat_result) -> None:
+    def __init__(self, version: tuple[int, ...]) -> None:
         self._lock = threading.Lock()
-        self._status = status
+        self._version = version
         self._spacing_bytes = FIRST_SPACING_BYTES
         self._points: list[GzipStream] = []
         self._last = GzipStream()
@@ -98,49 +113,49 @@ class GzipIndex:
         # An offset in the compressed bytes, and the checksum of those before it.
         self._checked: tuple[int, int] | None = None
 
-    def read(self, descriptor: int, start_bytes: int, length_bytes: int) -> bytes:
+    def read(self, stored: CompressedBytes, start_bytes: int, length_bytes: int) -> bytes:
         """Decompressed bytes from an offset on; fewer where the file ends. NotClosedYet, CorruptGzip."""
         with self._lock:
-            self._renew(descriptor)
+            self._renew(stored)
             if start_bytes + length_bytes <= HEAD_READ_BYTES and self._last.at_bytes > start_bytes:
-                return _read_on(GzipStream(), descriptor, start_bytes, length_bytes)
+                return _read_on(GzipStream(), stored, start_bytes, length_bytes)
             recent_bytes = self._last.at_bytes - len(self._recent)
             self._checked = None  # until this read has ended well
             if not recent_bytes <= start_bytes <= self._last.at_bytes + self._spacing_bytes:
-                self._go_to(descriptor, start_bytes)
+                self._go_to(stored, start_bytes)
                 recent_bytes = self._last.at_bytes
             end_bytes = start_bytes + length_bytes
-            found = self._read_to(descriptor, end_bytes)
+            found = self._read_to(stored, end_bytes)
             return found[start_bytes - recent_bytes : end_bytes - recent_bytes]
 
-    def _read_to(self, descriptor: int, end_bytes: int) -> bytes:
+    def _read_to(self, stored: CompressedBytes, end_bytes: int) -> bytes:
         """What was read last, and all that follows up to an offset."""
         parts, self._recent = [self._recent], b""  # none, where reading on raises
         while self._last.at_bytes < end_bytes:
-            data = self._last.read(descriptor, min(_OUTPUT_BYTES, end_bytes - self._last.at_bytes))
+            data = self._last.read(stored, min(_OUTPUT_BYTES, end_bytes - self._last.at_bytes))
             if not data:
                 break
             parts.append(data)
             self._note_point()
         found = b"".join(parts)
         self._recent = found[-RECENT_BYTES:]
-        self._checked = self._last.input_bytes, _checksum_before(descriptor, self._last.input_bytes)
+        self._checked = self._last.input_bytes, _checksum_before(stored, self._last.input_bytes)
         return found
 
-    def _renew(self, descriptor: int) -> None:
+    def _renew(self, stored: CompressedBytes) -> None:
         """Forget what is known of a file that has changed, unless it merely grew."""
-        now = os.fstat(descriptor)
-        if _times(now) == _times(self._status):
+        now = stored.version()
+        if now == self._version:
             return
-        self._status = now
+        self._version = now
         if self._checked is not None:
             at_bytes, checksum = self._checked
-            if now.st_size >= at_bytes and _checksum_before(descriptor, at_bytes) == checksum:
+            if now[0] >= at_bytes and _checksum_before(stored, at_bytes) == checksum:
                 self._points = [point for point in self._points if point.input_bytes <= at_bytes]
                 return
         self._points, self._last, self._recent = [], GzipStream(), b""
 
-    def _go_to(self, descriptor: int, start_bytes: int) -> None:
+    def _go_to(self, stored: CompressedBytes, start_bytes: int) -> None:
         """Go on from the nearest place before an offset."""
         place = bisect_right(self._points, start_bytes, key=lambda point: point.at_bytes)
         near = [point for point in (self._points[place - 1] if place else None, self._last) if point]
@@ -149,7 +164,7 @@ class GzipIndex:
         self._last = GzipStream() if best is None else best if best is self._last else best.copy()
         self._recent = b""
         while self._last.at_bytes < start_bytes:
-            if not self._last.read(descriptor, min(_OUTPUT_BYTES, start_bytes - self._last.at_bytes)):
+            if not self._last.read(stored, min(_OUTPUT_BYTES, start_bytes - self._last.at_bytes)):
                 return
             self._note_point()
 
@@ -162,38 +177,32 @@ class GzipIndex:
                 self._spacing_bytes *= 2
 
 
-def _read_on(stream: GzipStream, descriptor: int, start_bytes: int, length_bytes: int) -> bytes:
+def _read_on(stream: GzipStream, stored: CompressedBytes, start_bytes: int, length_bytes: int) -> bytes:
     """Bytes from an offset on, by a stream that stands before it."""
     parts, end_bytes = [], start_bytes + length_bytes
     while stream.at_bytes < end_bytes:
-        data = stream.read(descriptor, end_bytes - stream.at_bytes)
+        data = stream.read(stored, end_bytes - stream.at_bytes)
         if not data:
             break
         parts.append(data)
     return b"".join(parts)[start_bytes:]
 
 
-def _times(status: os.stat_result) -> tuple[int, int, int]:
-    """What changes with a file. A used inode may come with the size and the time of the file before it."""
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _checksum_before(descriptor: int, at_bytes: int) -> int:
+def _checksum_before(stored: CompressedBytes, at_bytes: int) -> int:
     start_bytes = max(0, at_bytes - _CHECKED_BYTES)
-    return zlib.crc32(os.pread(descriptor, at_bytes - start_bytes, start_bytes))
+    return zlib.crc32(stored.read(start_bytes, at_bytes - start_bytes))
 
 
-_indexes: OrderedDict[tuple[int, int], GzipIndex] = OrderedDict()  # by device and inode, last used last
+_indexes: OrderedDict[Hashable, GzipIndex] = OrderedDict()  # by the file, last used last
 _indexes_lock = threading.Lock()
 
 
-def index_of(descriptor: int) -> GzipIndex:
-    """What this process knows of an open gzip file."""
-    status = os.fstat(descriptor)
+def index_of(stored: CompressedBytes) -> GzipIndex:
+    """What this process knows of a gzip file."""
+    key = stored.key
     with _indexes_lock:
-        key = status.st_dev, status.st_ino
         if key not in _indexes:
-            _indexes[key] = GzipIndex(status)
+            _indexes[key] = GzipIndex(stored.version())
         _indexes.move_to_end(key)
         while len(_indexes) > MOST_FILES:
             _indexes.popitem(last=False)

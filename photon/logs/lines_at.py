@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from photon.logs.files import TrackedFile
 from photon.logs.scattered import NEIGHBOUR_BYTES, cut, read_stretches_in_order
+from photon.pipeline.location import Location
 
 GUESSED_BYTES = (1024, 4096)  # that are read from where a line begins; then as many as a line may have
 MOST_BYTES_AT_ONCE = 2**26
@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def read_lines_at(
-    logs_folder: Path, files: Mapping[int, TrackedFile], numbers: Ints, starts_bytes: Ints, line_bytes: int
+    logs: Location, files: Mapping[int, TrackedFile], numbers: Ints, starts_bytes: Ints, line_bytes: int
 ) -> pa.Array:
     """The lines that begin at these places, without their ends; null where they can't be read.
 
@@ -41,7 +41,7 @@ def read_lines_at(
     for guessed_bytes in (*GUESSED_BYTES, line_bytes + 2):
         left = np.flatnonzero(known & (lines < 0))
         for portion in _portions(_Places.of(places[:, left], files, guessed_bytes)):
-            read = _read(logs_folder, files, portion)
+            read = _read(logs, files, portion)
             is_short = pc.less_equal(pc.binary_length(read), line_bytes)
             is_found = pc.fill_null(is_short, False).to_numpy(zero_copy_only=False)
             rows = left[: len(portion)]
@@ -95,16 +95,14 @@ def _portions(places: _Places) -> list[_Places]:
     return [places[first:after] for first, after in pairwise([*starts, len(places)])]
 
 
-def _read(logs_folder: Path, files: Mapping[int, TrackedFile], places: _Places) -> pa.Array:
+def _read(logs: Location, files: Mapping[int, TrackedFile], places: _Places) -> pa.Array:
     is_first = places.begins_stretch()
     firsts = np.flatnonzero(is_first)
     lasts = np.append(firsts[1:], len(places)) - 1
     of = np.cumsum(is_first) - 1  # the stretch of each place
     wanted = list(zip(places.starts[firsts].tolist(), places.ends[lasts].tolist(), strict=True))
     known = {number: files[number].file for number in np.unique(places.numbers).tolist()}
-    data = [
-        part or b"" for part in read_stretches_in_order(logs_folder, known, places.numbers[firsts], wanted)
-    ]
+    data = [part or b"" for part in read_stretches_in_order(logs, known, places.numbers[firsts], wanted)]
     lengths = np.array([len(part) for part in data], np.int64)
     begins = np.cumsum(lengths) - lengths
     text = np.frombuffer(b"".join(data), np.uint8)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.files import TrackedFile
+from photon.logs.folders import LogFolder
 from photon.logs.gzips import NotClosedYet
 from photon.logs.rotation import Beginnings, is_beginning_of
-from photon.logs.source import UNREADABLE, WholeGzips, has_head, has_tail, open_source, problem_of
+from photon.logs.source import UNREADABLE, WholeGzips, has_head, has_tail, problem_of
 
 
 @dataclass
@@ -49,14 +49,16 @@ class Look:
 class Contents:
     """Compares the bytes of files with what is known of log files."""
 
-    def __init__(self, logs_folder: Path, gzips: WholeGzips) -> None:
-        self.logs_folder = logs_folder
+    def __init__(self, folder: LogFolder, gzips: WholeGzips) -> None:
+        self.folder = folder
         self._gzips = gzips
 
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
         """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
+        if self.folder.is_immutable:
+            return []  # nothing renames an object
         try:
-            with open_source(self.logs_folder / found.path, found.compressed, found.inode) as source:
+            with self.folder.open(found) as source:
                 return beginnings.like(source, found.path)
         except NotClosedYet:
             return beginnings.beside(found.path)
@@ -65,10 +67,12 @@ class Contents:
 
     def is_beginning_of(self, look: Look, found: FoundFile, whole: TrackedFile) -> bool:
         """Whether it holds nothing but the beginning of a file that is there; withheld if nobody can tell."""
+        if self.folder.is_immutable:
+            return False
         try:
             with (
-                open_source(self.logs_folder / found.path, found.compressed, found.inode) as copy,
-                open_source(self.logs_folder / whole.file.path, False, whole.file.inode) as source,
+                self.folder.open(found) as copy,
+                self.folder.open(FoundFile.of(whole.file)) as source,
             ):
                 if has_head(source, whole.file):
                     return is_beginning_of(copy, look.sizes[found.path], source)
@@ -100,9 +104,11 @@ class Contents:
         """Whether it begins as the file did, and holds what was read last (protocol D1, D2)."""
         if found in look.withheld or look.sizes[found.path] < file.offset_bytes:
             return False
+        if self.folder.is_immutable:
+            return found.inode == file.file.inode
         unchanged_gzip = found.inode == file.file.inode and _is_untouched(found, file)
         try:
-            with open_source(self.logs_folder / found.path, found.compressed, found.inode) as source:
+            with self.folder.open(found) as source:
                 return has_head(source, file.file) and (unchanged_gzip or has_tail(source, file))
         except FileNotFoundError:
             look.withhold(found, None)  # it went since the scan: the next look will tell

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
+from photon.logs.folders import log_folder
 from photon.logs.parse import FOREIGN_EVENTS, ParsedRange, read_events
-from photon.logs.ranges import candidate_paths
-from photon.logs.source import UNREADABLE, Source, has_head, open_source
+from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head
 from photon.pipeline.file import ForeignLog, Limits
+from photon.pipeline.location import Location
 from photon.tokens import Occurrence
 
 FIRST_READ_BYTES = 4096  # most lines are shorter
 
 
 def read_records_of(
-    logs_folder: Path,
+    logs: Location,
     wanted: Iterable[tuple[Occurrence, str]],
     files: Mapping[int, TrackedFile],
     log: ForeignLog,
@@ -34,28 +34,31 @@ def read_records_of(
         if place.file_number in files:
             by_file[place.file_number][place.offset_bytes] = event_id
     parts = [
-        read_records(logs_folder, files[number].file, event_ids, log, limits)
+        read_records(logs, files[number].file, event_ids, log, limits)
         for number, event_ids in by_file.items()
     ]
     return pa.concat_tables([FOREIGN_EVENTS.empty_table(), *parts])
 
 
 def read_records(
-    logs_folder: Path, file: LogFile, event_ids: Mapping[int, str], log: ForeignLog, limits: Limits
+    logs: Location, file: LogFile, event_ids: Mapping[int, str], log: ForeignLog, limits: Limits
 ) -> pa.Table:
     """The records of these events, by their offsets, as `FOREIGN_EVENTS`; without those that are gone.
 
-    In the order of the file, so that a compressed one is read through once.
+    In the order of the file, so that a compressed one is read through once. LogsUnavailable.
     """
     parts = [FOREIGN_EVENTS.empty_table()]
     left = dict(event_ids)
-    for path in candidate_paths(logs_folder / file.path, file.inode):
+    folder = log_folder(logs)
+    for path in folder.candidates(file):
         lines: dict[int, bytes] = {}
         try:
-            with open_source(path, compressed=path.suffix == ".gz") as source:
+            with folder.open_at(path, file) as source:
                 if has_head(source, file):
                     for offset in sorted(left):
                         lines[offset] = _line_at(source, offset, limits.line_bytes)
+        except LogsUnavailable:
+            raise
         except UNREADABLE:
             pass  # what was read before it ended is as good as ever
         found = _records_of(lines, left, file, log, limits)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.rotation import may_be_rotated
-from photon.logs.source import TAIL_BYTES, UNREADABLE, Source, has_head, has_tail, hash_bytes, open_source
+from photon.logs.folders import log_folder
+from photon.logs.source import (
+    TAIL_BYTES,
+    UNREADABLE,
+    LogsUnavailable,
+    Source,
+    has_head,
+    has_tail,
+    hash_bytes,
+)
+from photon.pipeline.location import Location
 
 # A batch reads this much of every growing file before it reads more of any. A small batch reads less of each,
 # so that it serves at least 16 files.
@@ -187,42 +195,44 @@ class Checked:
         return zlib.crc32(memoryview(data)[self.unchecked_bytes :]) == self.checksum
 
 
-def read_range(logs_folder: Path, file: LogFile, byte_range: ByteRange) -> bytes:
+def read_range(logs: Location, file: LogFile, byte_range: ByteRange) -> bytes:
     """The bytes of a planned range, as they were planned (protocol A2).
 
-    Raises RangeGone if the file is not there, is another one now, or holds other bytes.
+    Raises RangeGone if the file is not there, is another one now, or holds other bytes; LogsUnavailable.
     """
     stretch = (byte_range.start_bytes, byte_range.end_bytes)
     checked = Checked(byte_range.checksum, byte_range.unchecked_bytes)
-    return read_stretches(logs_folder, file, [stretch], checked)[0]
+    return read_stretches(logs, file, [stretch], checked)[0]
 
 
-def read_at(logs_folder: Path, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:
-    """Bytes of a log file by offset, without a checksum; RangeGone if they are not there any more."""
-    return read_stretches(logs_folder, file, [(start_bytes, end_bytes)])[0]
+def read_at(logs: Location, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:
+    """Bytes of a log file by offset, without a checksum. RangeGone, LogsUnavailable."""
+    return read_stretches(logs, file, [(start_bytes, end_bytes)])[0]
 
 
 def read_stretches(
-    logs_folder: Path, file: LogFile, stretches: Sequence[tuple[int, int]], checked: Checked | None = None
+    logs: Location, file: LogFile, stretches: Sequence[tuple[int, int]], checked: Checked | None = None
 ) -> list[bytes]:
     """The bytes [start, end) of a log file, of each stretch; the first must be as `checked`.
 
     The file is looked for where it was seen last, then wherever rotation may have moved it since. RangeGone
-    if some bytes are not there any more.
+    if some bytes are not there any more; LogsUnavailable if nobody can tell.
     """
-    place, reason = logs_folder / file.path, "the file is not there"
-    for path in candidate_paths(place, file.inode):
+    folder, reason = log_folder(logs), "the file is not there"
+    for path in folder.candidates(file):
         try:
-            with open_source(path, compressed=path.suffix == ".gz") as source:
+            with folder.open_at(path, file) as source:
                 if not has_head(source, file):
-                    if path == place:  # another file elsewhere says nothing of this one
+                    if path == file.path:  # another file elsewhere says nothing of this one
                         reason = "another file is in its place"
                     continue
                 found = [source.read(start, end - start) for start, end in stretches]
         except FileNotFoundError:
             continue
+        except LogsUnavailable:
+            raise
         except UNREADABLE as error:
-            reason = f"{path.name} can't be read: {error or type(error).__name__}"
+            reason = f"{PurePath(path).name} can't be read: {error or type(error).__name__}"
             continue
         if any(len(data) != end - start for data, (start, end) in zip(found, stretches, strict=True)):
             reason = f"the file was truncated to less than {stretches[-1][1]} bytes"
@@ -231,22 +241,6 @@ def read_stretches(
         else:
             return found
     raise RangeGone(file, stretches[0][0], stretches[-1][1], reason)
-
-
-def candidate_paths(path: Path, inode: int) -> Iterator[Path]:
-    """Where a log file may be that was seen at `path`: there, else rotated within the folder (protocol D6).
-
-    First by its inode, then by names that a rotation may have given it, its own with `.gz` before others.
-    """
-    yield path
-    try:
-        with os.scandir(path.parent) as entries:
-            inodes = {entry.name: entry.inode() for entry in entries if entry.name != path.name}
-    except OSError:
-        return
-    yield from [path.parent / name for name in inodes if inodes[name] == inode]
-    rotated = [n for n in inodes if inodes[n] != inode and may_be_rotated(path.name, n)]
-    yield from [path.parent / name for name in sorted(rotated, key=lambda n: (n != path.name + ".gz", n))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,21 +270,21 @@ def stretches_of(tracked: TrackedFile, piece_bytes: int, from_bytes: int | None 
 
 
 def read_pieces(
-    logs_folder: Path, stretch: Stretch, piece_bytes: int, line_limit_bytes: int
+    logs: Location, stretch: Stretch, piece_bytes: int, line_limit_bytes: int
 ) -> Iterator[tuple[ByteRange, bytes]]:
     """The whole lines of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
 
     Reads only the beginning of a line longer than the limit. Raises RangeGone, perhaps after some
-    pieces, if the bytes that were read are not there any more.
+    pieces, if the bytes that were read are not there any more; LogsUnavailable.
     """
     file = stretch.tracked.file
-    place, reason = logs_folder / file.path, "the file is not there"
-    for path in candidate_paths(place, file.inode):
+    folder, reason = log_folder(logs), "the file is not there"
+    for path in folder.candidates(file):
         begun = False
         try:
-            with open_source(path, compressed=path.suffix == ".gz") as source:
+            with folder.open_at(path, file) as source:
                 if not _is_the_file(source, stretch.tracked, path):
-                    if path == place:  # another file elsewhere says nothing of this one
+                    if path == file.path:  # another file elsewhere says nothing of this one
                         reason = "another file is in its place"
                     continue
                 begun = True
@@ -298,16 +292,18 @@ def read_pieces(
                 return
         except FileNotFoundError:
             continue
+        except LogsUnavailable:
+            raise
         except UNREADABLE as error:
-            reason = f"{path.name} can't be read: {error or type(error).__name__}"
+            reason = f"{PurePath(path).name} can't be read: {error or type(error).__name__}"
             if begun:
                 break
     raise _gone(stretch, reason)
 
 
-def _is_the_file(source: Source, tracked: TrackedFile, path: Path) -> bool:
+def _is_the_file(source: Source, tracked: TrackedFile, path: str) -> bool:
     # The tail of a compressed file at its place is not looked at: that would decompress all of it once more.
-    is_at_its_place = tracked.file.compressed and path.name == PurePath(tracked.file.path).name
+    is_at_its_place = tracked.file.compressed and path == tracked.file.path
     return has_head(source, tracked.file) and (is_at_its_place or has_tail(source, tracked))
 
 

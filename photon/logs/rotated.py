@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from photon.logs.discovery import FoundFile, Matches, Scan, stat_file
+from photon.logs.discovery import FoundFile, Matches, Scan
 from photon.logs.files import TrackedFile
 from photon.logs.look import Contents, Look
 from photon.logs.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
@@ -38,8 +38,8 @@ def _rotations(
     """What the files that are sought may be called now, in the order of the paths."""
     followed = {look.files[number].file.path for number in look.present}
     rotations = Rotations(file.file.path for file in sought)
-    others = [stat_file(contents.logs_folder, path) for path in rotations.among(found.others)]
-    candidates = {file.path: file for file in [*others, *look.withheld, *fresh] if file is not None}
+    others = contents.folder.find(list(rotations.among(found.others)))
+    candidates = {file.path: file for file in [*others.values(), *look.withheld, *fresh]}
     return [candidates[path] for path in sorted(candidates) if path not in followed]
 
 
@@ -80,7 +80,8 @@ def unseen_rotations(
     unseen = []
     for path, inode in found.others.items():
         first_ns = [since_ns[log] for log in rotated_from(path) if log in since_ns]
-        candidate = stat_file(contents.logs_folder, path) if first_ns and inode not in inodes else None
+        may_be_new = bool(first_ns) and inode not in inodes
+        candidate = contents.folder.find([path]).get(path) if may_be_new else None
         if candidate is None or candidate.modified_ns < first_ns[0] or not contents.is_whole(look, candidate):
             continue
         alike = contents.like(look, candidate, known)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from photon.clock import microseconds
+from photon.errors import UserError
 from photon.logs.discovery import FileProblem, FoundFile, reason_of
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.gzips import CorruptGzip, GzipStream, NotClosedYet, index_of
+from photon.logs.gzips import CompressedBytes, CorruptGzip, GzipStream, NotClosedYet, index_of
 
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # of whole lines: more than one record, for first records are often alike
@@ -34,8 +35,16 @@ GZIP_LOOK_BYTES = 32 * 2**20
 UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # what opening and reading a log file may raise
 
 
+class LogsUnavailable(UserError, OSError):
+    """The store of the logs can't be asked now: its objects may be there all the same."""
+
+
 class Source(Protocol):
     """An open log file."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it has the bytes of the file that was asked for, or none: its content need not tell."""
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
         """The bytes from an offset on; fewer where the file ends."""
@@ -59,9 +68,27 @@ def hash_bytes(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest() if data else b""
 
 
-class _PlainSource:
+class StoredBytes(CompressedBytes, Source, Protocol):
+    """A log file as it is stored."""
+
+
+class FileBytes:
+    """An open file of this machine."""
+
+    is_certain = False  # inodes are reused, and files change in place
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    @property
+    def key(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_dev, status.st_ino
+
+    def version(self) -> tuple[int, int, int]:
+        # A used inode may come with the size and the time of the file before it.
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
         data = os.pread(self._descriptor, length_bytes, start_bytes)
@@ -71,17 +98,23 @@ class _PlainSource:
 
 
 class _GzipSource:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._index = index_of(descriptor)
+    def __init__(self, stored: StoredBytes) -> None:
+        self._stored = stored
+        self._index = index_of(stored)
+        self.is_certain = stored.is_certain
 
     def read(self, start_bytes: int, length_bytes: int) -> bytes:
-        return self._index.read(self._descriptor, start_bytes, length_bytes)
+        return self._index.read(self._stored, start_bytes, length_bytes)
+
+
+def source_of(stored: StoredBytes, compressed: bool) -> Source:
+    """A log file by its decompressed bytes."""
+    return _GzipSource(stored) if compressed else stored
 
 
 @contextmanager
-def open_source(path: Path, compressed: bool, inode: int | None = None) -> Iterator[Source]:
-    """Open a log file; raises OSError as `os.open` does, and NotClosedYet or CorruptGzip on reading.
+def open_bytes(path: Path, inode: int | None = None) -> Iterator[FileBytes]:
+    """Open a file of this machine; raises OSError as `os.open` does.
 
     `inode`: as a scan saw it. FileNotFoundError if another file has taken its place since, as in a rotation.
     """
@@ -89,9 +122,16 @@ def open_source(path: Path, compressed: bool, inode: int | None = None) -> Itera
     try:
         if inode is not None and os.fstat(descriptor).st_ino != inode:
             raise FileNotFoundError(errno.ENOENT, "another file has taken its place", str(path))
-        yield _GzipSource(descriptor) if compressed else _PlainSource(descriptor)
+        yield FileBytes(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def open_source(path: Path, compressed: bool, inode: int | None = None) -> Iterator[Source]:
+    """Open a log file of this machine as `open_bytes` does; NotClosedYet or CorruptGzip on reading."""
+    with open_bytes(path, inode) as stored:
+        yield source_of(stored, compressed)
 
 
 def read_head(source: Source, has_header: bool, line_limit_bytes: int, final: bool) -> HeadResult:
@@ -137,6 +177,8 @@ def read_header(source: Source, line_limit_bytes: int) -> bytes | None:
 
 def has_head(source: Source, file: LogFile) -> bool:
     """Does this file begin as the log file did (protocol D1)?"""
+    if source.is_certain:
+        return True
     data = source.read(0, file.header_bytes + file.head_bytes)
     header = data[: file.header_bytes].removeprefix(BYTE_ORDER_MARK)
     return (
@@ -147,6 +189,8 @@ def has_head(source: Source, file: LogFile) -> bool:
 
 def has_tail(source: Source, tracked: TrackedFile) -> bool:
     """Is what was read last still in its place (protocol D2)?"""
+    if source.is_certain:
+        return True
     start = max(0, tracked.offset_bytes - TAIL_BYTES)
     return (
         not tracked.tail_hash
@@ -165,9 +209,14 @@ class WholeGzips:
     found of each gzip file that is no log file yet.
     """
 
-    def __init__(self, logs_folder: Path, idle_after: timedelta) -> None:
-        self._logs_folder = logs_folder
-        self._idle_us = microseconds(idle_after)
+    def __init__(
+        self,
+        open_stored: Callable[[FoundFile], AbstractContextManager[StoredBytes]],
+        idle_after: timedelta | None,
+    ) -> None:
+        """`idle_after`: then a file that ends early is a problem; None: at once, for it never grows."""
+        self._open = open_stored
+        self._idle_us = -1 if idle_after is None else microseconds(idle_after)
         self._verdicts: dict[FoundFile, _Verdict] = {}
         self._checks: dict[FoundFile, GzipStream] = {}  # read to their ends, look by look
         self._budget_bytes = 0
@@ -190,7 +239,8 @@ class WholeGzips:
             self.pending = True
             return None
         verdict = self._verdicts[file]
-        if verdict is None and (final or now_us - file.modified_ns // 1000 > self._idle_us):
+        idle_us = now_us - file.modified_ns // 1000
+        if verdict is None and (final or self._idle_us < 0 or idle_us > self._idle_us):
             return FileProblem(file.path, "this gzip file ends early and does not grow; compress it again")
         return verdict
 
@@ -201,7 +251,7 @@ class WholeGzips:
         verdict: _Verdict = None
         try:
             stream = self._checks.setdefault(file, GzipStream())
-            verdict = self._advance(self._logs_folder / file.path, stream)
+            verdict = self._advance(file, stream)
             if verdict is None:
                 return False
         except NotClosedYet:
@@ -214,17 +264,14 @@ class WholeGzips:
         self._checks.pop(file, None)
         return True
 
-    def _advance(self, path: Path, stream: GzipStream) -> int | None:
+    def _advance(self, file: FoundFile, stream: GzipStream) -> int | None:
         """Read on within the budget: the decompressed size, or None if the budget was too small."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._open(file) as stored:
             while self._budget_bytes > 0:
-                step_bytes = len(stream.read(descriptor, _STEP_BYTES))
+                step_bytes = len(stream.read(stored, _STEP_BYTES))
                 if step_bytes == 0:
                     return stream.at_bytes
                 self._budget_bytes -= step_bytes
-        finally:
-            os.close(descriptor)
         return None
 
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from photon.logs.discovery import (
     FileProblem,
     FoundFile,
     Scan,
     match,
-    scan,
-    stat_file,
     strip_gz,
 )
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.logs.folders import log_folder
 from photon.logs.look import Contents, Look
 from photon.logs.ranges import cut_range
 from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
@@ -28,11 +26,11 @@ from photon.logs.source import (
     WholeGzips,
     has_head,
     has_tail,
-    open_source,
     problem_of,
     read_head,
 )
 from photon.pipeline.file import Limits, Log, Tailing
+from photon.pipeline.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +47,16 @@ class Observation:
 class LogTail:
     """Follows one log of one datacenter. Keeps only caches: another instance goes on from the same state."""
 
-    def __init__(self, logs_folder: Path, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
-        """A tail of the files that `log.files` names below `logs_folder`. No I/O yet."""
-        self._logs_folder = logs_folder
+    def __init__(self, logs: Location, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
+        """A tail of the files that `log.files` names below `logs`. No I/O yet."""
+        self._folder = log_folder(logs)
+        self._watch = self._folder.watch(log.files)
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
-        self._gzips = WholeGzips(logs_folder, tailing.idle_after)
-        self._contents = Contents(logs_folder, self._gzips)
+        idle_after = None if self._folder.is_immutable else tailing.idle_after
+        self._gzips = WholeGzips(self._folder.open_stored, idle_after)
+        self._contents = Contents(self._folder, self._gzips)
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -74,7 +74,7 @@ class LogTail:
         it is seen again. `final`: the inputs are declared complete, so an unterminated last line counts, and
         one look is enough (protocol D4). Never raises for what the disk says.
         """
-        found = self.seen = scan(self._logs_folder, self._log.files, self.seen)
+        found = self.seen = self._watch.scan(whole=final)
         look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
         unknown = self._find_unchanged(look, found.files)
@@ -94,7 +94,9 @@ class LogTail:
             self._backlog(look),
             tuple(look.problems),
             tuple(look.vanished),
-            self._gzips.pending or any(look.files[number].state == "open" for number in look.missing),
+            self._gzips.pending
+            or not found.is_whole
+            or any(look.files[number].state == "open" for number in look.missing),
         )
 
     def _find_unchanged(self, look: Look, found: Iterable[FoundFile]) -> list[FoundFile]:
@@ -126,7 +128,7 @@ class LogTail:
             path = by_inode.get(file.file.inode, compressed if compressed in found.others else None)
             if path is not None and number not in look.present:
                 paths[path] = None
-        return [now for path in paths if (now := stat_file(self._logs_folder, path)) is not None]
+        return list(self._folder.find(paths).values())
 
     def _match(self, look: Look, found: Scan, unknown: list[FoundFile], renamed: list[FoundFile]) -> None:
         """Match the other files by content; those that match nothing are new or missing."""
@@ -152,7 +154,8 @@ class LogTail:
         for is_compressed in (False, True):  # a log and its compressed copy may both be new
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
             self._copies |= copies_among(look, self._contents, new)
-            for file in sorted(new, key=lambda file: file.modified_ns):  # so that numbers go by age
+            by_age = sorted(new, key=lambda file: file.modified_ns)  # so that numbers go by age
+            for file in self._folder.at_hand(by_age):
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
         self._miss(look, found, [number for number in missing if number not in back.values()])
@@ -184,8 +187,9 @@ class LogTail:
         if size_bytes == 0:
             return
         try:
-            with open_source(self._logs_folder / found.path, found.compressed, found.inode) as source:
-                head = read_head(source, has_header, self._line_limit_bytes, look.final)
+            with self._folder.open(found) as source:
+                is_closed = look.final or self._folder.is_immutable
+                head = read_head(source, has_header, self._line_limit_bytes, is_closed)
         except FileNotFoundError:
             return
         except UNREADABLE as error:
@@ -245,12 +249,13 @@ class LogTail:
         """
         file = tracked.file
         try:
-            with open_source(self._logs_folder / file.path, file.compressed) as source:
+            with self._folder.open_at(file.path, file) as source:
                 self._failed_cuts.pop(file.number, None)
                 if not (has_head(source, file) and has_tail(source, tracked)):
                     self._known.pop(file.path, None)
                     return None
-                cut = cut_range(source, tracked, budget_bytes, self._line_limit_bytes, final, size_bytes)
+                is_closed = final or self._folder.is_immutable  # an unterminated last line is whole
+                cut = cut_range(source, tracked, budget_bytes, self._line_limit_bytes, is_closed, size_bytes)
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None

@@ -95,7 +95,7 @@ class Datacenter(Strict):
     """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
 
     storage: Storage = Storage()  # before those that it says how to reach
-    logs: Folder
+    logs: Place
     lake: Place
     state: Folder
     # Index segments and waiting records. None: with the state, or with a lake that is on S3.

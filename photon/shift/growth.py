@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from photon.errors import FormatTooNew
-from photon.logs.discovery import FoundFile, Scan, scan, signature_of
+from photon.logs.discovery import FoundFile, Scan, signature_of
 from photon.logs.files import Side, TrackedFile
+from photon.logs.folders import watch_of
 from photon.pipeline.file import Pipeline
 from photon.state.database import StateUnavailable
 from photon.state.view import StateView, view_state
@@ -57,7 +58,8 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
     except (FormatTooNew, StateUnavailable) as error:
         state = StateView()
         problems.append(str(error))
-    primary, foreign = scan(place.logs, pipeline.primary.files), scan(place.logs, pipeline.foreign.files)
+    primary = watch_of(place.logs, pipeline.primary.files).scan()
+    foreign = watch_of(place.logs, pipeline.foreign.files).scan()
     problems += [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
     return Growth(
         primary=_size(primary, state, "primary"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side, TrackedFile
+from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
@@ -104,8 +105,8 @@ def status_of(
     else:
         makes_it = f"a shift, or photon join {pipeline.file} -d {datacenter}, makes it"
         problems = [] if decision else [f"{place.state}: no state yet; {makes_it}"]
-        if not place.logs.is_dir():
-            problems.append(f"{place.logs}: not a folder that can be read; expected the datacenter's logs")
+        if (why := log_folder(place.logs).why_not_there()) is not None:
+            problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     safe = deletable(reader.files.values(), in_plans, earliest_us, now_us, idle_us)
     return DatacenterStatus(

@@ -10,10 +10,11 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import obstore
 import pyarrow as pa
@@ -23,15 +24,20 @@ from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    GenericError,
     NotFoundError,
     PermissionDeniedError,
     UnauthenticatedError,
 )
 from obstore.store import S3Store as Client
 
+from photon.clock import MICROSECONDS
 from photon.pipeline.location import S3Folder
 from photon.storage.native_errors import REMEDIES, reason_of
 from photon.storage.store import StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -39,7 +45,23 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 RETRIES, RETRY_TIMEOUT = 3, timedelta(seconds=10)
 READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for its footer and one a column
 PUT_IN_MEMORY_BYTES = 2**24  # what is bigger is on disk until it is sent, in parts
+LISTED_AT_ONCE = 1_000  # as many as a request lists
 DEFAULT_REGION = "us-east-1"  # MinIO takes any
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as the store tells of it."""
+
+    name: str
+    size_bytes: int
+    etag: str  # another one for other bytes
+    modified_us: int
+
+    @classmethod
+    def of(cls, meta: ObjectMeta) -> StoredObject:
+        modified_us = round(meta["last_modified"].timestamp() * MICROSECONDS)
+        return cls(meta["path"], meta["size"], meta["e_tag"] or "", modified_us)
 
 
 class S3Store:
@@ -122,6 +144,29 @@ class S3Store:
                     yield name
                 elif name > prefix and not name.startswith(prefix):
                     return
+
+    def objects(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
+        """The objects below a folder, and below those in it, in the order of their names, from one on."""
+        with self._errors(below):
+            listed = obstore.list(
+                self._client, below.strip("/") or None, offset=after or None, chunk_size=LISTED_AT_ONCE
+            )
+            for chunk in listed:
+                yield from map(StoredObject.of, chunk)
+
+    def read_object(self, name: str, start_bytes: int, end_bytes: int) -> tuple[bytes, StoredObject]:
+        """The bytes of an object from `start_bytes` up to `end_bytes` or its end, and which it was.
+
+        FileNotFoundError, OSError.
+        """
+        with self._errors(name):
+            try:
+                found = obstore.get(self._client, name, options={"range": (start_bytes, end_bytes)})
+            except GenericError as error:
+                if "416 Range Not Satisfiable" not in str(error):
+                    raise
+                return b"", StoredObject.of(obstore.head(self._client, name))  # it ends before
+            return found.bytes().to_bytes(), StoredObject.of(found.meta)
 
     def remove(self, *names: str) -> None:
         if names:

@@ -234,7 +234,7 @@ def open_scope(
     verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
     mended = {name: _mended(pipeline, name, one) for name, one in offsets.items()}
     looks = {
-        name: {number: look_at(each, pipeline.datacenters[name].logs) for number, each in one.files.items()}
+        name: look_at(one.files, pipeline.datacenters[name].logs)
         for name, one in offsets.items()
         if name in selected
     }
@@ -290,9 +290,9 @@ def _mended(pipeline: Pipeline, datacenter: str, read: ReadOffsets) -> Mended:
     )
 
 
-def _size_bytes(tracked: TrackedFile, logs: Path) -> int:
+def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
     """How long a file is, as far as we know: it may grow while its dispatcher is down."""
-    if tracked.file.compressed:
+    if tracked.file.compressed or not isinstance(logs, Path):
         return tracked.size_bytes
     try:
         return max(tracked.size_bytes, (logs / tracked.file.path).stat().st_size)

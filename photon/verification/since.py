@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from photon.logs.files import TrackedFile
+from photon.logs.files import LogFile, TrackedFile
+from photon.logs.folders import log_folder
+from photon.pipeline.location import Location
 from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TableName
 from photon.tokens import Occurrence
@@ -33,13 +34,18 @@ class Look:
     changed_ns: int
 
 
-def look_at(tracked: TrackedFile, logs: Path) -> Look | None:
-    """None: it is not there."""
-    try:
-        found = (logs / tracked.file.path).stat()
-    except OSError:
-        return None
-    return Look(found.st_size, found.st_mtime_ns)
+def look_at(files: Mapping[int, TrackedFile], logs: Location) -> dict[int, Look | None]:
+    """How these files look, by number; None: it is not there."""
+    folder = log_folder(logs)
+    found = folder.find({tracked.file.path for tracked in files.values()})
+
+    def look(file: LogFile) -> Look | None:
+        now = found.get(file.path)
+        if now is None or (folder.is_immutable and now.inode != file.inode):
+            return None
+        return Look(now.size_bytes, now.modified_ns)
+
+    return {number: look(tracked.file) for number, tracked in files.items()}
 
 
 def is_trusted(kept: KeptFile, tracked: TrackedFile, look: Look | None) -> bool:

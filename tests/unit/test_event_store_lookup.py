@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from photon.event_store.segments import SegmentDamaged, file_name
-from photon.logs import scattered
+from photon.logs import folders, scattered
 from photon.logs.files import ByteRange
 from tests.unit.event_store_world import SECOND_US, World, found, time_windows
 
@@ -166,13 +166,13 @@ def test_only_the_lines_that_are_found_are_read_and_neighbours_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[tuple[int, int]] = []
-    read_in_place = scattered._read_in_place
+    read_in_place = folders._read_in_place
 
     def noting(folder, file, stretches):
         reads.extend(stretches)
         return read_in_place(folder, file, stretches)
 
-    monkeypatch.setattr(scattered, "_read_in_place", noting)
+    monkeypatch.setattr(folders, "_read_in_place", noting)
     world.write(1, [(str(number), NOW_US) for number in range(2_000)], padding="x" * 100)
     world.index()
     wanted = ["3", "5", "1000", "nowhere"]

@@ -74,9 +74,9 @@ def test_results_of_a_log_count_while_it_is_as_it_was_or_grows(
 
 
 def test_a_log_that_is_not_there_has_no_look(tmp_path: Path) -> None:
-    assert look_at(tracked(), tmp_path) is None
+    assert look_at({1: tracked()}, tmp_path) == {1: None}
     (tmp_path / "c1.csv").write_text("12345")
-    look = look_at(tracked(), tmp_path)
+    look = look_at({1: tracked()}, tmp_path)[1]
     assert look is not None
     assert look.size_bytes == 5
 

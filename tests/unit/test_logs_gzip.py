@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs.gzips import GzipStream, NotClosedYet
+from photon.logs.gzips import CompressedBytes, GzipStream, NotClosedYet
 from photon.pipeline.file import Limits
 from tests.unit.tailing_world import Story, World, cases, play
 
@@ -149,9 +149,9 @@ def test_a_gzip_file_that_counts_as_whole_where_it_ends_early_is_read_too_soon(
 ) -> None:  # D3
     read = GzipStream.read
 
-    def as_far_as_it_goes(self: GzipStream, descriptor: int, most_bytes: int) -> bytes:
+    def as_far_as_it_goes(self: GzipStream, stored: CompressedBytes, most_bytes: int) -> bytes:
         try:
-            return read(self, descriptor, most_bytes)
+            return read(self, stored, most_bytes)
         except NotClosedYet:
             return b""
 

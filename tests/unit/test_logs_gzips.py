@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from photon.logs import gzips
-from photon.logs.gzips import GzipStream, NotClosedYet, index_of
-from photon.logs.source import open_source
+from photon.logs.gzips import CompressedBytes, GzipStream, NotClosedYet, index_of
+from photon.logs.source import FileBytes, open_source
 
 MIB = 2**20
 
@@ -63,8 +63,8 @@ def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     steps: list[int] = []
     real = GzipStream.read
 
-    def counted(self: GzipStream, descriptor: int, most_bytes: int) -> bytes:
-        data = real(self, descriptor, most_bytes)
+    def counted(self: GzipStream, stored: CompressedBytes, most_bytes: int) -> bytes:
+        data = real(self, stored, most_bytes)
         steps.append(len(data))
         return data
 
@@ -139,7 +139,8 @@ def test_a_process_remembers_only_the_files_it_read_last(tmp_path: Path) -> None
         assert read(path, 0, 1) == b"x"
     assert len(gzips._indexes) == gzips.MOST_FILES
     descriptor = os.open(path, os.O_RDONLY)
-    assert index_of(descriptor).read(descriptor, 0, 5) == b"x"
+    stored = FileBytes(descriptor)
+    assert index_of(stored).read(stored, 0, 5) == b"x"
     os.close(descriptor)
 
 
@@ -147,7 +148,7 @@ def test_much_from_little_is_read_in_bounded_steps(path: Path) -> None:
     path.write_bytes(gzip.compress(bytes(64 * MIB), 9))
     descriptor = os.open(path, os.O_RDONLY)
     stream, steps = GzipStream(), []
-    while data := stream.read(descriptor, MIB):
+    while data := stream.read(FileBytes(descriptor), MIB):
         steps.append(len(data))
     os.close(descriptor)
     assert (max(steps), sum(steps)) == (MIB, 64 * MIB)

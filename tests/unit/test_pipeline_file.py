@@ -90,8 +90,8 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
         ),
         (
             "logs/east",
-            "s3://bucket/east",
-            "3: datacenters.east.logs: expected a local folder: s3 is not supported yet",
+            "gs://bucket/east",
+            "3: datacenters.east.logs: expected a local folder, or a URL such as s3://bucket/folder: gs",
         ),
         (
             "lake: lakes/w",

@@ -1,0 +1,165 @@
+"""A datacenter's folder of logs, on this machine or on S3: one small interface for all that reads logs.
+
+Files of this machine grow, are renamed and replaced, and are known by what they hold. Objects are immutable:
+`photon.logs.objects` has them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from photon.logs.discovery import FoundFile, Scan, scan, stat_file
+from photon.logs.files import LogFile
+from photon.logs.rotation import may_be_rotated
+from photon.logs.source import Source, StoredBytes, open_bytes, open_source
+from photon.pipeline.location import Location
+
+Stretches = Sequence[tuple[int, int]]  # of bytes, from the first one to before the second
+
+
+class Watch(Protocol):
+    """The files of one log, looked at again and again."""
+
+    def scan(self, whole: bool = False) -> Scan:
+        """What is there now; never raises for what the store says. `whole`: nothing may be left for later."""
+
+
+class LogFolder(Protocol):
+    """Log files by their paths below one location. What opens or reads a file raises OSError."""
+
+    @property
+    def is_immutable(self) -> bool:
+        """Whether files never change: a last line is whole, and `inode` alone tells a file from others."""
+
+    def watch(self, pattern: str) -> Watch:
+        """Follow the files that a glob of the pipeline file matches."""
+
+    def why_not_there(self) -> str | None:
+        """Why nothing can be read in it; None if it can be listed."""
+
+    def find(self, paths: Collection[str]) -> Mapping[str, FoundFile]:
+        """Files as they are now, by path; without those that can't be looked at."""
+
+    def open(self, found: FoundFile) -> AbstractContextManager[Source]:
+        """A file as a scan saw it. FileNotFoundError if another one has taken its place since."""
+
+    def open_stored(self, found: FoundFile) -> AbstractContextManager[StoredBytes]:
+        """The same, as it is stored: a compressed one compressed."""
+
+    def open_at(self, path: str, file: LogFile) -> AbstractContextManager[Source]:
+        """What is at a path where a known file may be; `has_head` tells whether it is that file."""
+
+    def candidates(self, file: LogFile) -> Iterator[str]:
+        """The paths where a file may be, the one where it was seen last ahead."""
+
+    def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
+        """The same files, each at a moment when its beginning can be read without another wait."""
+
+    def read_in_place(self, wanted: Sequence[tuple[LogFile, Stretches]]) -> Iterable[list[bytes] | None]:
+        """Stretches of many files where they were seen last; None for one that has to be looked for.
+
+        Whoever reads so compares the ids of the lines. Raises LogsUnavailable.
+        """
+
+
+class LocalLogs:
+    """A folder of this machine."""
+
+    is_immutable = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def watch(self, pattern: str) -> Watch:
+        return _LocalWatch(self._folder, pattern)
+
+    def why_not_there(self) -> str | None:
+        return None if self._folder.is_dir() else "not a folder that can be read"
+
+    def find(self, paths: Collection[str]) -> Mapping[str, FoundFile]:
+        return {path: found for path in paths if (found := stat_file(self._folder, path)) is not None}
+
+    def open(self, found: FoundFile) -> AbstractContextManager[Source]:
+        return open_source(self._folder / found.path, found.compressed, found.inode)
+
+    def open_stored(self, found: FoundFile) -> AbstractContextManager[StoredBytes]:
+        return open_bytes(self._folder / found.path, found.inode)
+
+    def open_at(self, path: str, file: LogFile) -> AbstractContextManager[Source]:
+        return open_source(self._folder / path, path.endswith(".gz"))
+
+    def candidates(self, file: LogFile) -> Iterator[str]:
+        """There, else rotated within the folder (protocol D6).
+
+        First by its inode, then by names that a rotation may have given it, its own with `.gz` before others.
+        """
+        yield file.path
+        folder, slash, name = file.path.rpartition("/")
+        try:
+            with os.scandir(self._folder / folder) as entries:
+                inodes = {entry.name: entry.inode() for entry in entries if entry.name != name}
+        except OSError:
+            return
+        yield from [folder + slash + other for other in inodes if inodes[other] == file.inode]
+        rotated = [n for n in inodes if inodes[n] != file.inode and may_be_rotated(name, n)]
+        yield from [folder + slash + n for n in sorted(rotated, key=lambda n: (n != name + ".gz", n))]
+
+    def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
+        return found
+
+    def read_in_place(self, wanted: Sequence[tuple[LogFile, Stretches]]) -> Iterator[list[bytes] | None]:
+        folder = str(self._folder)
+        return (_read_in_place(folder, file, stretches) for file, stretches in wanted)
+
+
+class _LocalWatch:
+    def __init__(self, folder: Path, pattern: str) -> None:
+        self._folder, self._pattern = folder, pattern
+        self._seen = Scan()
+
+    def scan(self, whole: bool = False) -> Scan:
+        self._seen = scan(self._folder, self._pattern, self._seen)
+        return self._seen
+
+
+def _read_in_place(folder: str, file: LogFile, stretches: Stretches) -> list[bytes] | None:
+    """The bytes of a plain file that is where it was seen last, by its inode; None if it is not.
+
+    Takes a third of the time of `read_stretches` (12 us of 40), which counts with thousands of files. Another
+    file with a used inode does no harm: ids are compared.
+    """
+    if file.compressed:
+        return None
+    try:
+        descriptor = os.open(f"{folder}/{file.path}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if os.fstat(descriptor).st_ino != file.inode:
+            return None
+        data = [os.pread(descriptor, end - start, start) for start, end in stretches]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data if list(map(len, data)) == [end - start for start, end in stretches] else None
+
+
+@lru_cache(maxsize=64)
+def watch_of(location: Location, pattern: str) -> Watch:
+    """The watch of this process for whoever looks now and then: a bucket is not listed anew each time."""
+    return log_folder(location).watch(pattern)
+
+
+def log_folder(location: Location) -> LogFolder:
+    """The logs below a location."""
+    if isinstance(location, Path):
+        return LocalLogs(location)
+    from photon.logs.objects import ObjectLogs  # only who uses S3 waits for its libraries
+
+    return ObjectLogs(location)
