@@ -86,6 +86,11 @@ class _Beginnings:
                 _, oldest = self._kept.popitem(last=False)
                 self._bytes -= len(oldest.data)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
 
 _beginnings = _Beginnings()
 

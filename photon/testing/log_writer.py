@@ -13,9 +13,11 @@ import json
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, Clock
+from photon.pipeline.location import Location
+from photon.storage.store import store_of
 from photon.testing.stories import Click, Fault, Line, Query
 
 QUERY_COLUMNS = ("query_id", "time", "user", "text", "logged_at")
@@ -101,6 +103,59 @@ def stream_of(datacenter: str, place: int, streams: int) -> int:
 def generation(at_s: float, changes: int, duration_s: float) -> int:
     """How often a stream has begun a new file by `at_s`, of `changes` times spread over the duration."""
     return max(0, min(changes, int(at_s * (changes + 1) / duration_s)))
+
+
+OBJECT_BYTES = 2**16  # an object of a log on S3 holds no more than that and a line
+OBJECT_SECONDS = 0.25  # so long lines wait at most for the others of their object
+
+
+class Stream(Protocol):
+    """What one server writes."""
+
+    def append(self, number: int, line: bytes) -> None:
+        """Write one line (with its newline) to the file of this number; to be seen after `flush`."""
+
+    def flush(self) -> None:
+        """Have the lines seen, now or soon."""
+
+    def close(self) -> None:
+        """Have all lines seen."""
+
+
+class ObjectStream:
+    """The same as objects of a bucket: each has the lines of a moment, and its name sorts behind the last."""
+
+    def __init__(self, folder: Location, name: str, header: bytes, clock: Clock) -> None:
+        self._store, self._clock = store_of(folder), clock
+        self._name, _, self._format = name.partition(".")
+        self._header = header
+        self._lines = bytearray()
+        self._number = self._objects = 0
+        self._since_us = 0
+
+    def append(self, number: int, line: bytes) -> None:
+        if number > self._number or len(self._lines) > OBJECT_BYTES:
+            self.close()
+            self._number = number
+        if not self._lines:
+            self._since_us = self._clock.now_us()
+        self._lines += line
+
+    def flush(self) -> None:
+        if self._clock.now_us() - self._since_us >= OBJECT_SECONDS * MICROSECONDS:
+            self.close()
+
+    def close(self) -> None:
+        if not self._lines:
+            return
+
+        def write(sink: BinaryIO) -> None:
+            sink.write(self._header)
+            sink.write(self._lines)
+
+        self._store.create(f"{self._name}.{self._number:04d}-{self._objects:06d}.{self._format}", write)
+        self._lines.clear()
+        self._objects += 1
 
 
 class LogStream:

@@ -14,12 +14,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal, Self
 
-from photon.clock import MICROSECONDS
+from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.pipeline.location import Location
 from photon.testing.log_writer import (
     CLICK_COLUMNS,
     QUERY_COLUMNS,
     TIME_UNITS,
     LogStream,
+    ObjectStream,
+    Stream,
     generation,
     header,
     render,
@@ -182,12 +185,13 @@ class Traffic:
         format = self.primary_format if isinstance(line.event, Query) else self.foreign_format
         return render(line, format, start_us, logged_at_us)
 
-    def write_all(self, folder: Path) -> None:
+    def write_all(self, folder: Path, logs: Mapping[str, Location] | None = None) -> None:
         """Write the whole traffic now, below `folder`/logs, as if it had been logged at its own times.
 
-        FileExistsError if there are logs already: what is expected would not hold for both.
+        `logs`: where datacenters have theirs instead. FileExistsError if there are logs already: what is
+        expected would not hold for both.
         """
-        with TrafficWriter(self, folder) as writer:
+        with TrafficWriter(self, folder, logs) as writer:
             for delivery in self.deliveries():
                 line = delivery.line
                 logged_at_us = self.start_us + round(line.at_s * MICROSECONDS)
@@ -198,12 +202,11 @@ class Traffic:
     ) -> str:
         """A pipeline file for this traffic; `more` is added at its end (whole top-level keys).
 
-        `places`: further keys of datacenters by their names, such as `lake: s3://bucket/east`.
+        `places`: keys of datacenters by their names, such as `lake: s3://bucket/east`.
         """
-        keys = {name: [f"logs: logs/{name}"] for name in self.datacenters}
-        for datacenter, place in (places or {}).items():
-            keys[datacenter].append(place)
-        datacenters = "\n".join(f"  {name}: {{{', '.join(its)}}}" for name, its in keys.items())
+        keys = {name: (places or {}).get(name, "") for name in self.datacenters}
+        keys = {n: its if "logs:" in its else f"logs: logs/{n}, {its}".strip(", ") for n, its in keys.items()}
+        datacenters = "\n".join(f"  {name}: {{{its}}}" for name, its in keys.items())
         return _PIPELINE.format(
             name=name, datacenters=datacenters, primary=self.primary_format, foreign=self.foreign_format,
             primary_unit=TIME_UNITS[self.primary_format], foreign_unit=TIME_UNITS[self.foreign_format],
@@ -238,24 +241,36 @@ class Traffic:
 
 
 class TrafficWriter:
-    """The growing log files of a traffic in all datacenters, below `folder`/logs/DATACENTER.
+    """The growing log files of a traffic in all datacenters, below `folder`/logs/DATACENTER, or in buckets.
 
     Even streams roll over as often as the ill `file_rollover` says, odd ones rotate by rename.
     """
 
-    def __init__(self, traffic: Traffic, folder: Path) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        folder: Path,
+        logs: Mapping[str, Location] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._traffic = traffic
+        clock = clock or SystemClock()
         self._changes = [traffic.ills.get(ill, 0) for ill in ("file_rollover", "rename_rotation")]
-        self._streams: dict[tuple[int, type[Query | Click], int], LogStream] = {}
+        self._streams: dict[tuple[int, type[Query | Click], int], Stream] = {}
         for kind, side, columns, format in (
             (Query, "queries", QUERY_COLUMNS, traffic.primary_format),
             (Click, "clicks", CLICK_COLUMNS, traffic.foreign_format),
         ):
             header_line = header(columns, format)
             for datacenter, name in enumerate(traffic.datacenters):
+                place = (logs or {}).get(name, folder / "logs" / name) / side
                 for stream in range(traffic.streams):
-                    path = folder / "logs" / name / side / f"{side}-{stream}.{format}"
-                    self._streams[datacenter, kind, stream] = LogStream(path, header_line, stream % 2 == 1)
+                    file = f"{side}-{stream}.{format}"
+                    self._streams[datacenter, kind, stream] = (
+                        LogStream(place / file, header_line, stream % 2 == 1)
+                        if isinstance(place, Path)
+                        else ObjectStream(place, file, header_line, clock)
+                    )
 
     def __enter__(self) -> Self:
         return self

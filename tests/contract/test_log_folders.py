@@ -1,0 +1,231 @@
+"""What logs on this machine and on S3 promise alike, and what only objects do (`photon.logs.folders`)."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+
+from bench.minio_server import MinioServer, minio_server
+from photon.logs import objects
+from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.folders import log_folder
+from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
+from photon.logs.scattered import read_stretches_in_order
+from photon.logs.source import LogsUnavailable
+from photon.logs.tail import LogTail
+from photon.pipeline.file import Limits, PrimaryLog, Tailing
+from photon.pipeline.location import Location, S3Folder
+from photon.storage import s3
+from photon.storage.s3 import S3Store
+from tests.conftest import BUCKET
+from tests.unit.tailing_world import World
+
+LINE_LIMIT_BYTES = 2**20
+
+
+class Logs(World):
+    """A folder of logs of either kind and somebody who follows it."""
+
+    def __init__(self, location: Location, files: str = "**/*.log") -> None:
+        self.location = location
+        super().__init__(location, files, "jsonl", Limits())  # type: ignore[arg-type]
+
+    def restart(self) -> None:
+        log = PrimaryLog(files=self.log.files, format=self.log.format, id="id", time="t")
+        self.tail = LogTail(self.location, "primary", log, self.limits, Tailing())
+
+    def write(self, name: str, data: bytes) -> None:
+        if isinstance(self.location, Path):
+            super().write(name, data)
+            return
+
+        def write(sink: BinaryIO) -> None:
+            sink.write(data)
+
+        store = S3Store(self.location)
+        store.remove(name)
+        store.create(name, write)
+
+    def remove(self, name: str) -> None:
+        if isinstance(self.location, Path):
+            (self.location / name).unlink()
+        else:
+            S3Store(self.location).remove(name)
+
+    def cuts(self, budget: int = 10**9) -> dict[int, ByteRange]:
+        """Look, and cut the next range of each file."""
+        cuts = {number: self.tail.cut(self.tracked[number], budget) for number in self.look().backlog_bytes}
+        self.tracked.update({number: cut[1] for number, cut in cuts.items() if cut is not None})
+        return {number: cut[0] for number, cut in cuts.items() if cut is not None}
+
+    def known(self, number: int = 1) -> TrackedFile:
+        return self.tracked[number]
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
+def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Logs:
+    """An empty folder of logs."""
+    if request.param == "local":
+        (tmp_path / "logs").mkdir()
+        return Logs(tmp_path / "logs")
+    return request.getfixturevalue("bucket")  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def bucket(minio: MinioServer, tmp_path: Path) -> Logs:
+    """The same on S3."""
+    return Logs(S3Folder(BUCKET, f"Protokolle & Co/{tmp_path.name}", minio.url))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.log", ["a.log"]),
+        ("**/*.log", ["a.log", "one/b.log", "one/two/c.log", "one/z.log.gz"]),
+        ("one/**/*.log", ["one/b.log", "one/two/c.log", "one/z.log.gz"]),
+        ("*/*.log", ["one/b.log", "one/z.log.gz"]),
+        ("**/two/[a-c].log", ["one/two/c.log"]),
+        ("one/.hidden", ["one/.hidden"]),
+        ("nowhere/*", []),
+    ],
+)
+def test_a_pattern_finds_the_same_files(logs: Logs, pattern: str, expected: list[str]) -> None:
+    for name in ("a.log", "one/b.log", "one/two/c.log", "one/z.log.gz", "one/.hidden", ".d/e.log", "onetwo"):
+        logs.write(name, b"{}\n")
+    seen = log_folder(logs.location).watch(pattern).scan(whole=True)
+    assert ([file.path for file in seen.files], seen.problems) == (expected, ())
+
+
+def test_new_files_are_read_once_and_known_after_a_restart(logs: Logs) -> None:
+    logs.write("a/1.log", b'{"n": 1}\n{"n": 2}\n')
+    logs.write("a/2.log", b'{"n": 3}\n')
+    assert logs.read() == {1: b'{"n": 1}\n{"n": 2}\n', 2: b'{"n": 3}\n'}
+    logs.write("b/1.log", b'{"n": 4}\n')
+    logs.restart()
+    assert logs.read() == {3: b'{"n": 4}\n'}
+    assert logs.read() == {}
+
+
+def test_a_file_that_went_unread_vanishes_at_the_second_look(logs: Logs) -> None:
+    logs.write("a.log", b'{"n": 1}\n')
+    logs.write("b.log", b'{"n": 2}\n')
+    logs.look()
+    logs.remove("a.log")
+    logs.look(final=False)
+    vanished = [*logs.look(final=True).vanished, *logs.last_seen.vanished]
+    assert {(one.file.path, one.state, one.unread_bytes) for one in vanished} == {("a.log", "gone", 9)}
+
+
+@pytest.mark.parametrize("lines", [3, 60_000])  # read at once, and in parts
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_ranges_pieces_and_scattered_lines_have_the_bytes_that_were_written(
+    logs: Logs, lines: int, ending: str
+) -> None:
+    data = b"".join(b'{"number": %d, "text": "%064d"}\n' % (number, number) for number in range(lines))
+    logs.write("a.log" + ending, gzip.compress(data) if ending else data)
+    read = b""
+    while cuts := logs.cuts(budget=10**6):
+        read += read_range(logs.location, logs.known().file, cuts[1])
+    assert read == data
+    pieces = [
+        piece
+        for stretch in stretches_of(logs.known(), 2**21)
+        for _, piece in read_pieces(logs.location, stretch, 2**20, LINE_LIMIT_BYTES)
+    ]
+    assert b"".join(pieces) == data
+    places = [(0, 5), (7, 30), (len(data) // 2, len(data) // 2 + 100), (len(data) - 4, len(data))]
+    expected = [data[start:end] for start, end in places]
+    assert read_stretches(logs.location, logs.known().file, places) == expected
+    files = {1: logs.known().file}
+    found = read_stretches_in_order(logs.location, files, np.ones(len(places), np.int64), places)
+    assert found == expected
+
+
+def test_bytes_that_are_not_there_are_gone(logs: Logs) -> None:
+    logs.write("a.log", b'{"n": 1}\n')
+    logs.look()
+    with pytest.raises(RangeGone, match="truncated"):
+        read_at(logs.location, logs.known().file, 0, 10)
+    logs.remove("a.log")
+    objects._beginnings.clear()
+    with pytest.raises(RangeGone, match="not there"):
+        read_at(logs.location, logs.known().file, 0, 9)
+    found = read_stretches_in_order(logs.location, {1: logs.known().file}, np.ones(1, np.int64), [(0, 9)])
+    assert found == [None]
+
+
+def test_the_newest_object_is_not_taken_for_the_one_that_was_planned(bucket: Logs) -> None:
+    """Broken variant: by the key alone the range would be read, with other events in it."""
+    bucket.write("a.log", b'{"n": 1}\n')
+    planned = bucket.cuts()[1]
+    bucket.write("a.log", b'{"n": 7}\n{"n": 8}\n')
+    objects._beginnings.clear()
+    with pytest.raises(RangeGone):
+        read_range(bucket.location, bucket.known().file, planned)
+
+
+def test_an_object_put_again_under_its_key_is_a_new_file_and_the_rest_of_the_old_one_counts_as_lost(
+    bucket: Logs,
+) -> None:
+    bucket.write("a.log", b'{"n": 1}\n{"n": 2}\n')
+    bucket.cuts(budget=9)
+    bucket.write("a.log", b'{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    assert bucket.look(final=True).backlog_bytes == {2: 27}
+    assert [(one.file.number, one.state, one.unread_bytes) for one in bucket.last_seen.vanished] == [
+        (1, "replaced", 9)
+    ]
+
+
+def test_an_object_that_is_put_again_with_the_same_bytes_is_the_file_that_it_was(bucket: Logs) -> None:
+    bucket.write("a.log", b'{"n": 1}\n')
+    assert bucket.read() == {1: b'{"n": 1}\n'}
+    bucket.write("a.log", b'{"n": 1}\n')
+    bucket.restart()
+    assert bucket.read() == {}
+
+
+def test_the_last_line_of_an_object_needs_no_newline(bucket: Logs) -> None:
+    bucket.write("a.log", b'{"n": 1}\n{"n": 2}')
+    bucket.write("b.log", b'{"n": 3}')
+    assert bucket.read() == {1: b'{"n": 1}\n{"n": 2}', 2: b'{"n": 3}'}
+
+
+def test_objects_are_known_again_without_a_request_for_each(
+    bucket: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        bucket.write(f"{number}.log", b'{"n": %d}\n' % number)
+    assert len(bucket.read()) == 20
+    bucket.restart()
+    asked: list[str] = []
+    read = S3Store.read_object
+    monkeypatch.setattr(S3Store, "read_object", lambda *given: asked.append(given[1]) or read(*given))  # type: ignore[func-returns-value]
+    assert bucket.look().changed == {}
+    assert asked == []
+
+
+def test_logs_that_can_not_be_asked_for_are_not_gone(
+    minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken variant: taken for gone, the bytes of a plan would be counted as lost in an outage."""
+    monkeypatch.setattr(s3, "RETRIES", 0)
+    with minio_server(tmp_path / "other", ["logs"]) as server:
+        logs = Logs(S3Folder("logs", "east", server.url))
+        logs.write("a.log", b'{"n": 1}\n')
+        planned = logs.cuts()[1]
+        bucket_of_another_name = S3Folder("no-such-bucket", "east", server.url)
+        objects._beginnings.clear()
+        with pytest.raises(LogsUnavailable, match="NoSuchBucket"):
+            read_range(bucket_of_another_name, logs.known().file, planned)
+        server.kill()
+        with pytest.raises(LogsUnavailable, match=f"at {server.url}"):
+            read_range(logs.location, logs.known().file, planned)
+        with pytest.raises(LogsUnavailable):
+            read_stretches_in_order(logs.location, {1: logs.known().file}, np.ones(1, np.int64), [(0, 9)])
+        assert logs.look(final=True).vanished == ()
+        assert [problem.path for problem in logs.last_seen.problems] == ["."]
+        assert log_folder(logs.location).why_not_there() is not None

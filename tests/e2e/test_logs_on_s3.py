@@ -1,0 +1,156 @@
+"""Logs on S3, by a real MinIO: exactly once through kills, and a store that goes away for a while."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import pytest
+
+from bench.minio_server import PASSWORD, MinioServer
+from photon.clock import SystemClock
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.location import S3Folder
+from photon.registry.dynamodb.local_server import local_server
+from photon.registry.open import close_registries
+from photon.registry.operations.init import init_registry
+from photon.storage.s3 import S3Store
+from photon.testing.traffic import Traffic
+from tests.conftest import BUCKET
+from tests.e2e.photon_process import (
+    PATIENCE_SECONDS,
+    joined_rows,
+    photon,
+    photon_json,
+    running,
+    wait_for_rows,
+)
+
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
+
+Format = Literal["csv", "tsv"]
+DATACENTERS = ("east", "west")
+ILLS = dict.fromkeys(("click_before_query", "copies_apart", "click_twice_other_file", "broken_line"), 5)
+KILLS = ("plan.after_store", "task.after_index", "task.after_register", "complete.before_transaction")
+
+
+def write(tmp_path: Path, minio: MinioServer, traffic: Traffic, more: str = "") -> Path:
+    """A pipeline whose logs are objects, written; its registry."""
+    storage = f"storage: {{endpoint_url: {minio.url}}}"
+    places = {name: f"logs: s3://{BUCKET}/{tmp_path.name}/{name}, {storage}" for name in DATACENTERS}
+    made = traffic.write_pipeline(tmp_path, more=more, places=places)
+    pipeline = load_pipeline(made)
+    traffic.write_all(tmp_path, {name: place.logs for name, place in pipeline.datacenters.items()})
+    with local_server(tmp_path / "state" / "registry"):
+        init_registry(pipeline, SystemClock())
+        close_registries()
+    return made
+
+
+@pytest.fixture
+def traffic() -> Traffic:
+    return Traffic(7, DATACENTERS, 200, 50, duration_seconds=20, ills=ILLS)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, traffic: Traffic, minio: MinioServer) -> Path:
+    return write(tmp_path, minio, traffic, "limits: {batch_events: 200}\n")
+
+
+def is_joined_once(pipeline: Path, traffic: Traffic) -> bool:
+    ids = joined_rows(pipeline)["_event_id"].to_pylist()
+    return len(ids) == len(set(ids)) == traffic.expected_outcomes().joined_total
+
+
+def test_joins_that_are_killed_leave_every_event_of_logs_on_s3_once(
+    tmp_path: Path, pipeline: Path, traffic: Traffic
+) -> None:
+    with local_server(tmp_path / "state" / "registry"):
+        for number, point in enumerate(KILLS):
+            name = DATACENTERS[number % 2]
+            killed = ("join", pipeline, "-d", name, "--engine", "local", "--until-idle", "--crash-at", point)
+            died = photon(*killed, status=None)
+            assert died.returncode == -9, died.stderr
+        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+        assert traffic.expected_outcomes().disagreements(counts) == []
+        assert is_joined_once(pipeline, traffic)
+
+
+def test_a_join_waits_for_logs_that_are_away_says_so_and_loses_nothing(
+    tmp_path: Path, pipeline: Path, traffic: Traffic, minio: MinioServer
+) -> None:
+    with (
+        local_server(tmp_path / "state" / "registry"),
+        running("join", pipeline, "-d", "east", "--engine", "local", "--complete") as process,
+    ):
+        wait_for_rows(pipeline, "east", 1)
+        minio.kill()
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        minio.start()
+        assert f"s3://{BUCKET}/{tmp_path.name}/east" in said, said
+        assert process.wait(PATIENCE_SECONDS) == 0, process.stderr.read()
+        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+        assert traffic.expected_outcomes().disagreements(counts) == []
+        assert is_joined_once(pipeline, traffic)
+
+
+def test_neither_state_nor_messages_have_credentials(
+    tmp_path: Path, pipeline: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local_server(tmp_path / "state" / "registry"):
+        joined = photon("join", pipeline, "-d", "east", "--engine", "local", "--until-idle")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "this-is-another")
+        done = [
+            photon(*command, status=None)
+            for command in (
+                ("status", pipeline),
+                ("trace", pipeline, "c1"),
+                ("join", pipeline, "-d", "west", "--engine", "local", "--until-idle"),
+            )
+        ]
+    said = "".join(f"{each.stdout}{each.stderr}" for each in (joined, *done))
+    assert "SignatureDoesNotMatch" in said
+    written = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert written
+    for told in (PASSWORD, "this-is-another", "Signature="):
+        assert told not in said
+        assert not [content for content in written if told.encode() in content]
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_objects_with_headers_are_joined_too(tmp_path: Path, minio: MinioServer, format: Format) -> None:
+    traffic = Traffic(11, DATACENTERS, 100, 20, 10, ILLS, primary_format=format, foreign_format=format)
+    pipeline = write(tmp_path, minio, traffic)
+    with local_server(tmp_path / "state" / "registry"):
+        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+    assert traffic.expected_outcomes().disagreements(counts) == []
+    assert is_joined_once(pipeline, traffic)
+
+
+def test_compressed_objects_are_read_and_one_that_is_cut_short_is_named(
+    tmp_path: Path, minio: MinioServer
+) -> None:
+    traffic = Traffic(12, DATACENTERS, 100, 20, 10)
+    pipeline = write(tmp_path, minio, traffic)
+    for place in load_pipeline(pipeline).datacenters.values():
+        assert isinstance(place.logs, S3Folder)
+        logs = S3Store(place.logs)
+        for name in [each.name for each in logs.objects()]:
+            put(logs, f"{name}.gz", gzip.compress(logs.read(name)))
+            logs.remove(name)
+        put(logs, "clicks/cut.jsonl.gz", gzip.compress(b"{}\n" * 100)[:-12])
+    with local_server(tmp_path / "state" / "registry"):
+        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+        status = photon("status", pipeline)
+    assert traffic.expected_outcomes().disagreements(counts) == []
+    assert is_joined_once(pipeline, traffic)
+    assert "clicks/cut.jsonl.gz: this gzip file ends early" in status.stdout
+
+
+def put(logs: S3Store, name: str, content: bytes) -> None:
+    def write(sink: BinaryIO) -> None:
+        sink.write(content)
+
+    logs.create(name, write)
