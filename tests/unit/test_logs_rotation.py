@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.logs import tail
+from photon.logs import folders
 from photon.logs.discovery import Scan
 from photon.logs.ranges import read_range
 from photon.logs.rotation import Rotations, rotated_from
@@ -244,16 +244,16 @@ def test_a_file_whose_name_another_one_took_since_the_scan_is_left_for_the_next_
     world = named(tmp_path, "access*")
     player = Player(world, restarts=False)
     world.write("access.log", OLD)
-    real = tail.scan
+    real = folders.scan
 
     def rotated_meanwhile(*arguments: object) -> Scan:
         found = real(*arguments)  # type: ignore[arg-type]
         rename_and_create(player)
         return found
 
-    monkeypatch.setattr(tail, "scan", rotated_meanwhile)
+    monkeypatch.setattr(folders, "scan", rotated_meanwhile)
     assert world.look().changed == {}
-    monkeypatch.setattr(tail, "scan", real)
+    monkeypatch.setattr(folders, "scan", real)
     assert Counter(read_until_nothing_comes(world)) == Counter([*OLD.splitlines(), b"new 1"])
     assert {file.file.path: file.file.inode for file in world.tracked.values()} == {
         name: (world.folder / name).stat().st_ino for name in ("access.log", "access.log.1")
@@ -271,7 +271,7 @@ def test_a_rotation_between_two_files_of_one_scan_reads_nothing_twice(
     byte_range, world.tracked[1] = (world.look(), world.tail.cut(world.tracked[1], 700))[1]
     lines = read_range(world.folder, world.tracked[1].file, byte_range).splitlines()
     world.look()
-    real = tail.scan
+    real = folders.scan
 
     def torn(*arguments: object) -> Scan:
         """The log as it was before the rotation, all others as they were afterwards."""
@@ -281,9 +281,9 @@ def test_a_rotation_between_two_files_of_one_scan_reads_nothing_twice(
         others = tuple(file for file in after.files if file.path != "access.log")
         return replace(after, files=before.files + others)
 
-    monkeypatch.setattr(tail, "scan", torn)
+    monkeypatch.setattr(folders, "scan", torn)
     world.look()
-    monkeypatch.setattr(tail, "scan", real)
+    monkeypatch.setattr(folders, "scan", real)
     lines += read_until_nothing_comes(world)
     assert Counter(lines) == Counter([*OLD.splitlines(), b"new 1"])
 
