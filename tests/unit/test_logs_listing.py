@@ -5,29 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pytest
+
+from photon.logs import listing
 from photon.logs.discovery import FoundFile
-from photon.logs.listing import REST_PER_LISTING, ListedWatch
+from photon.logs.listing import REST_PER_PAGE, ListedWatch
 from photon.storage.s3 import StoredObject
+
+PAGE = 5  # objects
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LISTED_AT_ONCE", PAGE)
 
 
 @dataclass
 class Bucket:
-    """Objects by name; a whole listing takes a second."""
+    """Objects by name; a page of them takes a second, and nothing else takes time."""
 
     names: list[str] = field(default_factory=list)
     now_seconds: float = 100.0
     asked: list[tuple[str, str]] = field(default_factory=list)
+    pages: int = 0
     is_away: bool = False
 
     def objects(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
         if self.is_away:
             raise OSError("s3://logs: nobody answers")
         self.asked.append((below, after))
-        if not after:
-            self.now_seconds += 1
-        for name in sorted(self.names):
-            if name > after and (not below or name.startswith(below.strip("/") + "/")):
-                yield StoredObject(name, 5, f"etag of {name}", self.names.index(name))
+        listed = [
+            n for n in sorted(self.names) if n > after and n.startswith(below and f"{below.strip('/')}/")
+        ]
+        if listed:
+            self.pages, self.now_seconds = self.pages + 1, self.now_seconds + 1
+        for name in listed:
+            yield StoredObject(name, 5, f"etag of {name}", self.names.index(name))
+
+    def rest(self) -> None:
+        """Let so much time go by that the next page is due."""
+        self.now_seconds += REST_PER_PAGE
 
     def watch(self, pattern: str = "**/*.log") -> ListedWatch:
         return ListedWatch(self.objects, found_object, pattern, lambda: self.now_seconds)
@@ -41,7 +58,7 @@ def paths(watch: ListedWatch, whole: bool = False) -> list[str]:
     return [file.path for file in watch.scan(whole).files]
 
 
-def test_names_that_sort_behind_the_last_of_their_folder_are_found_without_a_whole_listing() -> None:
+def test_names_that_sort_behind_the_last_of_their_folder_are_found_at_the_next_look() -> None:
     bucket = Bucket(["a/1.log", "b/1.log", "c/1.log"])
     watch = bucket.watch()
     assert paths(watch) == ["a/1.log", "b/1.log", "c/1.log"]
@@ -53,35 +70,58 @@ def test_names_that_sort_behind_the_last_of_their_folder_are_found_without_a_who
     assert all(after for _, after in bucket.asked)
 
 
-def test_a_name_that_sorts_before_is_found_by_the_next_whole_listing() -> None:
-    bucket = Bucket(["a/5.log"])
+def test_a_name_that_sorts_before_is_found_by_the_next_round() -> None:
+    bucket = Bucket([f"a/5-{number}.log" for number in range(2 * PAGE - 1)])
     watch = bucket.watch()
     watch.scan()
     bucket.names.append("a/4.log")
-    assert paths(watch) == ["a/5.log"]
-    bucket.now_seconds += REST_PER_LISTING
-    assert paths(watch) == ["a/4.log", "a/5.log"]
+    assert "a/4.log" not in paths(watch)
+    bucket.rest()
+    assert "a/4.log" in paths(watch)
 
 
-def test_whole_listings_take_a_tenth_of_the_time() -> None:
-    bucket = Bucket([f"{number}.log" for number in range(9)])
-    watch, until = bucket.watch(), bucket.now_seconds + 1_000
-    while bucket.now_seconds < until:
-        watch.scan()
-        bucket.now_seconds += 0.1
-    assert sum(not after for _, after in bucket.asked) in range(95, 105)
-
-
-def test_an_object_that_went_is_missed_by_a_whole_listing_alone() -> None:
-    bucket = Bucket(["a.log", "b.log"])
+def test_a_look_lists_a_page_and_pages_take_a_tenth_of_the_time() -> None:
+    bucket = Bucket([f"{number:03}.log" for number in range(10 * PAGE - 1)])
     watch = bucket.watch()
     watch.scan()
-    bucket.names.remove("a.log")
-    assert paths(watch) == ["a.log", "b.log"]
-    assert paths(watch, whole=True) == ["b.log"]
+    bucket.pages, until = 0, bucket.now_seconds + 1_000
+    whole = 0
+    while bucket.now_seconds < until:
+        before = bucket.pages
+        whole += watch.scan().is_whole
+        assert bucket.pages <= before + 1
+        bucket.now_seconds += 0.1
+    assert bucket.pages in range(90, 105)
+    assert whole in (9, 10), "a round is ten pages"
 
 
-def test_a_bucket_that_does_not_answer_is_a_problem_and_then_listed_as_a_whole() -> None:
+def test_an_object_that_went_is_missed_when_a_round_ends() -> None:
+    bucket = Bucket([f"{number:03}.log" for number in range(2 * PAGE - 1)])
+    watch = bucket.watch()
+    watch.scan()
+    bucket.names.remove("001.log")
+    bucket.rest()
+    assert "001.log" in paths(watch)
+    bucket.rest()
+    seen = watch.scan()
+    assert seen.is_whole
+    assert "001.log" not in [file.path for file in seen.files]
+
+
+def test_what_comes_behind_a_round_that_is_under_way_is_not_taken_for_gone() -> None:
+    bucket = Bucket([f"{number:03}.log" for number in range(2 * PAGE - 1)])
+    watch = bucket.watch()
+    watch.scan()
+    bucket.rest()
+    watch.scan()
+    bucket.names += ["a/new.log"]
+    bucket.names.sort()
+    for _ in range(4):
+        assert "a/new.log" in paths(watch)
+        bucket.rest()
+
+
+def test_a_bucket_that_does_not_answer_is_a_problem_and_what_was_seen_is_known_after_it() -> None:
     bucket = Bucket(["a.log"])
     watch = bucket.watch()
     watch.scan()
@@ -90,8 +130,9 @@ def test_a_bucket_that_does_not_answer_is_a_problem_and_then_listed_as_a_whole()
     assert [(problem.path, problem.reason) for problem in seen.problems] == [
         (".", "the logs folder cannot be read: s3://logs: nobody answers")
     ]
+    assert not seen.is_whole
     bucket.is_away = False
-    assert watch.scan().is_whole
+    assert paths(watch) == ["a.log"]
 
 
 def test_only_what_is_below_the_tame_part_of_the_pattern_is_listed() -> None:
