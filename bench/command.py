@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ def bench() -> None:
     "--folder", type=click.Path(path_type=Path), help="Where to work; kept. Default: a temporary one."
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the delay here; the ending says how.")
+@click.option("--s3", is_flag=True, help="Logs and tables on a MinIO, which is started and ended.")
 @json_option
 def live(
     seconds: float,
@@ -35,6 +37,7 @@ def live(
     foreign_per_second: float,
     folder: Path | None,
     plot: Path | None,
+    s3: bool,
     as_json: bool,
 ) -> None:
     """Two datacenters join live traffic: seconds from the later of two lines written to the row readable.
@@ -43,14 +46,18 @@ def live(
     """
     log_to_stderr()
     from bench.live_measurement import MeasurementFailed, measure_live
+    from bench.minio_server import places_on_minio
 
-    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary, contextlib.ExitStack() as parts:
+        work = folder or Path(temporary)
+        places = parts.enter_context(places_on_minio(work / "minio", ("east", "west"))) if s3 else None
         try:
             result = measure_live(
-                folder or Path(temporary),
+                work,
                 seconds,
                 primary_per_second,
                 foreign_per_second,
+                places=places,
                 progress=lambda text: click.echo(text, err=True),
             )
         except MeasurementFailed as error:

@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.live_traffic import LiveRun, LiveTraffic
 from photon.errors import UserError
+from photon.pipeline.location import Location
 from photon.testing.traffic import Traffic
 
 STOP_SECONDS = 60.0  # it stops within a tick; a busy machine may let it wait
@@ -53,13 +54,20 @@ class Generator:
 
 
 @contextlib.contextmanager
-def generating(traffic: Traffic, folder: Path) -> Iterator[Generator]:
-    """A process that logs the traffic below `folder`; stopped at the end, and when this process is gone."""
+def generating(
+    traffic: Traffic, folder: Path, logs: Mapping[str, Location] | None = None
+) -> Iterator[Generator]:
+    """A process that logs the traffic below `folder`; stopped at the end, and when this process is gone.
+
+    `logs`: where datacenters have theirs instead.
+    """
     spawn = multiprocessing.get_context("spawn")
     is_calm, should_stop = spawn.Event(), spawn.Event()
     receiver, sender = spawn.Pipe(duplex=False)
     process = spawn.Process(
-        target=_generate, args=(traffic, folder, is_calm, should_stop, sender, os.getpid()), daemon=True
+        target=_generate,
+        args=(LiveTraffic(traffic, folder, logs=logs), is_calm, should_stop, sender, os.getpid()),
+        daemon=True,
     )
     with _deaf_to_interrupts():
         process.start()
@@ -76,12 +84,12 @@ def generating(traffic: Traffic, folder: Path) -> Iterator[Generator]:
 
 
 def _generate(
-    traffic: Traffic, folder: Path, is_calm: Event, should_stop: Event, results: Connection, parent: int
+    traffic: LiveTraffic, is_calm: Event, should_stop: Event, results: Connection, parent: int
 ) -> None:
     def stops() -> bool:
         return should_stop.is_set() or os.getppid() != parent
 
-    results.send(LiveTraffic(traffic, folder).run(stops, is_calm.is_set))
+    results.send(traffic.run(stops, is_calm.is_set))
     results.close()
 
 

@@ -20,6 +20,9 @@ from bench.generator import Generator, GeneratorFailed, generating
 from bench.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
 from bench.live_traffic import LiveRun
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.location import Location
+from photon.storage.s3 import S3Store
 from photon.testing.traffic import Traffic
 
 PHOTON_JOIN = (str(Path(sys.executable).with_name("photon")), "join")
@@ -57,13 +60,14 @@ class LiveResult:
 def measure_live(
     folder: Path, seconds: float, primary_per_second: float = 1_000, foreign_per_second: float = 50, *,
     ills: Mapping[str, int] | None = None, more: str = "", seed: int = 1,
-    timeouts: PhaseTimeouts | None = None,
+    timeouts: PhaseTimeouts | None = None, places: Mapping[str, str] | None = None,
     command: Sequence[str] = PHOTON_JOIN, progress: Callable[[str], None] = lambda text: None,
 ) -> LiveResult:  # fmt: skip
     """Join live traffic of two datacenters in a new `folder` for `seconds`, and measure it.
 
     The rates are those of one datacenter's logs, in events per second. `more` is added to the pipeline
-    file; `command` followed by its path starts the join. MeasurementFailed if nothing can be measured.
+    file, `places` to its datacenters; `command` followed by its path starts the join. MeasurementFailed if
+    nothing can be measured.
     """
     timeouts = timeouts or PhaseTimeouts()
     longest_seconds = timeouts.start + timeouts.warm_up + seconds + timeouts.drain  # stopped long before
@@ -71,15 +75,18 @@ def measure_live(
         seed=seed, primary_per_second=primary_per_second, foreign_per_second=foreign_per_second,
         duration_seconds=longest_seconds, ills=ills or {},
     )  # fmt: skip
-    pipeline = traffic.write_pipeline(folder, "live_latency", more)
-    for name in traffic.datacenters:
-        (folder / "logs" / name).mkdir(parents=True)
-    tables = [folder / "lake" / name / "joined_events" for name in traffic.datacenters]
-    with _join(command, pipeline, timeouts) as join, generating(traffic, folder) as generator:
+    pipeline = traffic.write_pipeline(folder, "live_latency", more, places)
+    datacenters = load_pipeline(pipeline).datacenters
+    logs = {name: place.logs for name, place in datacenters.items()}
+    for each in logs.values():
+        if isinstance(each, Path):
+            each.mkdir(parents=True)
+    tables = [place.lake / "joined_events" for place in datacenters.values()]
+    with _join(command, pipeline, timeouts) as join, generating(traffic, folder, logs) as generator:
         watch = _Watch(tables, join, folder / "join.log", timeouts, progress)
         window = watch.measure(seconds, len(traffic.datacenters))
         run = _stopped(generator)
-        written = clicks_written(folder / "logs" / traffic.datacenters[0] / "clicks")
+        written = clicks_written(logs[traffic.datacenters[0]] / "clicks")
         due = {click for click, time_us in written.items() if time_us in window}
         watch.until(lambda: due <= watch.clicks, timeouts.drain, "reading the last rows")
     latency = summarize(watch.rows, written, window)
@@ -94,11 +101,11 @@ def _stopped(generator: Generator) -> LiveRun:
         raise MeasurementFailed(str(error)) from error
 
 
-def clicks_written(folder: Path) -> dict[str, int]:
+def clicks_written(folder: Location) -> dict[str, int]:
     """By click id, when its (first) line was written, in us: from one datacenter's JSON lines."""
     written: dict[str, int] = {}
-    for path in folder.iterdir():
-        for line in path.read_bytes().splitlines():
+    for content in _contents(folder):
+        for line in content.splitlines():
             with contextlib.suppress(ValueError, KeyError):  # malformed on purpose
                 record = json.loads(line)
                 time_us = int(record["logged_at"])
@@ -106,11 +113,19 @@ def clicks_written(folder: Path) -> dict[str, int]:
     return written
 
 
+def _contents(folder: Location) -> Iterator[bytes]:
+    if isinstance(folder, Path):
+        yield from (path.read_bytes() for path in folder.iterdir())
+    else:
+        store = S3Store(folder)
+        yield from (store.read(each.name) for each in store.objects())
+
+
 @dataclass
 class _Watch:
     """Reads the tables while time passes, and notices when the join ends too early."""
 
-    tables: Sequence[Path]
+    tables: Sequence[Location]
     join: subprocess.Popen[bytes]
     log: Path
     timeouts: PhaseTimeouts

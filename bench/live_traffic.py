@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
+from photon.pipeline.location import Location
 from photon.testing.stories import Click
 from photon.testing.traffic import Traffic, TrafficWriter
 
@@ -30,9 +31,14 @@ class LiveTraffic:
     """
 
     def __init__(
-        self, traffic: Traffic, folder: Path, clock: Clock | None = None, tick_seconds: float = TICK_SECONDS
+        self,
+        traffic: Traffic,
+        folder: Path,
+        clock: Clock | None = None,
+        tick_seconds: float = TICK_SECONDS,
+        logs: Mapping[str, Location] | None = None,
     ) -> None:
-        self._traffic, self._folder = traffic, folder
+        self._traffic, self._folder, self._logs = traffic, folder, logs
         self._clock = clock or SystemClock()
         self._tick_seconds = tick_seconds
 
@@ -43,7 +49,7 @@ class LiveTraffic:
 
         While `is_calm`, no click is logged that was not logged anywhere before; queries are.
         """
-        with TrafficWriter(self._traffic, self._folder) as writer:
+        with TrafficWriter(self._traffic, self._folder, self._logs) as writer:
             return self._write(writer, should_stop, is_calm)
 
     def _write(

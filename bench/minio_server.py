@@ -5,6 +5,7 @@ What is then stored in it does not belong here.
 
 from __future__ import annotations
 
+import os
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from photon.errors import UserError
 from photon.toolchain.minio import minio_command
 
 USER, PASSWORD = "photon", "photon-on-minio"
+LOGS, LAKES = "logs", "lakes"  # buckets of `places_on_minio`
 # As boto3 reads them in the environment.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD, "AWS_REGION": "us-east-1"}
 
@@ -53,6 +55,35 @@ def minio_server(folder: Path, buckets: Sequence[str] = (), port: int | None = N
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def places_on_minio(
+    folder: Path, datacenters: Sequence[str], port: int | None = None
+) -> Iterator[Mapping[str, str]]:
+    """What a pipeline file says of logs and lakes on a server that runs meanwhile.
+
+    Its credentials are in the environment of this process and of all that it starts. MinioMissing.
+    """
+    with minio_server(folder, [LOGS, LAKES], port) as server, _credentials():
+        storage = f"storage: {{endpoint_url: {server.url}}}"
+        yield {
+            name: f"logs: s3://{LOGS}/{name}, lake: s3://{LAKES}/{name}, {storage}" for name in datacenters
+        }
+
+
+@contextmanager
+def _credentials() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def has_minio() -> bool:

@@ -100,6 +100,7 @@ def _started(
     pipeline = load_pipeline(folder.pipeline)
     stack = stack_in(folder, ui_port)
     places = pipeline.datacenters.values()
+    logs = {name: place.logs for name, place in pipeline.datacenters.items()}
     for place in places:
         if isinstance(place.logs, Path):
             place.logs.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,9 @@ def _started(
         interrupts() as on_second,  # around all: also while all the others end
         ProcessTree([place.state for place in places], keep_open=[folder.lock.fileno()]) as tree,
         _saying_that_it_ends(),
-        generating(logged, folder.path) as generator,
+        generating(
+            logged, folder.path, {n: each.logs for n, each in pipeline.datacenters.items()}
+        ) as generator,
     ):
         on_second.append(tree.hurry)
         demo = Demo(pipeline, stack, tree, generator, reader, clock, deque(maxlen=keep_rows))

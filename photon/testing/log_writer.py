@@ -126,8 +126,9 @@ class ObjectStream:
     """The same as objects of a bucket: each has the lines of a moment, and its name sorts behind the last."""
 
     def __init__(self, folder: Location, name: str, header: bytes, clock: Clock) -> None:
-        self._store, self._clock = store_of(folder), clock
-        self._name, _, self._format = name.partition(".")
+        name, _, self._format = name.partition(".")
+        self._store, self._clock = store_of(folder / name), clock
+        self._run = clock.now_us()  # so that a later run's names are other ones, and sort behind
         self._header = header
         self._lines = bytearray()
         self._number = self._objects = 0
@@ -153,7 +154,8 @@ class ObjectStream:
             sink.write(self._header)
             sink.write(self._lines)
 
-        self._store.create(f"{self._name}.{self._number:04d}-{self._objects:06d}.{self._format}", write)
+        name = f"{self._run}-{self._number:04d}-{self._objects:06d}.{self._format}"
+        self._store.create(name, write)
         self._lines.clear()
         self._objects += 1
 
