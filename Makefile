@@ -23,7 +23,7 @@ help:
 	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
-	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: tables on a MinIO"
+	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: logs and tables on a MinIO"
 	@echo "make dev        Dagster's UI on live traffic, until Ctrl-C"
 	@echo "make example    join a small generated pair of logs"
 	@echo "make bench      Photon's join beside those of Spark and Flink: half an hour at most; make bench-quick: 5 minutes"

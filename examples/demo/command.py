@@ -32,7 +32,7 @@ from photon.errors import WRONG_USAGE
 )
 @click.option(
     "--lake", default="local", show_default=True, type=click.Choice(["local", "s3"]),
-    help="Where the tables are: in the folder, or on a MinIO that runs meanwhile.",
+    help="Where logs and tables are: in the folder, or on a MinIO that runs meanwhile.",
 )  # fmt: skip
 @json_option
 def demo(

@@ -110,9 +110,7 @@ def _started(
         interrupts() as on_second,  # around all: also while all the others end
         ProcessTree([place.state for place in places], keep_open=[folder.lock.fileno()]) as tree,
         _saying_that_it_ends(),
-        generating(
-            logged, folder.path, {n: each.logs for n, each in pipeline.datacenters.items()}
-        ) as generator,
+        generating(logged, folder.path, logs) as generator,
     ):
         on_second.append(tree.hurry)
         demo = Demo(pipeline, stack, tree, generator, reader, clock, deque(maxlen=keep_rows))

@@ -1,4 +1,4 @@
-"""The whole demo with its lakes on a MinIO that it starts, as its user runs it."""
+"""The whole demo with its logs and lakes on a MinIO that it starts, as its user runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long, pytest.mark
 
 
 @pytest.mark.skipif(not has_minio(), reason="there is no MinIO on this machine: make minio")
-def test_the_demo_joins_exactly_once_into_lakes_on_s3_and_leaves_no_process(
+def test_the_demo_joins_logs_on_s3_exactly_once_into_lakes_on_s3_and_leaves_no_process(
     tmp_path: Path, mark: str
 ) -> None:
     done = photon(
@@ -25,4 +25,4 @@ def test_the_demo_joins_exactly_once_into_lakes_on_s3_and_leaves_no_process(
     summary = json.loads(done.stdout)
     assert (summary["holds"], summary["duplicate_rows"], summary["missing"]) == (True, 0, 0)
     assert all(equation["joined"] > 0 for equation in summary["datacenters"].values())
-    assert not (tmp_path / "demo" / "lake").exists()
+    assert not [name for name in ("logs", "lake") if (tmp_path / "demo" / name).exists()]
