@@ -7,11 +7,8 @@ be removed at any time: then all data files are looked at again.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import inspect
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,8 +18,6 @@ from typing import BinaryIO
 from photon.backfill.remaking import Tally
 from photon.backfill.yielding import FOLDER
 from photon.errors import FormatTooNew, UserError
-from photon.join.adapting import adapter_of
-from photon.pipeline.file import Pipeline
 from photon.storage.sync import sync, write_synced
 from photon.tokens import new_id
 from photon.verification.days import Window
@@ -123,17 +118,6 @@ def clear(folder: Path) -> None:
     """Forget what run there is. The run goes first: its pages alone say nothing."""
     for name in (RUN, PAGES):
         (folder / name).unlink(missing_ok=True)
-
-
-def fingerprint_of(pipeline: Pipeline) -> str:
-    """What a row depends on besides its two records: the adapter, and how columns are read."""
-    adapter_of(pipeline)
-    module = sys.modules[pipeline.adapter.partition(":")[0]]
-    source = inspect.getsourcefile(module)
-    settings = {side: getattr(pipeline, side).model_dump(mode="json") for side in ("primary", "foreign")}
-    digest = hashlib.sha256(json.dumps([pipeline.adapter, settings], sort_keys=True).encode())
-    digest.update(Path(source).read_bytes() if source else b"")
-    return digest.hexdigest()
 
 
 def _read_run(path: Path) -> dict[str, str] | None:

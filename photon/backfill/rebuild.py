@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.backfill.plan import DoubledRow, Piece, TableFile, pages_of, pieces_of
-from photon.backfill.progress import PageNote, Progress, fingerprint_of, only_one
+from photon.backfill.progress import PageNote, Progress, only_one
 from photon.backfill.remaking import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
 from photon.backfill.removed import record_removed
 from photon.backfill.yielding import yield_to_joins
@@ -24,6 +24,7 @@ from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.dispatcher.reading_again import SecondReading
 from photon.errors import UserError
 from photon.faults import fault_point
+from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.state.view import open_view
@@ -114,8 +115,8 @@ class Rebuild:
         self._app = f"photon:{self.datacenter}:rebuild"
         self._check()
         with only_one(self.pipeline.datacenters[self.datacenter].state, self.datacenter) as folder:
-            fingerprint, committed = fingerprint_of(self.pipeline), self._table.version_of(self._app)
-            progress = Progress.open(folder, self.window, fingerprint, committed)
+            committed = self._table.version_of(self._app)
+            progress = Progress.open(folder, self.window, fingerprint(self.pipeline), committed)
             plan, pages, doubled = self._plan(progress)
             self.on_plan(plan)
             self._examples: list[Example] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -332,3 +335,20 @@ def load_module(name: str, folder: Path | None) -> ModuleType:
         raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
     except Exception as error:
         raise AdapterNotFound(f"adapter: module {name} raised {type(error).__name__}: {error}") from error
+
+
+def fingerprint(pipeline: Pipeline, *more: object) -> str:
+    """What a row depends on besides its two records: the adapter, how columns are read, and `more`.
+
+    Of the adapter: the modules that name and define it. Modules that these import are not in it.
+    """
+    adapter = adapter_of(pipeline)
+    modules = sys.modules[pipeline.adapter.partition(":")[0]], sys.modules[type(adapter).__module__]
+    sources = {inspect.getsourcefile(module) for module in modules if getattr(module, "__file__", None)}
+    settings = {side: getattr(pipeline, side).model_dump(mode="json") for side in ("primary", "foreign")}
+    parts = [
+        json.dumps([pipeline.adapter, settings], sort_keys=True).encode(),
+        *(Path(source).read_bytes() for source in sorted(filter(None, sources))),
+        *(repr(each).encode() for each in more),
+    ]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8) + part for part in parts)).hexdigest()

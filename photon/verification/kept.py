@@ -7,18 +7,15 @@ which byte logs were read, and at which versions the tables were. It is written 
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from photon.adapters import Adapter
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.storage.changes import Commit
@@ -78,21 +75,6 @@ def kept_folder(pipeline: Pipeline, datacenter: str) -> Path:
     lake = pipeline.datacenters[datacenter].lake
     assert isinstance(lake, Path), "results are kept in lakes on this machine (`Scope.can_be_kept`)"
     return lake / FOLDER
-
-
-def fingerprint(pipeline: Pipeline, adapter: Adapter, others: Iterable[object]) -> str:
-    """What results depend on: the pipeline's settings, the adapter's module, and `others`.
-
-    Modules that the adapter imports are not in it: after a change of theirs, verify all anew.
-    """
-    source = inspect.getsourcefile(type(adapter))
-    parts = [
-        str(FORMAT).encode(),
-        pipeline.model_dump_json().encode(),
-        Path(source).read_bytes() if source is not None else b"",
-        *(repr(each).encode() for each in others),
-    ]
-    return hashlib.sha256(b"".join(len(part).to_bytes(8) + part for part in parts)).hexdigest()
 
 
 def read_kept(pipeline: Pipeline, datacenter: str) -> Kept | None:

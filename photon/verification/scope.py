@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from photon.clock import SystemClock, microseconds
 from photon.dispatcher.startup import refuse_lacking
-from photon.join.adapting import adapter_of
+from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
@@ -33,7 +33,7 @@ from photon.storage.store import store_of
 from photon.storage.tables import LakeUnavailable, OutputTable, app_id
 from photon.tokens import Occurrence
 from photon.verification.classes import EpochStatus
-from photon.verification.kept import Kept, fingerprint, read_kept
+from photon.verification.kept import FORMAT, Kept, read_kept
 from photon.verification.report import Example, Finding
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
@@ -148,7 +148,8 @@ class Scope:
         current = sorted((name, one.epoch) for name, one in self.read_offsets.items())
         letters = self.mended[datacenter].of_earlier_epochs
         earlier = sorted((each.epoch, str(each.occurrence), each.batch) for each in letters)
-        return fingerprint(self.pipeline, adapter_of(self.pipeline), [epochs, current, earlier])
+        settings = self.pipeline.model_dump_json()
+        return fingerprint(self.pipeline, FORMAT, settings, epochs, current, earlier)
 
     def commits(self, datacenter: str) -> dict[str, Commit]:
         """The commits at which the tables are read that the results of a datacenter depend on."""

@@ -21,6 +21,7 @@ from photon.join.adapting import (
     AdapterNotFound,
     adapter_of,
     combine_isolating_failures,
+    fingerprint,
     load_adapter,
     skip_isolating_failures,
 )
@@ -427,3 +428,38 @@ def test_an_adapter_that_cannot_be_had_says_why(
     (tmp_path / "needs_more.py").write_text("import not_installed")
     with pytest.raises(AdapterNotFound, match=message):
         load_adapter(spec, tmp_path)
+
+
+PER_EVENT = """
+from photon.adapters import per_event
+
+
+@per_event
+def ours(foreign, primary):
+    return {"click": foreign["click"]}
+"""
+CLICKS = """
+name: clicks
+datacenters: {east: {logs: logs}}
+primary: {files: "q*.csv", format: csv, id: id, time: at}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
+adapter: fingerprinted:ours
+"""
+
+
+def test_a_fingerprint_changes_with_the_function_the_logs_and_what_is_named_beside_them(
+    tmp_path: Path,
+) -> None:
+    module, file = tmp_path / "fingerprinted.py", tmp_path / "pipeline.yaml"
+    module.write_text(PER_EVENT)
+    file.write_text(CLICKS)
+    pipeline = load_pipeline(file)
+    first = fingerprint(pipeline, "epoch 1")
+    assert fingerprint(pipeline, "epoch 1") == first
+    assert fingerprint(pipeline, "epoch 2") != first
+    file.write_text(CLICKS.replace("key: key", "key: query"))
+    assert fingerprint(load_pipeline(file), "epoch 1") != first
+    file.write_text(CLICKS + "backfill: {page_rows: 100}")
+    assert fingerprint(load_pipeline(file), "epoch 1") == first
+    module.write_text(PER_EVENT.replace("click", "text"))
+    assert fingerprint(pipeline, "epoch 1") != first

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.adapters import Adapter
 from photon.errors import FormatTooNew
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -20,7 +19,6 @@ from photon.verification.kept import (
     FOLDER,
     Kept,
     KeptFile,
-    fingerprint,
     new_folder,
     next_number,
     read_kept,
@@ -189,15 +187,3 @@ def test_of_a_newer_photon_nothing_is_read(pipeline: Pipeline) -> None:
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(FormatTooNew):
         read_kept(pipeline, "east")
-
-
-class Some(Adapter):
-    """Any adapter."""
-
-
-def test_another_setting_or_epoch_makes_another_fingerprint(pipeline: Pipeline) -> None:
-    first = fingerprint(pipeline, Some(), ["epoch 1"])
-    assert fingerprint(pipeline, Some(), ["epoch 1"]) == first
-    assert fingerprint(pipeline, Some(), ["epoch 2"]) != first
-    pipeline.file.write_text(PIPELINE + "\nretry: {min_attempts: 9}\n")
-    assert fingerprint(load_pipeline(pipeline.file), Some(), ["epoch 1"]) != first
