@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from photon.availability.minutes import read_until_us, timeline_of
 from photon.clock import microseconds
 from photon.errors import UserError
+from photon.log_copies.cut_short import cut_short
 from photon.log_copies.lacks import (
     SIDES,
     Copy,
@@ -180,14 +181,16 @@ def compare_copies(
 
 def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) -> Known:
     """What is digested of a copy, and what is new in it if it is selected."""
-    with open_view(pipeline.datacenters[datacenter].state) as state:
+    place = pipeline.datacenters[datacenter]
+    with open_view(place.state) as state:
         if state is None or state.epoch is None:
             return Known(Copy(datacenter))
         epoch, files = state.epoch, state.files()
         begun_us = int(state.meta("begun_us") or 0) if state.follows_an_epoch else 0
         seen = timeline_of(pipeline, datacenter, 0).get(epoch, Seen())
         until_us = read_until_us(pipeline, datacenter, state, seen, now_us) if is_selected else 0
-    copy = _stored_copy(pipeline, datacenter, epoch, now_us)
+    copy, cut = _stored_copy(pipeline, datacenter, epoch, now_us), cut_short(files, place.logs)
+    copy = replace(copy, digests=[each for each in copy.digests if each.file not in cut])
     # In a later epoch nobody knows what the logs had that went before it.
     unknown = {side: max(begun_us, copy.unknown_until_us.get(side, 0)) for side in SIDES}
     known = Known(replace(copy, unknown_until_us=unknown), epoch, files)
@@ -195,6 +198,8 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
         known.copy = replace(known.copy, read_until_us=until_us)
         for tracked in files.values():
             start = copy.reached.get(tracked.file.number, tracked.file.header_bytes)
+            if tracked.file.number in cut:
+                continue  # what is left of it is read under another number, and the rest is what it lacks
             if start < tracked.offset_bytes and tracked.state != "open":
                 unknown[tracked.file.side] = max(unknown[tracked.file.side], tracked.grown_us)
             elif start < tracked.offset_bytes:
@@ -317,8 +322,9 @@ def _stored_verdicts(
     for name in datacenters:
         with COMPARED.reading(pipeline, name) as dataset:
             wanted = pc.field("hour_us").isin(hours_us)
-            rows = [] if dataset is None else dataset.to_table(filter=wanted).to_pylist()
-        for row in rows:
-            lacks = [Lack(**each) for each in json.loads(row["lacks"])]
+            rows = COMPARED.columns.empty_table() if dataset is None else dataset.to_table(filter=wanted)
+        rows = rows.sort_by([("at", "descending")])  # of the same verdict the first one counts
+        for row, at_us in zip(rows.to_pylist(), rows["at"].cast(_INT64).to_pylist(), strict=True):
+            lacks = [Lack(**{**each, "known_us": at_us}) for each in json.loads(row["lacks"])]
             found[(row["side"], row["hour_us"]), row["fingerprint"]] = lacks
     return found

@@ -118,6 +118,7 @@ class Lack:
     last_us: int
     first_event: str
     last_event: str
+    known_us: int | None = None  # when a comparison that is kept told it first; None: none has
 
     def __add__(self, other: Lack) -> Lack:
         first, last = sorted((self, other), key=lambda each: each.first_offset)
@@ -129,6 +130,7 @@ class Lack:
             last_event=furthest.last_event,
             first_us=min(self.first_us, other.first_us),
             last_us=max(self.last_us, other.last_us),
+            known_us=min((us for us in (self.known_us, other.known_us) if us is not None), default=None),
         )
 
 
@@ -154,8 +156,13 @@ def short_copy(lacks: Sequence[Lack], own_sizes: Mapping[str, int], most: int) -
     """
     if not lacks:
         return None
-    examples = [Example(lack.first_event, _where(lack), _detail(lack, own_sizes)) for lack in by_file(lacks)]
-    return Finding(KIND, len(examples), tuple(examples[:most]))
+    files = sorted(by_file(lacks), key=lambda lack: lack.known_us is not None)  # news first
+    examples = [
+        Example(lack.first_event, _where(lack), _detail(lack, own_sizes), lack.known_us)
+        for lack in files[:most]
+    ]
+    new = sum(lack.known_us is None for lack in files)
+    return Finding(KIND, len(files), tuple(examples), new=new, acting={files[0].short: len(files)})
 
 
 def _where(lack: Lack) -> str:

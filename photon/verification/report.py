@@ -80,8 +80,9 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "log_copy_short": Meaning(
         "log files of other datacenters with events that this one's copy of the logs lacks",
-        "deliver the named logs to this datacenter again, from the byte at which its copy ends: its "
-        "dispatcher takes them up by itself, and photon verify tells when nothing is lacking any more",
+        "restore the named logs from the copy of the other datacenter: append what follows the byte at which "
+        "this copy ends, or put the whole file in its place; the dispatcher takes it up by itself, and "
+        "photon verify tells when nothing is lacking any more",
         violation=False,
     ),
     "same_id_two_times": Meaning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_a_copy_that_is_cut_short_is_told_once_to_the_datacenter_that_has_to_act
     (finding,) = found["west"]
     assert finding.kind == "log_copy_short"
     assert finding.count == 2  # files: of queries and of clicks
-    assert "deliver the named logs" in finding.meaning.remedy
+    assert (finding.number(), finding.acting) == ("2", {"west": 2})
+    assert "restore the named logs" in finding.meaning.remedy
 
 
 def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
@@ -133,7 +135,11 @@ def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
 def test_the_same_difference_is_told_again_without_reading_a_log_again(
     short: ComparedCopies, again: tuple[ComparedCopies, int]
 ) -> None:
-    assert again == (short, 0)
+    found, reads = again
+    assert reads == 0
+    (before,), (finding,) = findings(short)["west"], findings(found)["west"]
+    assert finding.number() == "2 (told before)"
+    assert [replace(one, known_us=None) for one in finding.examples] == list(before.examples)
 
 
 def test_when_the_rest_is_delivered_nothing_is_lacking(copies: Copies, delivered: ComparedCopies) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from photon.event_store.hashing import hash_ids
+from photon.log_copies import comparing
 from photon.log_copies.comparing import compare_copies
 from photon.log_copies.lacks import (
     COMPARED_DAYS,
@@ -24,6 +28,8 @@ from photon.log_copies.lacks import (
 from photon.log_copies.tasks import Part, digest_parts, ids_of_parts
 from photon.logs.ranges import Stretch
 from photon.state.view import read_offsets
+from photon.verification.report import DatacenterReport, Finding, VerificationReport
+from tests.simulation.catching import caught_by_story
 from tests.simulation.world import NOON_US, World
 
 AT_US = NOON_US // HOUR_US * HOUR_US
@@ -132,7 +138,7 @@ def test_a_copy_that_lacks_nothing_is_no_finding() -> None:
 
 
 class PlainReading:
-    """Digests as Spark's tasks do; what is lacking nobody asks in these tests."""
+    """Digests and ids as Spark's tasks read them, in this process."""
 
     def __init__(self, world: World) -> None:
         self.world, self.bytes = world, 0
@@ -146,8 +152,27 @@ class PlainReading:
         ]
         return found, {(row["datacenter"], row["file"]) for row in rows if row["lost"]}
 
-    def lacks(self, *_: object) -> tuple[list[Lack], set[tuple[str, int]]]:
-        raise AssertionError("no hour differs")
+    def lacks(
+        self,
+        parts: Sequence[Part],
+        expected: Mapping[Hour, Collection[str]],
+        paths: Mapping[tuple[str, int], str],
+    ) -> tuple[list[Lack], set[tuple[str, int]]]:
+        rows = [row for part in ids_of_parts(parts, self.world.pipeline) for row in part.to_pylist()]
+        holders: dict[tuple[Hour, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+        for row in rows:
+            if not row["lost"]:
+                holders[(row["side"], row["hour_us"]), row["event"]].setdefault(row["datacenter"], row)
+        found = [
+            Lack(
+                short, at["datacenter"], *hour, paths[at["datacenter"], at["file"]], 1, at["offset"],
+                at["offset"], at["time_us"], at["time_us"], event, event,
+            )
+            for (hour, event), held in holders.items()
+            for short in set(expected.get(hour, ())) - held.keys()
+            for at in [min(held.values(), key=lambda row: (row["datacenter"], row["file"], row["offset"]))]
+        ]  # fmt: skip
+        return found, {(row["datacenter"], row["file"]) for row in rows if row["lost"]}
 
 
 @pytest.fixture
@@ -212,3 +237,92 @@ def test_only_the_wanted_hours_of_a_part_are_read(world: World) -> None:
         wanted = Part("east", part.stretch, hours)
         found = [row for batch in ids_of_parts([wanted], world.pipeline) for row in batch.to_pylist()]
         assert [row["event"] for row in found] == expected
+
+
+# -- a copy that is cut short after it was compared
+
+
+def long_logs(folder: Path) -> World:
+    """Clicks of two hours in one file of each datacenter, compared and found alike."""
+    world = World(folder, ("east", "west"))
+    for name in ("east", "west"):
+        world.queries("q", datacenter=name)
+        for number in range(6):
+            at_us = NOON_US + number // 3 * HOUR_US
+            world.clicks((f"c{number}", "q"), datacenter=name, at_us=at_us)
+        world.join(name)
+    world.clock.advance(4 * 3_600)
+    assert told(world) is None
+    return world
+
+
+def told(world: World, datacenter: str = "west") -> Finding | None:
+    """What a comparison that is kept tells a datacenter, and no other one."""
+    for name in ("east", "west"):
+        world.join(name)
+        world.join(name)  # a dispatcher looks twice before it takes a file for another one
+    names = ["east", "west"]
+    found = compare_copies(world.pipeline, names, PlainReading(world), world.clock.now_us(), keep=True)
+    assert (found.not_readable, found.problems) == ((), ())
+    report = found.added_to(VerificationReport({name: DatacenterReport() for name in names}, 0), 10)
+    findings = [(name, one) for name, each in report.datacenters.items() for one in each.findings]
+    assert {name for name, _ in findings} <= {datacenter}
+    return findings[0][1] if findings else None
+
+
+def clicks_of(world: World, datacenter: str) -> Path:
+    return world.folder / f"logs/{datacenter}/clicks/a.jsonl"
+
+
+def test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is_restored(
+    tmp_path: Path,
+) -> None:
+    world = long_logs(tmp_path)
+    log = clicks_of(world, "west")
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:3]))
+    first = told(world)
+    assert first is not None, "nobody told that west's copy was cut short"
+    (example,) = first.examples
+    assert (first.number(), first.acting, example.event_id) == ("1", {"west": 1}, "c3")
+    cut_bytes = len(b"".join(lines[:3]))
+    assert example.where.startswith(f"foreign log clicks/a.jsonl of east, bytes {cut_bytes} to ")
+    assert example.detail.endswith(f"the copy of west of this file ends at byte {cut_bytes}")
+    told_us = world.clock.now_us()
+    world.clock.advance(60)
+    again = told(world)
+    assert again is not None
+    assert (again.number(), again.examples[0].known_us) == ("1 (told before)", told_us)
+    log.write_bytes(clicks_of(world, "east").read_bytes())  # as the text says: the other one's copy
+    assert told(world) is None
+    assert world.joined_ids() == [f"c{number}" for number in range(6)]
+
+
+def test_a_log_that_was_copied_elsewhere_and_truncated_lacks_nothing(tmp_path: Path) -> None:
+    world = long_logs(tmp_path)
+    world.clicks(*((f"later{n}", "q") for n in range(99)), at_us=NOON_US + 3 * HOUR_US)
+    log = clicks_of(world, "west")
+    log.write_bytes(b"")
+    world.clicks(*((f"later{n}", "q") for n in range(99)), datacenter="west", at_us=NOON_US + 3 * HOUR_US)
+    assert told(world) is None
+
+
+def test_digests_of_what_was_cut_off_are_counted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "cut_short", lambda files, logs: frozenset())
+    story = test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is_restored
+    caught_by_story(partial(story, tmp_path), because=r"'foreign', ")
+
+
+def test_what_was_told_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "_stored_verdicts", lambda *_: {})
+    story = test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is_restored
+    caught_by_story(partial(story, tmp_path), because=r"told before")
+
+
+def test_any_truncated_log_is_taken_for_one_that_was_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("photon.log_copies.cut_short.has_head", lambda source, file: True)
+    caught_by_story(
+        partial(test_a_log_that_was_copied_elsewhere_and_truncated_lacks_nothing, tmp_path), because="is None"
+    )
