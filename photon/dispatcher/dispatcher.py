@@ -24,6 +24,7 @@ from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
+from photon.logs.source import LogsUnavailable
 from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import StateUnavailable
@@ -73,6 +74,7 @@ class Dispatcher:
         """
         callbacks = self.execution.callbacks
         retry = BackoffRetry(callbacks, self.clock, self.execution.rng)
+        logs_retry: BackoffRetry | None = None  # of an outage that lasts
         begun = index_is_lost = False
         while not callbacks.should_stop():
             try:
@@ -86,6 +88,7 @@ class Dispatcher:
                     begun = self._finish_earlier_work(mode)
                 elif self._step(mode, idle_seconds):
                     break
+                logs_retry = None
             except IndexLost as error:
                 begun, index_is_lost = False, True
                 log.warning("%s", error)
@@ -96,6 +99,10 @@ class Dispatcher:
             except RunnerDied as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
+                    return
+            except LogsUnavailable as error:
+                logs_retry = logs_retry or BackoffRetry(callbacks, self.clock, self.execution.rng)
+                if not logs_retry.wait(f"logs: {error}"):
                     return
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False
@@ -131,6 +138,8 @@ class Dispatcher:
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
         self.index.follow(self.reader.look(now_us, final=complete))
+        if self.reader.away_because is not None:
+            raise LogsUnavailable(self.reader.away_because)
         if self.reader.saw_everything:
             self.execution.timeline.looked(self.reader.files, now_us)
         self._take_orders(now_us)

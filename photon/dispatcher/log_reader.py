@@ -55,6 +55,7 @@ class LogReader:
         self.files = dict(files)
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
+        self.away_because: str | None = None  # the store of the logs can't be asked now
         self.checks_pending = False  # files are still being checked: the backlog may be longer than it says
         self._ends_bytes: dict[int, int] | None = None  # of declared-complete inputs: where each file ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
@@ -72,6 +73,8 @@ class LogReader:
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
         self.checks_pending = any(seen.checks_pending for seen in observed.values())
+        away = [seen.problems[0].reason for seen in observed.values() if seen.is_away]
+        self.away_because = away[0] if away else None
         if final:
             self._leave_later_growth()
         self._store_sizes(now_us)
@@ -123,7 +126,7 @@ class LogReader:
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
         self.backlog_bytes[side] = {**seen.backlog_bytes, **restarted_bytes}
         for problem in seen.problems:
-            if problem not in self.problems[side] and self._store is not None:
+            if problem not in self.problems[side] and self._store is not None and not seen.is_away:
                 log.warning("%s log: %s: %s", side, problem.path, problem.reason)
         self.problems[side] = seen.problems
         return seen

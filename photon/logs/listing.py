@@ -55,9 +55,8 @@ class ListedWatch:
             try:
                 is_whole, changed = self._look(whole)
             except OSError as error:
-                return Scan(
-                    problems=(FileProblem(".", f"the logs folder {reason_of(error)}"),), is_whole=False
-                )
+                problem = FileProblem(".", f"the logs folder {reason_of(error)}")
+                return Scan(problems=(problem,), is_whole=False, is_away=True)
             if changed:
                 self._seen = self._scan()
             return replace(self._seen, is_whole=is_whole)

@@ -42,6 +42,7 @@ class Observation:
     problems: tuple[FileProblem, ...]  # what can't be read now
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
+    is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
 
 
 class LogTail:
@@ -97,6 +98,7 @@ class LogTail:
             self._gzips.pending
             or not found.is_whole
             or any(look.files[number].state == "open" for number in look.missing),
+            found.is_away,
         )
 
     def _find_unchanged(self, look: Look, found: Iterable[FoundFile]) -> list[FoundFile]:

@@ -89,6 +89,7 @@ def test_a_join_waits_for_logs_that_are_away_says_so_and_loses_nothing(
         assert process.stderr is not None
         said = process.stderr.readline()
         minio.start()
+        assert "waits:" in said, said
         assert f"s3://{BUCKET}/{tmp_path.name}/east" in said, said
         assert process.wait(PATIENCE_SECONDS) == 0, process.stderr.read()
         counts = photon_json("join", pipeline, "--engine", "local", "--complete")
@@ -102,15 +103,13 @@ def test_neither_state_nor_messages_have_credentials(
     with local_server(tmp_path / "state" / "registry"):
         joined = photon("join", pipeline, "-d", "east", "--engine", "local", "--until-idle")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "this-is-another")
-        done = [
-            photon(*command, status=None)
-            for command in (
-                ("status", pipeline),
-                ("trace", pipeline, "c1"),
-                ("join", pipeline, "-d", "west", "--engine", "local", "--until-idle"),
-            )
-        ]
-    said = "".join(f"{each.stdout}{each.stderr}" for each in (joined, *done))
+        commands = (("status", pipeline), ("trace", pipeline, "c1"))
+        done = [photon(*command, status=None) for command in commands]
+        with running("join", pipeline, "-d", "west", "--engine", "local", "--until-idle") as refused:
+            assert refused.stderr is not None
+            waits = refused.stderr.readline()
+    assert "waits:" in waits
+    said = waits + "".join(f"{each.stdout}{each.stderr}" for each in (joined, *done))
     assert "SignatureDoesNotMatch" in said
     written = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
     assert written
