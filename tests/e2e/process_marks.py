@@ -23,7 +23,7 @@ def _has(process: psutil.Process, mark: str) -> bool:
         return False
 
 
-def soon(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+def soon(true: Callable[[], bool], seconds: float = 90.0) -> bool:
     """Whether something becomes true: other processes are watched, which no clock of ours moves."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
