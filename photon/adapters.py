@@ -35,7 +35,8 @@ ROW_COLUMNS = pa.schema(
         ("_event_time", pa.timestamp("us", "UTC")),  # of the foreign event, which may be part of its identity
     ]
 )
-RESERVED_COLUMNS = tuple(ROW_COLUMNS.names)
+DATE_COLUMN = "_event_date"  # the UTC date of `_event_time`, by which tables are partitioned
+RESERVED_COLUMNS = (*ROW_COLUMNS.names, DATE_COLUMN)
 
 
 @dataclass(frozen=True)

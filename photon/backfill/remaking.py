@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.adapters import RESERVED_COLUMNS, Adapter
+from photon.adapters import ROW_COLUMNS, Adapter
 from photon.backfill.earlier_epochs import todays_numbers
 from photon.backfill.plan import Piece
 from photon.backfill.records_at import LogCopy, RecordsAt, are, places_of, take
@@ -27,7 +27,7 @@ from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, skip_recor
 from photon.logs.files import Side, TrackedFile
 from photon.pipeline.file import Log, Pipeline
 from photon.pipeline.location import Location
-from photon.storage.columns import TableName
+from photon.storage.columns import TableName, by_date
 from photon.storage.store import store_of
 from photon.storage.tables import OutputFile, lake_errors, write_parquet
 from photon.tokens import Occurrence
@@ -278,7 +278,7 @@ class _Remaking:
         self.gone["filtered"] = rows[made.filtered]
         self.fresh_rows = rows[made.kept]
         old = take(self.rows, self.fresh_rows)
-        own = old.select(list(RESERVED_COLUMNS))
+        own = old.select(ROW_COLUMNS.names)
         self.fresh = pa.table(
             [*own.columns, *made.table.columns], names=[*own.column_names, *made.table.column_names]
         )
@@ -320,7 +320,7 @@ class _Remaking:
         return Remade(touched, outputs, removed, tally, tuple(self.examples))
 
     def _write(self, rows: Ints) -> list[OutputFile]:
-        """Write these rows, those made again as they are now; a file for each epoch."""
+        """Write these rows, those made again as they are now; a file for each epoch and date."""
         fresh = np.full(self.rows.num_rows, -1)
         fresh[self.fresh_rows] = np.arange(len(self.fresh_rows))
         place = np.where(fresh[rows] >= 0, self.rows.num_rows + fresh[rows], rows)
@@ -332,7 +332,10 @@ class _Remaking:
         found = []
         for epoch in sorted(set(epochs.tolist())):
             of_epoch = everything.take(pa.array(place[epochs == epoch]))
-            found.append(write_output(self.context, TABLE, of_epoch))
+            found += [
+                replace(write_output(self.context, TABLE, part), date=date)
+                for date, part in by_date(of_epoch)
+            ]
         return found
 
     def _write_removed(self) -> tuple[OutputFile, ...]:

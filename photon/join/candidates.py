@@ -17,7 +17,7 @@ from photon.pipeline.file import ForeignLog
 from photon.registry.interface import Claim
 from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
 from photon.storage.columns import fit
-from photon.storage.tables import OutputFile, write_rows
+from photon.storage.tables import OutputFile, write_rows_by_date
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying
 
@@ -42,7 +42,7 @@ class Candidates:
     task: JoinTask
     rows: pa.Table = field(default_factory=lambda: pa.table({}))  # of earlier runs
     row_of: dict[Occurrence, int] = field(default_factory=dict)
-    stored: OutputFile | None = None  # of this run
+    stored: list[OutputFile] = field(default_factory=list)  # of this run
     unneeded: list[str] = field(default_factory=list)  # files that are not committed
 
     @classmethod
@@ -92,12 +92,13 @@ class Candidates:
         self.stored = write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
 
     def files_of(self, won: pa.Table | None) -> tuple[OutputFile, ...]:
-        """The file to be committed: the stored one if all of its claims have won, else one of the winners."""
-        if self.stored is None:
+        """The files to be committed: the stored ones if all claims have won, else files of the winners."""
+        if not self.stored:
             return ()
-        if won is not None and won.num_rows == self.stored.rows:
-            return (self.stored,)
-        self.unneeded.append(self.stored.path)
+        if won is not None and won.num_rows == sum(file.rows for file in self.stored):
+            return tuple(self.stored)
+        self.unneeded += [file.path for file in self.stored]
         if won is None:
             return ()
-        return (write_rows(self.context.folders.lake, "joined_events", self.context.plan.batch, won),)
+        lake, batch = self.context.folders.lake, self.context.plan.batch
+        return tuple(write_rows_by_date(lake, "joined_events", batch, won))

@@ -7,14 +7,14 @@ begin with the plan's, so that whoever ends the plan finds all of them, also tho
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.pipeline.location import Location
-from photon.storage.columns import TableName
+from photon.storage.columns import TableName, by_date
 from photon.storage.store import store_of
 from photon.storage.tables import OutputFile, lake_errors, write_parquet
 from photon.tokens import PlanKey
@@ -24,18 +24,26 @@ log = logging.getLogger(__name__)
 TABLE: TableName = "joined_events"
 
 
-def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -> OutputFile:
-    """Store the rows of a task, durably, under a name that no earlier run has used. LakeUnavailable."""
+def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -> list[OutputFile]:
+    """Store the rows of a task, durably, under names that no earlier run has used. LakeUnavailable.
+
+    A file for each date of their events, so that each may be committed as it is.
+    """
     folder = lake / TABLE
     with lake_errors(f"write candidate rows to {folder}; make it writable, it is tried again"):
-        for attempt in count():
-            name = f"{prefix_of(plan)}{task}-{attempt}.parquet"
-            try:
-                written = write_parquet(folder, name, rows)
-            except FileExistsError:
-                continue
-            store_of(folder).sync()
-            return OutputFile(TABLE, name, written, rows.num_rows, rows.schema)
+        names = (f"{prefix_of(plan)}{task}-{attempt}.parquet" for attempt in count())
+        found = [_write_first_free(folder, names, part, date) for date, part in by_date(rows)]
+        store_of(folder).sync()
+    return found
+
+
+def _write_first_free(folder: Location, names: Iterator[str], rows: pa.Table, date: str | None) -> OutputFile:
+    for name in names:
+        try:
+            size_bytes = write_parquet(folder, name, rows)
+        except FileExistsError:
+            continue
+        return OutputFile(TABLE, name, size_bytes, rows.num_rows, rows.schema, date)
     raise AssertionError("numbers do not end")
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from photon.adapters import ROW_COLUMNS, rows_without_columns, same_column, stored_name
+from photon.adapters import DATE_COLUMN, ROW_COLUMNS, rows_without_columns, same_column, stored_name
 
 TableName = Literal["joined_events", "dead_letters", "unjoined", "too_old"]
 
@@ -41,6 +41,8 @@ TABLE_COLUMNS: dict[TableName, pa.Schema] = {
     "unjoined": UNJOINED_COLUMNS,
     "too_old": UNJOINED_COLUMNS,
 }
+# Of new tables. One that an older Photon made has none, and stays so.
+PARTITIONS: dict[TableName, tuple[str, ...]] = {"joined_events": (DATE_COLUMN,)}
 _NEAREST_TYPES = (
     (pa.types.is_large_string, pa.string()),
     (pa.types.is_string_view, pa.string()),
@@ -74,6 +76,25 @@ _SIMPLE_TYPES = {
     pa.date32(),
     _TIME,
 }
+
+
+def by_date(rows: pa.Table) -> list[tuple[str | None, pa.Table]]:
+    """Rows by the UTC date of their events, as 2026-01-31; None: of events without a time.
+
+    Rows of one date, as in nearly every live batch, stay as they are.
+    """
+    if "_event_time" not in rows.column_names:
+        return [(None, rows)]
+    dates = rows["_event_time"].cast(pa.timestamp("us", "UTC")).cast(pa.date32())
+    found = pc.unique(dates).to_pylist()
+    if len(found) < 2:
+        return [(None if date is None else date.isoformat(), rows) for date in found]
+    return [
+        (None, rows.filter(pc.is_null(dates)))
+        if date is None
+        else (date.isoformat(), rows.filter(pc.equal(dates, date)))
+        for date in found
+    ]
 
 
 def text(name: str) -> ds.Expression:

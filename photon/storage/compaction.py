@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
@@ -29,9 +29,10 @@ GROUP_METADATA = "photon.compaction"
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one epoch that become one."""
+    """Files of one epoch, and of one date where the table is partitioned, that become one."""
 
     epoch: str
+    date: date | None
     files: tuple[DataFile, ...]
 
     @property
@@ -51,14 +52,14 @@ def groups_of(
     `last_batches`: of each epoch the last batch that it committed. Files of that one stay: its plan may be
     open. Files of several epochs, and such as the log tells nothing of, stay too.
     """
-    by_epoch: dict[str, list[DataFile]] = {}
+    alike: dict[tuple[str, date | None], list[DataFile]] = {}
     for file in files:
         if file.epoch is not None and _is_closed(file, last_batches):
-            by_epoch.setdefault(file.epoch, []).append(file)
+            alike.setdefault((file.epoch, file.date), []).append(file)
     found = []
-    for epoch, of_epoch in sorted(by_epoch.items()):
-        of_epoch.sort(key=lambda file: (file.first_batch or 0, file.path))
-        found += [Group(epoch, tuple(run)) for run in _runs(of_epoch, file_bytes) if len(run) >= least_files]
+    for (epoch, day), some in sorted(alike.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+        some.sort(key=lambda file: (file.first_batch or 0, file.path))
+        found += [Group(epoch, day, tuple(run)) for run in _runs(some, file_bytes) if len(run) >= least_files]
     return found
 
 
@@ -123,4 +124,5 @@ def _rewrite(table: OutputTable, group: Group) -> OutputFile:
         raise RowsDiffer(
             f"{table.folder}: {group.rows} rows expected in {len(group.files)} files, found {rows}"
         )
-    return OutputFile(table.name, path, size_bytes, rows, pa.schema(schema))
+    day = None if group.date is None else group.date.isoformat()
+    return OutputFile(table.name, path, size_bytes, rows, schema, day)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from photon.adapters import DATE_COLUMN
 from photon.storage.store import Store
 
 _COLUMNS = {
@@ -24,6 +26,7 @@ _COLUMNS = {
     "max._epoch": pa.string(),
     "min._batch": pa.int64(),
     "max._batch": pa.int64(),
+    f"partition.{DATE_COLUMN}": pa.date32(),
 }
 
 _FILTERED = pa.schema([("_epoch", pa.string()), ("_batch", pa.int64())])  # by which rows are chosen
@@ -40,6 +43,7 @@ class DataFile:
     last_epoch: str | None
     first_batch: int | None
     last_batch: int | None
+    date: date | None = None  # of all its events, in UTC, where the table is partitioned
 
     @property
     def epoch(self) -> str | None:

@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from photon.errors import UserError
+from photon.storage.data_files import DataFiles
 from photon.storage.tables import (
     APP_METADATA,
     HOOKS,
@@ -24,6 +25,8 @@ from photon.storage.tables import (
     OutputFile,
     OutputTable,
     lake_errors,
+    partition_values,
+    partitions_of,
 )
 
 MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
@@ -77,9 +80,7 @@ def replace_files(
         if not there.keys() >= set(gone):
             raise FilesGone(sorted(set(gone) - there.keys()))
         try:
-            _commit(
-                table, handle, {path: there[path] for path in gone}, files, app, number, says, changes_rows
-            )
+            _commit(table, handle, set(gone), files, app, number, says, changes_rows)
             break
         except CommitConflict:
             sleep(TRY_PAUSE_SECONDS * random.uniform(0, min(attempt, 10)))
@@ -93,7 +94,7 @@ def replace_files(
 def _commit(
     table: OutputTable,
     handle: DeltaTable,
-    gone: Mapping[str, int],
+    gone: Collection[str],
     files: Sequence[OutputFile],
     app: str,
     number: int,
@@ -102,13 +103,21 @@ def _commit(
 ) -> None:
     now_ms = int(time.time() * 1000)
     with lake_errors(f"replace files of {table.folder}"):
-        adds = [table.add_action(file, changes_rows) for file in files]
-        removes = [RemoveAction(path, changes_rows, now_ms, size, {}) for path, size in gone.items()]
+        partitions = partitions_of(handle)
+        adds = [table.add_action(file, partitions, changes_rows) for file in files]
+        removes = [
+            RemoveAction(
+                file.path, changes_rows, now_ms, file.size_bytes, partition_values(file.date, partitions)
+            )
+            for file in DataFiles(handle).all()
+            if file.path in gone
+        ]
         try:
             handle.create_write_transaction(
                 [*removes, *adds],
                 mode="append",
                 schema=handle.schema(),
+                partition_by=partitions or None,
                 commit_properties=CommitProperties(
                     custom_metadata={APP_METADATA: app, NUMBER_METADATA: str(number), **says},
                     max_commit_retries=0,

@@ -12,7 +12,8 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Literal
 
 import pyarrow as pa
@@ -23,11 +24,11 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from photon.adapters import same_column
+from photon.adapters import DATE_COLUMN, same_column
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.pipeline.location import Location
-from photon.storage.columns import TABLE_COLUMNS, TableName, text
+from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, by_date, text
 from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.native_errors import is_refusal, reason_of
 from photon.storage.store import store_of
@@ -76,6 +77,7 @@ class OutputFile:
     size_bytes: int
     rows: int
     schema: pa.Schema
+    date: str | None = None  # of all events in it, in UTC; None: unknown, or not told apart
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,13 @@ def open_table(folder: Location) -> DeltaTable:
     return DeltaTable(store.url, storage_options=store.delta_options)
 
 
-def create_table(folder: Location, columns: pa.Schema, description: str, properties: dict[str, str]) -> None:
+def create_table(
+    folder: Location,
+    columns: pa.Schema,
+    description: str,
+    properties: dict[str, str],
+    partition_by: Sequence[str] = (),
+) -> None:
     """Make the table in `folder`, unless there is one."""
     store = store_of(folder)
     store.make()
@@ -135,8 +143,30 @@ def create_table(folder: Location, columns: pa.Schema, description: str, propert
         name=folder.name,
         description=description,
         configuration=properties,
+        partition_by=list(partition_by),
         raise_if_key_not_exists=False,  # Photon has properties of its own
     )
+
+
+def partitions_of(handle: DeltaTable) -> list[str]:
+    """The columns by which a table is partitioned: they are in its log, and not in its files."""
+    return list(handle.metadata().partition_columns)
+
+
+def partition_values(date: date | str | None, partitions: Collection[str]) -> dict[str, str | None]:
+    """What the log says of a file, of events of one date, in a table with these partitions."""
+    return {DATE_COLUMN: None if date is None else str(date)} if DATE_COLUMN in partitions else {}
+
+
+def columns_in_files(handle: DeltaTable) -> pa.Schema:
+    """The columns of a table's files, as Arrow types."""
+    partitions, everything = partitions_of(handle), pa.schema(handle.schema().to_arrow())
+    return pa.schema([field for field in everything if field.name not in partitions])
+
+
+def write_rows_by_date(lake: Location, name: TableName, batch: int, rows: pa.Table) -> list[OutputFile]:
+    """Write rows to a file for each date of their events, as `write_rows`. LakeUnavailable."""
+    return [replace(write_rows(lake, name, batch, part), date=date) for date, part in by_date(rows)]
 
 
 def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
@@ -191,7 +221,9 @@ class OutputTable:
         }
         with lake_errors(f"make the table {self.folder}"):
             description = f"pipeline {pipeline}, datacenter {datacenter}"
-            create_table(self.folder, TABLE_COLUMNS[self.name], description, properties)
+            columns, by = TABLE_COLUMNS[self.name], PARTITIONS.get(self.name, ())
+            parts = [pa.field(name, pa.date32()) for name in by]
+            create_table(self.folder, pa.schema([*columns, *parts]), description, properties, by)
             store_of(self.folder.parent).sync()
         self.sync()
 
@@ -223,8 +255,8 @@ class OutputTable:
         return str(self.load().metadata().id)
 
     def schema(self) -> pa.Schema:
-        """The table's columns when it was loaded last, as Arrow types. Nobody else adds columns."""
-        return pa.schema((self._handle or self.load()).schema().to_arrow())
+        """The columns of the table's files when it was loaded last. Nobody else adds columns."""
+        return columns_in_files(self._handle or self.load())
 
     def version_of(self, app: str) -> int:
         """The last batch that `app` committed; 0 before the first."""
@@ -300,9 +332,10 @@ class OutputTable:
             fault_point("lake.before_commit", self.folder)
             try:
                 handle.create_write_transaction(
-                    [self.add_action(file) for file in files],
+                    [self.add_action(file, partitions_of(handle)) for file in files],
                     mode="append",
                     schema=handle.schema(),
+                    partition_by=partitions_of(handle) or None,
                     commit_properties=commit,
                     post_commithook_properties=HOOKS,
                 )
@@ -421,7 +454,9 @@ class OutputTable:
         if new := [field for field in wanted if field.name not in names]:
             handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
-    def add_action(self, file: OutputFile, changes_rows: bool = True) -> AddAction:
+    def add_action(
+        self, file: OutputFile, partitions: Collection[str] = (), changes_rows: bool = True
+    ) -> AddAction:
         target = self.folder / file.path
         with lake_errors(f"look at {target}, which a task has written"):
             size_bytes = self.store.size_bytes(file.path)
@@ -431,7 +466,8 @@ class OutputTable:
                 raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
             bounds = _stats(pq.read_metadata(self.store.open(file.path)), file.rows)
         now_ms = int(time.time() * 1000)
-        return AddAction(file.path, size_bytes, {}, now_ms, changes_rows, bounds)
+        values = partition_values(file.date, partitions)
+        return AddAction(file.path, size_bytes, values, now_ms, changes_rows, bounds)
 
 
 def log_entry(version: int) -> str:

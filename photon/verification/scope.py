@@ -30,7 +30,7 @@ from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
 from photon.storage.store import store_of
-from photon.storage.tables import LakeUnavailable, OutputTable, app_id
+from photon.storage.tables import LakeUnavailable, OutputTable, app_id, columns_in_files
 from photon.tokens import Occurrence
 from photon.verification.classes import EpochStatus
 from photon.verification.kept import FORMAT, Kept, read_kept
@@ -302,14 +302,17 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
 
 
 def _snapshot(folder: Location, handle: DeltaTable) -> TableSnapshot:
-    schema = pa.schema(handle.schema().to_arrow())
+    schema = columns_in_files(handle)
     # Reader version 1: neither deletion vectors nor mapped column names.
     if handle.protocol().min_reader_version != 1 or GLOB_CHARACTERS.search(str(folder)):
         return TableSnapshot(folder, schema, handle.version(), files=None)
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
     paths = pa.table(handle.get_add_actions())["path"].to_pylist()
     files = tuple(str(folder / path) for path in paths)
-    there = set(store_of(folder).names())
+    store = store_of(folder)
+    there = set(store.names())
+    # What Photon writes lies in the folder itself; others may make folders of partitions.
+    there |= {path for path in paths if "/" in path and store.size_bytes(path) is not None}
     lost = [file for file, path in zip(files, paths, strict=True) if path not in there]
     if lost:
         raise LakeUnavailable(

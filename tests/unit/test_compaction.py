@@ -163,7 +163,7 @@ def test_only_files_that_may_have_a_batch_are_opened(
 
 def test_rows_that_do_not_add_up_are_never_committed(table: OutputTable) -> None:
     (group,) = groups(table)
-    lying = Group("e", tuple(DataFile(f.path, f.size_bytes, 5, "e", "e", 1, 1) for f in group.files))
+    lying = Group("e", None, tuple(DataFile(f.path, f.size_bytes, 5, "e", "e", 1, 1) for f in group.files))
     before = rows(table)
     with pytest.raises(RowsDiffer):
         compact(table, lying, COMPACTION)

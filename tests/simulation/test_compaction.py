@@ -1,0 +1,197 @@
+"""Joins, crashes, rebuilds, clearing and compaction take turns; no row is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from photon import faults
+from photon.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
+from photon.pipeline.file import Compaction
+from photon.storage import compaction
+from photon.storage.compaction import pages_of_rows
+from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.upkeep import compact
+from photon.upkeep.clear import clear_output
+from photon.upkeep.compact import compact_tables
+from tests.simulation.catching import caught_by_story
+from tests.simulation.world import World, counts_of
+
+Patch = pytest.MonkeyPatch
+BATCHES = 4
+
+
+def fit(world: World) -> int:
+    """Compact all tables; how many commits it took."""
+    settings = Compaction(least_files=2)
+    pipeline = world.pipeline.model_copy(update={"compaction": settings})
+    return sum(each.commits for each in compact_tables(pipeline, "east", world.clock).values())
+
+
+def join_batches(world: World, first: int = 0, count: int = BATCHES) -> None:
+    for number in range(first, first + count):
+        world.queries(f"q{number}")
+        world.clicks((f"c{number}", f"q{number}"), (f"twice{number}", f"q{number}"))
+        world.clicks((f"twice{number}", f"q{number}"))
+        world.join()
+
+
+def expected(count: int) -> list[str]:
+    return sorted(f"{name}{number}" for number in range(count) for name in ("c", "twice"))
+
+
+# -- crashes
+
+
+def a_batch_is_read_back_after_a_compaction(world: World, point: str = "commit.after_main") -> None:
+    join_batches(world)
+    world.queries("q4")
+    world.clicks(("c4", "q4"), ("twice4", "q4"), ("twice4", "q4"))
+    world.join_with_a_crash(point)
+    assert fit(world) > 0
+    counts = world.join().counts
+    assert world.joined_ids() == expected(BATCHES + 1)
+    assert counts.adds_up
+    assert counts_of(counts, "joined", "duplicates") == {"joined": 2 * BATCHES + 2, "duplicates": BATCHES + 1}
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_a_start_after_a_crash_reads_back_what_was_compacted_in_between(world: World, point: str) -> None:
+    a_batch_is_read_back_after_a_compaction(world, point)
+
+
+def test_a_rows_batch_that_a_compaction_forgets_is_joined_again(world: World, monkeypatch: Patch) -> None:
+    """Without its columns of identity (A6), and without regard for the open plan."""
+
+    def forgetful(*of: Any) -> Any:
+        for page in pages_of_rows(*of):
+            place = page.schema.get_field_index("_batch")
+            yield page.set_column(place, "_batch", pa.array([1] * page.num_rows, pa.int64()))
+
+    monkeypatch.setattr(compaction, "pages_of_rows", forgetful)
+    monkeypatch.setattr(compaction, "_is_closed", lambda file, last_batches: True)
+    caught_by_story(partial(a_batch_is_read_back_after_a_compaction, world), "twice4")
+
+
+@pytest.mark.parametrize("point", COMPACTION_FAULT_POINTS[:3])
+def test_a_compaction_that_is_killed_is_run_again_and_joins_go_on(world: World, point: str) -> None:
+    join_batches(world)
+    faults.arm(point, raise_simulated_crash)
+    with pytest.raises(SimulatedCrash):
+        fit(world)
+    faults.disarm()
+    join_batches(world, BATCHES)
+    fit(world)
+    join_batches(world, 2 * BATCHES)
+    assert world.joined_ids() == expected(3 * BATCHES)
+
+
+# -- beside others
+
+
+def test_a_batch_that_commits_while_files_are_rewritten_and_replaced_is_in_the_table(world: World) -> None:
+    join_batches(world)
+    world.queries("q4")
+    world.clicks(("c4", "q4"), ("twice4", "q4"))
+
+    def join_meanwhile(point: str, place: object) -> None:
+        if point == "compact.after_write" and world.joined_ids() == expected(BATCHES):
+            world.join()
+
+    with watched(join_meanwhile):
+        assert fit(world) > 0
+    assert world.joined_ids() == expected(BATCHES + 1)
+
+
+@pytest.mark.parametrize(
+    "point", ["batch.after_run", "commit.before_main", "commit.after_main", "release.before"]
+)
+def test_a_compaction_in_the_middle_of_a_batch_changes_nothing(world: World, point: str) -> None:
+    join_batches(world)
+    world.queries("q4")
+    world.clicks(("c4", "q4"), ("twice4", "q4"))
+    commits = 0
+
+    def compact_meanwhile(passed: str, place: object) -> None:
+        nonlocal commits
+        if passed == point and not commits:
+            commits = fit(world)
+
+    with watched(compact_meanwhile):
+        counts = world.join().counts
+    assert commits > 0
+    assert world.joined_ids() == expected(BATCHES + 1)
+    assert counts.adds_up
+
+
+def test_what_is_cleared_is_the_same_after_a_compaction(world: World) -> None:
+    join_batches(world)
+    fit(world)
+    done = clear_output(world.pipeline, "east", world.registry)
+    assert (done.rows, done.ids) == (2 * BATCHES, 2 * BATCHES)
+    join_batches(world, BATCHES)
+    fit(world)
+    again = clear_output(world.pipeline, "east", world.registry)
+    assert again.rows <= 2 * BATCHES + 2  # the last batch before is in a file of its own
+    assert again.ids == 2 * BATCHES
+
+
+def test_a_compaction_beside_a_clearing_changes_nothing(world: World) -> None:
+    join_batches(world)
+
+    def compact_meanwhile(point: str, place: object) -> None:
+        if point == "clear.after_page":
+            fit(world)
+
+    with watched(compact_meanwhile):
+        done = clear_output(world.pipeline, "east", world.registry)
+    assert done.ids == 2 * BATCHES
+    assert world.joined_ids() == expected(BATCHES)
+
+
+def test_an_epoch_that_others_fenced_is_compacted_to_its_end(world: World) -> None:
+    join_batches(world)
+    put_back = world.copy_state()
+    join_batches(world, BATCHES, 1)
+    put_back()
+    join_batches(world, BATCHES + 1, 2)
+    fit(world)
+    assert world.joined_ids() == expected(BATCHES + 3)
+    counts = world.join(mode="complete").counts
+    assert counts.adds_up
+
+
+# -- candidates of an open plan
+
+
+def stored_rows_whose_log_is_gone_are_committed_after_a_week(world: World) -> None:
+    """A plan was left open right after it registered, and its log is gone: vacuum comes before the start."""
+    join_batches(world)
+    world.queries("q4")
+    world.clicks(("c4", "q4"), ("twice4", "q4"), file="late.jsonl")
+    assert world.join_with_a_crash("task.after_register")
+    (late,) = world.pipeline.datacenters["east"].logs.glob("clicks/late.*")
+    late.unlink()
+    then = time.time() - 8 * 86_400
+    lake = world.pipeline.datacenters["east"].lake
+    assert isinstance(lake, Path)
+    for path in lake.glob("*/*.parquet"):
+        os.utime(path, (then, then))
+    fit(world)
+    world.join()
+    assert world.joined_ids() == expected(BATCHES + 1)
+
+
+def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
+    stored_rows_whose_log_is_gone_are_committed_after_a_week(world)
+
+
+def test_a_vacuum_that_knows_of_no_open_plan_loses_its_rows(world: World, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(compact, "_open_plan", lambda state: (True, None))
+    caught_by_story(partial(stored_rows_whose_log_is_gone_are_committed_after_a_week, world), "c4")
