@@ -1,0 +1,130 @@
+"""A table of either kind of lake stays fit beside appends: compaction, checkpoint, log, vacuum, readers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bench.minio_server import MinioServer
+from photon.adapters import ROW_COLUMNS
+from photon.pipeline.location import Location, S3Folder
+from photon.storage.candidate_files import candidate_files, write_candidates
+from photon.storage.compaction import compact, groups_of
+from photon.storage.data_files import DataFiles
+from photon.storage.joined_rows import CommittedRows
+from photon.storage.store import store_of
+from photon.storage.table_log import checkpoint, clean
+from photon.storage.tables import (
+    LOG_FOLDER,
+    CommitConflict,
+    OutputTable,
+    app_id,
+    log_entry,
+    open_table,
+    write_rows_by_date,
+)
+from photon.storage.vacuum import vacuum
+from photon.tokens import Occurrence, PlanKey
+from tests.conftest import BUCKET
+
+APP, BATCHES = app_id("east", "e"), 9
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    if request.param == "local":
+        return tmp_path
+    minio: MinioServer = request.getfixturevalue("minio")
+    return S3Folder(BUCKET, f"fit/{tmp_path.name}", minio.url)
+
+
+@pytest.fixture
+def table(lake: Location) -> OutputTable:
+    made = OutputTable(lake, "joined_events")
+    made.create("clicks", "east")
+    for batch in range(1, BATCHES + 1):
+        append(made, batch)
+    return made
+
+
+def rows(batch: int) -> pa.Table:
+    """One row of the last day of a year, one of the first day of the next."""
+    stamp = {"_datacenter": "east", "_epoch": "e", "_batch": batch, "_plan": f"p{batch}"}
+    found = [
+        stamp | {"_occurrence": f"{batch}:{n}", "_event_id": f"{batch}-{n}", "_event_time": time}
+        for n, time in enumerate([NEW_YEAR - timedelta(seconds=1), NEW_YEAR])
+    ]
+    return pa.Table.from_pylist(found, ROW_COLUMNS)
+
+
+def append(table: OutputTable, batch: int) -> None:
+    files = write_rows_by_date(table.folder.parent, "joined_events", batch, rows(batch))
+    table.commit(files, APP, batch, batch - 1, f"p{batch}")
+
+
+def compact_all(table: OutputTable) -> int:
+    handle = table.load()
+    last = {"e": handle.transaction_version(APP) or 0}
+    groups = groups_of(DataFiles(handle).all(), last, 2**30, 2)
+    assert all(compact(table, group, "photon:east:compaction") is not None for group in groups)
+    return len(groups)
+
+
+def ids(table: OutputTable) -> list[str]:
+    found = open_table(table.folder).to_pyarrow_table()
+    return sorted(found["_event_id"].to_pylist())
+
+
+def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable) -> None:
+    before, reader = ids(table), open_table(table.folder)
+    assert compact_all(table) == 2
+    assert len(DataFiles(table.load())) == 4
+    checkpoint(table.folder)
+    assert clean(table.folder, (time.time_ns() // 1_000) + 10**6) > BATCHES
+    assert store_of(table.folder).size_bytes(log_entry(3)) is None
+    assert vacuum(table, None, True) == 0  # nothing has lain there for a week
+    assert ids(table) == before
+    assert reader.to_pyarrow_table().num_rows == 2 * BATCHES  # it was open before
+    assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
+
+
+def test_the_dispatcher_goes_on_and_a_zombie_fails(table: OutputTable, lake: Location) -> None:
+    zombie = OutputTable(lake, "joined_events")
+    zombie.load()
+    append(table, BATCHES + 1)
+    compact_all(OutputTable(lake, "joined_events"))
+    checkpoint(table.folder)
+    clean(table.folder, (time.time_ns() // 1_000) + 10**6)
+    with pytest.raises(CommitConflict):
+        append(zombie, BATCHES + 1)
+    append(table, BATCHES + 2)
+    assert len(ids(table)) == 2 * BATCHES + 4
+    found = OutputTable(lake, "joined_events").occurrences_of("e", 4, "p4")
+    assert sorted(found) == [Occurrence(4, 0), Occurrence(4, 1)]
+
+
+def test_compacted_rows_are_read_in_pages(table: OutputTable) -> None:
+    compact_all(table)
+    pages = list(CommittedRows(table).pages("e", range(1, BATCHES + 1), 5))
+    assert [page.num_rows for page in pages] == [5, 5, 5, 3]
+
+
+def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(
+    table: OutputTable, lake: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = [PlanKey("east", "e", BATCHES + 1, name) for name in ("open", "ended")]
+    for plan in plans:
+        write_candidates(lake, plan, 0, rows(BATCHES + 1))
+    listed: Callable[..., list[str]] = lambda handle, hours, dry_run, full=False: [  # noqa: E731  # all are old
+        name for plan in plans for name in candidate_files(lake, plan)
+    ]
+    monkeypatch.setattr("deltalake.DeltaTable.vacuum", listed)
+    assert vacuum(table, plans[0], True) == 2
+    assert len(candidate_files(lake, plans[0])) == 2
+    assert candidate_files(lake, plans[1]) == []
