@@ -42,6 +42,7 @@ from photon.pipeline.values import (
     Glob,
     IdCodec,
     IdTimeUnit,
+    LogDuration,
     Place,
     PositiveDuration,
     Share,
@@ -303,7 +304,7 @@ class Compaction(Strict):
     file_bytes: BatchSize = _keyed("file", 64 * 2**20)  # small files become one of about this size
     least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
     # Commits stay in a table's log. The next verification reads those since the last one: keep more.
-    keep_log: PositiveDuration = timedelta(minutes=90)
+    keep_log: LogDuration = timedelta(minutes=90)
 
 
 class Shift(Strict):

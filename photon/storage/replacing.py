@@ -68,7 +68,7 @@ def replace_files(
     table.sync()  # what a dispatcher that died has committed last comes before this
     for attempt in range(1, MOST_TRIES + 1):
         handle = table.with_columns_of(files)
-        version = handle.transaction_version(app) or 0
+        version = table.version_in(handle, app)
         there = data_files(handle)
         if version >= number:
             if all(file.path in there for file in files) and there.keys().isdisjoint(gone):

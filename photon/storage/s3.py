@@ -99,6 +99,10 @@ class S3Store:
         except FileNotFoundError:
             return None
 
+    def changed_us(self, name: str) -> int:
+        with self._errors(name):
+            return int(obstore.head(self._client, name)["last_modified"].timestamp() * 1_000_000)
+
     def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
         with self._errors(name):
             if end_bytes is None:

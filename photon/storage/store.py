@@ -43,6 +43,9 @@ class Store(Protocol):
     def size_bytes(self, name: str) -> int | None:
         """The object's size; None if there is none."""
 
+    def changed_us(self, name: str) -> int:
+        """When the object was written, by the store's clock. FileNotFoundError."""
+
     def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
         """The bytes of an object from `start_bytes` up to `end_bytes`, or to its end. FileNotFoundError."""
 
@@ -86,6 +89,9 @@ class LocalStore:
             return (self._folder / name).stat().st_size
         except FileNotFoundError:
             return None
+
+    def changed_us(self, name: str) -> int:
+        return (self._folder / name).stat().st_mtime_ns // 1_000
 
     def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
         with (self._folder / name).open("rb") as file:

@@ -6,7 +6,6 @@ log, so old entries cost all of them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -30,25 +29,26 @@ def checkpoint(folder: Location) -> int:
         handle.create_checkpoint()
         # On disk before any entry goes that it stands for.
         log = store_of(folder / LOG_FOLDER)
-        log.sync(_checkpoint_name(handle.version()), LAST_CHECKPOINT, "")
+        log.sync(f"{handle.version():020d}.checkpoint.parquet", LAST_CHECKPOINT, "")
     fault_point("compact.after_checkpoint")
     return handle.version()
 
 
 def clean(folder: Location, before_us: int) -> int:
-    """Remove what is older than the newest checkpoint of a commit before `before_us`; how many files.
+    """Remove what is older than the newest checkpoint that was written before a time; how many files.
 
-    That version and all later ones can be read as before. LakeUnavailable.
+    That version and all later ones can be read as before, and so can what was opened since that time: it
+    began with this checkpoint, or a newer one. LakeUnavailable.
     """
     log = store_of(folder / LOG_FOLDER)
     with lake_errors(f"remove old entries of the log of {folder}"):
         names = sorted(name for name in log.names() if _ENTRY.fullmatch(name))
-        checkpoints = sorted(int(name[:20]) for name in names if _CHECKPOINT.fullmatch(name))
+        checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
         kept = _newest_before(log, checkpoints, before_us)
         if kept is None or not _is_whole(log, kept):
             return 0
-        log.sync(_checkpoint_name(kept), LAST_CHECKPOINT, "")  # a dispatcher made it, and did not
-        old = [name for name in names if int(name[:20]) < kept]
+        log.sync(kept, LAST_CHECKPOINT, "")  # a dispatcher may have written it, and did not
+        old = [name for name in names if name[:20] < kept[:20]]
         # The oldest first: what is left after a crash has no gap.
         for start in range(0, len(old), MOST_REMOVED):
             log.remove(*old[start : start + MOST_REMOVED])
@@ -56,35 +56,21 @@ def clean(folder: Location, before_us: int) -> int:
     return len(old)
 
 
-def _newest_before(log: Store, checkpoints: Sequence[int], before_us: int) -> int | None:
-    """The newest of these versions that was committed before a time."""
+def _newest_before(log: Store, checkpoints: Sequence[str], before_us: int) -> str | None:
+    """The newest of these that was written before a time."""
     first, end = 0, len(checkpoints)
     while first < end:
         middle = (first + end) // 2
-        if _committed_us(log, checkpoints[middle]) < before_us:
+        if log.changed_us(checkpoints[middle]) < before_us:
             first = middle + 1
         else:
             end = middle
     return checkpoints[first - 1] if first else None
 
 
-def _committed_us(log: Store, version: int) -> int:
-    """When a version was committed; of one whose entry is gone: long ago."""
+def _is_whole(log: Store, checkpoint: str) -> bool:
     try:
-        entry = log.read(f"{version:020d}.json")
-    except FileNotFoundError:
-        return 0
-    infos = (json.loads(line).get("commitInfo") for line in entry.splitlines())
-    return max((int(info.get("timestamp", 0)) for info in infos if info is not None), default=0) * 1_000
-
-
-def _is_whole(log: Store, version: int) -> bool:
-    try:
-        with log.open(_checkpoint_name(version)) as source:
+        with log.open(checkpoint) as source:
             return int(pq.read_metadata(source).num_rows) > 0
     except (OSError, ValueError):  # pyarrow: cut short
         return False
-
-
-def _checkpoint_name(version: int) -> str:
-    return f"{version:020d}.checkpoint.parquet"

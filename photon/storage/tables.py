@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
@@ -49,6 +49,7 @@ LOG_FOLDER = "_delta_log"
 COMMITS_READ = (8, 1_000)
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
 # Old entries of the log go by compaction: a look for them at each commit lists the whole log.
+REOPENED_AFTER_SECONDS = 600.0  # a handle; `compaction.keep_log` is longer
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
@@ -197,6 +198,7 @@ class OutputTable:
         self.folder = lake / name
         self.store = store_of(self.folder)
         self._handle: DeltaTable | None = None
+        self._opened = 0.0  # the handle, by the process's clock
         # The last commit that is on disk; None: some process' before this one.
         self._synced: int | None = None
 
@@ -231,22 +233,31 @@ class OutputTable:
         """A handle on the table with every commit there is now, and no later one.
 
         Updating the last handle reads only what was committed since. If the last commit is not in the folder
-        any more, another table lies there now, which is opened anew.
+        any more, another table lies there now, which is opened anew. So is one that was opened long ago: a
+        handle goes on reading the entries with which it began, and compaction may have removed them.
         """
         handle, self._handle = self._handle, None
+        is_young = time.monotonic() - self._opened < REOPENED_AFTER_SECONDS
         with lake_errors(f"read the table {self.folder}"):
-            if handle is not None and self._is_committed(handle.version()):
+            if handle is not None and is_young and self._is_committed(handle.version()):
                 if self._is_committed(handle.version() + 1):  # a look costs 20 us, an update 800
                     handle.update_incremental()
             else:
+                self._opened = time.monotonic()
                 handle = open_table(self.folder)
             fault_point("lake.after_load", self.folder)
         self._handle = handle
         return handle
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Raise what goes wrong while rows are read as LakeUnavailable."""
-        return lake_errors(f"read rows of {self.folder}")
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise what goes wrong while the table is read as LakeUnavailable; the next look opens it anew."""
+        try:
+            with lake_errors(f"read {self.folder}"):
+                yield
+        except LakeUnavailable:
+            self._handle = None
+            raise
 
     def _is_committed(self, version: int) -> bool:
         return self.store.size_bytes(log_entry(version)) is not None
@@ -259,13 +270,18 @@ class OutputTable:
         return columns_in_files(self._handle or self.load())
 
     def version_of(self, app: str) -> int:
-        """The last batch that `app` committed; 0 before the first."""
-        return self.load().transaction_version(app) or 0
+        """The last batch that `app` committed; 0 before the first. LakeUnavailable."""
+        return self.version_in(self.load(), app)
+
+    def version_in(self, handle: DeltaTable, app: str) -> int:
+        """The last batch that `app` had committed when a handle was loaded. LakeUnavailable."""
+        with self.reading():
+            return handle.transaction_version(app) or 0
 
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan. LakeUnavailable."""
         handle = self.load()
-        batch = handle.transaction_version(app) or 0
+        batch = self.version_in(handle, app)
         with self.reading():
             for limit in COMMITS_READ if batch else ():
                 for commit in handle.history(limit):
@@ -290,7 +306,7 @@ class OutputTable:
         LakeUnavailable if the table can't be reached: then nobody knows whether the commit took place.
         """
         handle = self.with_columns_of(files)
-        version = handle.transaction_version(app) or 0
+        version = self.version_in(handle, app)
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
         self._write(handle, files, app, batch, plan_id)
@@ -301,7 +317,7 @@ class OutputTable:
         Rows are compared on the very handle that commits. CommitConflict, LakeUnavailable.
         """
         app, handle = app_id(datacenter, plan.epoch, self.name), self.with_columns_of(files)
-        version = handle.transaction_version(app) or 0
+        version = self.version_in(handle, app)
         if version > plan.batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, beyond {plan.batch}")
         if version == plan.batch:
@@ -352,7 +368,9 @@ class OutputTable:
         first = version + 1 - COMMITS_OF_A_BATCH if self._synced is None else self._synced + 1
         with lake_errors(f"sync the table {self.folder}"):
             entries = (log_entry(number) for number in range(max(first, 0), version + 1))
-            self.store.sync(*entries, LOG_FOLDER, "")
+            # One that compaction has removed since is in a checkpoint on disk.
+            there = [entry for entry in entries if self.store.size_bytes(entry) is not None]
+            self.store.sync(*there, LOG_FOLDER, "")
         self._synced = version
 
     def fence(self, app: str) -> None:

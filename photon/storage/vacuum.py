@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from photon.faults import fault_point
 from photon.storage.candidate_files import prefix_of
-from photon.storage.tables import OutputTable, lake_errors
+from photon.storage.tables import OutputTable, lake_errors, open_table
 from photon.tokens import PlanKey
 
 # Readers may have opened a version so long ago; candidates of a plan may wait to be committed.
@@ -19,7 +19,7 @@ def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool) -> 
     stays: it may be of a plan whose state is elsewhere. LakeUnavailable.
     """
     with lake_errors(f"remove old data files of {table.folder}"):
-        handle = table.load()
+        handle = open_table(table.folder)  # one that was open before may lack entries that are gone
         removed = handle.vacuum(KEEP_HOURS, dry_run=True)
         if knows_plans:
             prefix = prefix_of(open_plan) if open_plan is not None else None

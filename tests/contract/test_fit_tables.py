@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from bench.minio_server import MinioServer
 from photon.adapters import ROW_COLUMNS
 from photon.pipeline.location import Location, S3Folder
+from photon.storage import tables
 from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
@@ -22,6 +22,7 @@ from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import (
     LOG_FOLDER,
     CommitConflict,
+    LakeUnavailable,
     OutputTable,
     app_id,
     log_entry,
@@ -33,6 +34,7 @@ from photon.tokens import Occurrence, PlanKey
 from tests.conftest import BUCKET
 
 APP, BATCHES = app_id("east", "e"), 9
+FAR_US = 2**52  # all checkpoints were written before
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -86,7 +88,7 @@ def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable
     assert compact_all(table) == 2
     assert len(DataFiles(table.load())) == 4
     checkpoint(table.folder)
-    assert clean(table.folder, (time.time_ns() // 1_000) + 10**6) > BATCHES
+    assert clean(table.folder, FAR_US) > BATCHES
     assert store_of(table.folder).size_bytes(log_entry(3)) is None
     assert vacuum(table, None, True) == 0  # nothing has lain there for a week
     assert ids(table) == before
@@ -94,19 +96,43 @@ def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable
     assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
 
 
-def test_the_dispatcher_goes_on_and_a_zombie_fails(table: OutputTable, lake: Location) -> None:
+def compact_and_clean(lake: Location) -> None:
+    """As another process does it, long after all handles were opened."""
+    table = OutputTable(lake, "joined_events")
+    compact_all(table)
+    checkpoint(table.folder)
+    assert clean(table.folder, FAR_US) > 0
+
+
+def test_a_dispatcher_that_opens_its_table_anew_goes_on_and_a_zombie_fails(
+    table: OutputTable, lake: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "REOPENED_AFTER_SECONDS", 0.0)
     zombie = OutputTable(lake, "joined_events")
     zombie.load()
     append(table, BATCHES + 1)
-    compact_all(OutputTable(lake, "joined_events"))
-    checkpoint(table.folder)
-    clean(table.folder, (time.time_ns() // 1_000) + 10**6)
+    compact_and_clean(lake)
     with pytest.raises(CommitConflict):
         append(zombie, BATCHES + 1)
     append(table, BATCHES + 2)
     assert len(ids(table)) == 2 * BATCHES + 4
     found = OutputTable(lake, "joined_events").occurrences_of("e", 4, "p4")
     assert sorted(found) == [Occurrence(4, 0), Occurrence(4, 1)]
+
+
+def test_a_handle_whose_entries_went_all_the_same_is_told_once_and_opened_anew(
+    table: OutputTable, lake: Location
+) -> None:
+    """Without an earlier look: what `REOPENED_AFTER_SECONDS` spares everybody."""
+    other = OutputTable(lake, "joined_events")
+    other.commit([], app_id("east", "an epoch that was fenced"), 1, 0)
+    table.load()
+    checkpoint(other.folder)
+    assert clean(other.folder, FAR_US) > 0
+    with pytest.raises(LakeUnavailable):
+        append(table, BATCHES + 1)
+    append(table, BATCHES + 1)
+    assert len(ids(table)) == 2 * BATCHES + 2
 
 
 def test_compacted_rows_are_read_in_pages(table: OutputTable) -> None:
