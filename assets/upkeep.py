@@ -164,6 +164,24 @@ def _clear(run: UpkeepRun) -> MaterializeResult[None]:
     )
 
 
+def _compact(run: UpkeepRun) -> MaterializeResult[None]:
+    from photon.upkeep.compact import Compacted, compact_tables
+
+    done = {
+        name: compact_tables(run.pipeline, name, run.clock, run.context.log.info)
+        for name in run.served.datacenters
+    }
+    rows = [
+        {"datacenter": name, "table": str(table_name), **asdict(one)}
+        for name, tables in done.items()
+        for table_name, one in tables.items()
+    ]
+    totals = asdict(sum((one for tables in done.values() for one in tables.values()), Compacted()))
+    return MaterializeResult(
+        metadata={**totals, "seconds": round(run.seconds(), 1), **({"tables": table(rows)} if rows else {})}
+    )
+
+
 def _gc(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.upkeep.pipeline_gc import run_gc
 
@@ -332,6 +350,17 @@ UPKEEP: Sequence[UpkeepKind] = (
         after=["joined_events"],
         technologies=["dynamodb", "deltalake"],
         cron=_clearing_cron,
+    ),
+    UpkeepKind(
+        "compaction",
+        "compacted_tables",
+        _compact,
+        "Small files of each datacenter's tables rewritten as large ones, a checkpoint of each table, and old"
+        " entries of its log and old data files removed. No row changes; joins go on.",
+        "Keeps the tables fit: files, log and what nobody needs any more.",
+        after=["joined_events"],
+        technologies=["deltalake"],
+        cron=lambda pipeline: pipeline.compaction.cron,
     ),
     UpkeepKind(
         "collection",

@@ -53,6 +53,12 @@ def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
     }
 
 
+def test_a_compaction_of_a_pipeline_that_has_not_joined_yet_does_nothing(tmp_path: Path) -> None:
+    metadata = metadata_of(run(Location(tmp_path), "compaction"))
+    assert "tables" not in metadata
+    assert (metadata["files_before"], metadata["commits"]) == (0, 0)
+
+
 def test_a_clearing_that_is_off_says_why_and_asks_nobody(tmp_path: Path) -> None:
     metadata = metadata_of(run(Location(tmp_path), "clearing"))
     assert set(metadata) == {"says"}
@@ -73,6 +79,15 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     close_registries()
     yield made
     close_registries()
+
+
+@pytest.mark.server
+def test_a_compaction_says_of_each_table_what_it_did(joined: Location) -> None:
+    metadata = metadata_of(run(joined, "compaction"))
+    (rows,) = [record.data for record in metadata["tables"] if record.data["table"] == "joined_events"]
+    assert rows["datacenter"] == "east"
+    assert rows["files_before"] > 0
+    assert rows["data_files_removed"] == 0
 
 
 @pytest.fixture(scope="module")
