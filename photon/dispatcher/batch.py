@@ -29,7 +29,7 @@ from photon.dispatcher.planning import split
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
-from photon.dispatcher.task_splitter import index_tasks, join_tasks, reindex_tasks
+from photon.dispatcher.task_splitter import index_tasks, join_tasks, most_join_tasks, reindex_tasks
 from photon.dispatcher.waiting_repair import WaitingRepair
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.event_store.segments import SegmentInfo
@@ -208,7 +208,7 @@ class BatchExecution:
         self._commit(plan, results)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
-        stored = self._releasing.release_candidates(plan.key) if life.ran_before else {}
+        stored = self._releasing.release_candidates(plan) if life.ran_before else {}
         counts = self._complete(plan, reader, results)
         committed = {file.path for file in results.files("joined_events")}
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
@@ -218,7 +218,7 @@ class BatchExecution:
 
     def _tasks(self, plan: Plan, reader: LogReader, life: Life, ahead: IndexedAhead | None) -> BatchTasks:
         ran_before = life.ran_before
-        lineage, lake = plan.content.lineage, self._joined.folder.parent
+        lineage = plan.content.lineage
         workers, segment_of = self.runner.workers, partial(self.index.new_segment, plan.key)
         to_index = () if ahead is not None else index_tasks(plan, reader.files, workers, segment_of)
         segments = [] if lineage.quarantine else [task.segment for task in to_index]
@@ -243,10 +243,14 @@ class BatchExecution:
             already_recorded=self._already_recorded(plan, ran_before),
             careful=life.is_suspect,
             quarantine=lineage.quarantine,
-            candidate_files=tuple(candidate_files(lake, plan.key)) if ran_before else (),
+            candidate_files=self._stored_by(plan) if ran_before else (),
             crash_at=self.crash_task_at,
         )
         return BatchTasks(context, to_index, join_tasks(plan, reader.files, workers))
+
+    def _stored_by(self, plan: Plan) -> tuple[str, ...]:
+        """The candidate files of earlier runs of a plan. LakeUnavailable."""
+        return tuple(candidate_files(self._joined.folder.parent, plan.key, most_join_tasks(plan)))
 
     def reindex(self, files: Iterable[TrackedFile]) -> list[SegmentInfo]:
         """Make the index of primary files again, as far as they are read; its segments are not listed yet.
@@ -415,7 +419,7 @@ class BatchExecution:
         Its rows are read back when the new plan meets their tokens (protocol A6, A8).
         """
         log.info("batch %d was committed but not completed: reading it back", plan.key.batch)
-        stored = self._releasing.release_candidates(plan.key)
+        stored = self._releasing.release_candidates(plan)
         reader.advance(plan.advances, {})
         lineage = plan.content.lineage.after(plan.as_origin)
         self._close(plan, Completion(requeue=[replace(plan.content, lineage=lineage)]))
@@ -431,7 +435,7 @@ class BatchExecution:
             completion.check_deaths(self._quarantined_in_a_row, reason)
         self._joined.commit([], self._app, plan.key.batch, plan.key.batch - 1, plan.key.plan_id)
         fault_point("abandon.after_commit")
-        stored = self._releasing.release_candidates(plan.key)
+        stored = self._releasing.release_candidates(plan)
         fault_point("abandon.after_release")
         reader.advance(plan.advances, {})
         self._close(plan, Completion(requeue=parts))

@@ -7,14 +7,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from photon.dispatcher.retrying import BackoffRetry
+from photon.dispatcher.task_splitter import most_join_tasks
 from photon.join.candidates import CLAIM_COLUMNS, claims_of
 from photon.join.messages import RegisteredHere
 from photon.pipeline.file import ForeignLog
 from photon.pipeline.location import Location
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
+from photon.state.plan import Plan
 from photon.storage.candidate_files import candidate_files, drop_candidates, read_candidates
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.tokens import Occurrence, Token
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,15 @@ class Releasing:
         }
         return {record.occurrence for record in records if record.token in free}
 
-    def release_candidates(self, plan: PlanKey) -> dict[str, bool]:
+    def release_candidates(self, plan: Plan) -> dict[str, bool]:
         """After commit N: release each candidate of the plan that has no row in it (A14).
 
         Its candidate files, and whether all rows of each are in the table, so that it may be committed.
         """
         is_in_table: dict[str, bool] = {}
-        for name in candidate_files(self._lake, plan):
+        for name in candidate_files(self._lake, plan.key, most_join_tasks(plan)):
             rows = read_candidates(self._lake, [name], CLAIM_COLUMNS)
-            claims = [] if rows is None else claims_of(rows, plan, self.foreign)
+            claims = [] if rows is None else claims_of(rows, plan.key, self.foreign)
             is_in_table[name] = rows is not None and self.release(claims) == 0
         return is_in_table
 

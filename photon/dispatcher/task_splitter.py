@@ -18,6 +18,7 @@ from photon.waiting.retries import count, part
 REINDEX_BYTES = 2**25  # of one task that indexes a log again: it holds the events of as much in memory
 TASK_BYTES = 2**20  # a task with less to do costs more to start than it saves
 RETRY_BYTES = 200  # what a waiting record weighs against ranges when work is spread over tasks
+TASKS_OF_OLDER_PLANS = 64  # an older Photon may have split the open plan otherwise
 PIECE_RETRIES = 1024  # that stay together then
 
 
@@ -60,6 +61,13 @@ def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tu
         retry_files = tuple(files[number].file for number in sorted(numbers))
         tasks.append(JoinTask(_with_files(own_ranges, files), own_retries, retry_files, task))
     return tuple(tasks)
+
+
+def most_join_tasks(plan: Plan) -> int:
+    """No run of the plan has more join tasks, on however many workers."""
+    ranges, retries = plan.content.foreign, plan.content.retries
+    size_bytes = sum(r.end_bytes - r.start_bytes for r in ranges) + RETRY_BYTES * count(retries)
+    return max(size_bytes // TASK_BYTES + 1, TASKS_OF_OLDER_PLANS)
 
 
 def _groups(weights: list[int], workers: int) -> list[list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, takewhile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,22 +47,26 @@ def _write_first_free(folder: Location, names: Iterator[str], rows: pa.Table, da
     raise AssertionError("numbers do not end")
 
 
-def candidate_files(lake: Location, plan: PlanKey) -> list[str]:
-    """The names of all candidate files of a plan. LakeUnavailable."""
+def candidate_files(lake: Location, plan: PlanKey, most_tasks: int) -> list[str]:
+    """The names of all candidate files of a plan, of so many tasks at most. LakeUnavailable.
+
+    A folder on this machine is not listed: it may have a week of files, and each name costs a look.
+    """
+    store = store_of(lake / TABLE)
     with lake_errors(f"read the folder {lake / TABLE}"):
-        return sorted(store_of(lake / TABLE).names(prefix_of(plan)))
+        if store.lists_by_prefix:
+            return sorted(store.names(prefix_of(plan)))
+        return sorted(name for task in range(most_tasks) for name in own_candidate_files(lake, plan, task))
 
 
 def own_candidate_files(lake: Location, plan: PlanKey, task: int) -> list[str]:
-    """The files of one task alone, from runs that died. It looks at names in turn, and lists no folder."""
+    """The files of one task alone, from runs that died. It looks at names in turn, and lists no folder.
+
+    A run takes the first free name, and all of them stay until the plan is completed.
+    """
     store = store_of(lake / TABLE)
     names = (f"{prefix_of(plan)}{task}-{attempt}.parquet" for attempt in count())
-    found: list[str] = []
-    for name in names:
-        if store.size_bytes(name) is None:
-            break
-        found.append(name)
-    return found
+    return list(takewhile(lambda name: store.size_bytes(name) is not None, names))
 
 
 def read_candidates(

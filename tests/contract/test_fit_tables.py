@@ -148,9 +148,9 @@ def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(
     for plan in plans:
         write_candidates(lake, plan, 0, rows(BATCHES + 1))
     listed: Callable[..., list[str]] = lambda handle, hours, dry_run, full=False: [  # noqa: E731  # all are old
-        name for plan in plans for name in candidate_files(lake, plan)
+        name for plan in plans for name in candidate_files(lake, plan, 1)
     ]
     monkeypatch.setattr("deltalake.DeltaTable.vacuum", listed)
     assert vacuum(table, plans[0], True) == 2
-    assert len(candidate_files(lake, plans[0])) == 2
-    assert candidate_files(lake, plans[1]) == []
+    assert len(candidate_files(lake, plans[0], 1)) == 2
+    assert candidate_files(lake, plans[1], 1) == []
