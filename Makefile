@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench      Photon's join beside those of Spark and Flink: half an hour at most; make bench-quick: 5 minutes"
 	@echo "make bench-live  measure the live delay"
 	@echo "make bench-backfill  measure how fast rows are made again"
+	@echo "make bench-tables  measure what tables cost after 200,000 commits, compacted and not"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
@@ -125,6 +126,9 @@ bench-live: setup
 
 bench-backfill: setup
 	$(BIN)/photon bench rebuild
+
+bench-tables: setup
+	$(BIN)/photon bench tables
 
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup

@@ -151,6 +151,22 @@ def rebuild(primary: int, foreign: int, workers: int, folder: Path | None, as_js
     print_result(found, "\n".join(lines_of(found)), as_json)
 
 
+@bench.command()
+@click.option("--commits", default=200_000, show_default=True, help="To each of two tables.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
+)
+@json_option
+def tables(commits: int, folder: Path | None, as_json: bool) -> None:
+    """What a table costs after so many commits, with compaction and without."""
+    log_to_stderr()
+    from bench.fit_tables import lines_of, measure_tables
+
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        found = measure_tables(folder or Path(temporary), commits, lambda text: click.echo(text, err=True))
+    print_result(found, "\n".join(lines_of(found)), as_json)
+
+
 PARTS = ("rates", "bytes", "memory", "outages", "distance")
 
 
