@@ -102,54 +102,49 @@ class ManyCommits:
             self._version += 1
             path = f"batch-{self.batch}-{self._plan().plan_id}-0-0.parquet"
             pq.write_table(self._rows(), self._folder / path, compression="zstd")
-            bounds = {"_epoch": "epoch", "_batch": self.batch}
-            add = {
-                "path": path,
-                "partitionValues": {DATE_COLUMN: DAY.date().isoformat()},
-                "size": (self._folder / path).stat().st_size,
-                "modificationTime": time.time_ns() // 10**6,
-                "dataChange": True,
-                "stats": json.dumps(
-                    {"numRecords": ROWS, "minValues": bounds, "maxValues": bounds, "nullCount": {}}
-                ),
-            }
-            says = {
-                APP_METADATA: self.app,
-                BATCH_METADATA: str(self.batch),
-                PLAN_METADATA: self._plan().plan_id,
-            }
-            info = {
-                "timestamp": time.time_ns() // 10**6,
-                "operation": "WRITE",
-                "operationParameters": {},
-                **says,
-            }
-            actions = [
-                {"commitInfo": info},
-                {"txn": {"appId": self.app, "version": self.batch}},
-                {"add": add},
-            ]
-            (self._folder / log_entry(self._version)).write_text("\n".join(map(json.dumps, actions)))
+            (self._folder / log_entry(self._version)).write_text(self._entry(path))
+
+    def _entry(self, path: str) -> str:
+        """The entry of the log that adds a batch's file."""
+        now_ms, plan = time.time_ns() // 10**6, self._plan()
+        bounds = {"_epoch": plan.epoch, "_batch": plan.batch}
+        stats = {"numRecords": ROWS, "minValues": bounds, "maxValues": bounds, "nullCount": {}}
+        add = {
+            "path": path,
+            "partitionValues": {DATE_COLUMN: DAY.date().isoformat()},
+            "size": (self._folder / path).stat().st_size,
+            "modificationTime": now_ms,
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+        says = {APP_METADATA: self.app, BATCH_METADATA: str(plan.batch), PLAN_METADATA: plan.plan_id}
+        info = {"timestamp": now_ms, "operation": "WRITE", "operationParameters": {}, **says}
+        txn = {"appId": self.app, "version": plan.batch}
+        return "\n".join(map(json.dumps, [{"commitInfo": info}, {"txn": txn}, {"add": add}]))
 
     def _plan(self) -> PlanKey:
         return PlanKey("here", "epoch", self.batch, f"{self.batch:016x}")
 
     def _rows(self) -> pa.Table:
         """The rows of the last batch, as an adapter of five columns makes them."""
-        stamp = {
-            "_datacenter": "here",
-            "_epoch": "epoch",
-            "_batch": self.batch,
-            "_plan": self._plan().plan_id,
+        plan = self._plan()
+        columns: dict[str, Any] = {
+            "_datacenter": plan.datacenter,
+            "_epoch": plan.epoch,
+            "_batch": plan.batch,
+            "_plan": plan.plan_id,
+            "_occurrence": [f"1:{n}" for n in range(ROWS)],
+            "_joined_at": DAY,
+            "_event_id": [f"event-{plan.batch}-{n}" for n in range(ROWS)],
+            "_primary_occurrence": "2:1",
+            "_event_time": DAY,
         }
-        stamp |= {"_joined_at": DAY, "_event_time": DAY, "_primary_occurrence": "2:1"}
-        own = [{"_occurrence": f"1:{n}", "_event_id": f"event-{self.batch}-{n}"} for n in range(ROWS)]
-        rows = pa.Table.from_pylist([stamp | each for each in own], ROW_COLUMNS)
-        for number in range(5):
-            rows = rows.append_column(
-                f"c{number}", pa.array([f"value {self.batch + n}" for n in range(ROWS)])
-            )
-        return rows
+        arrays = [
+            pa.array(values if isinstance(values, list) else [values] * ROWS, ROW_COLUMNS.field(name).type)
+            for name, values in columns.items()
+        ]
+        own = pa.array([f"value {plan.batch + n}" for n in range(ROWS)])
+        return pa.table([*arrays, *[own] * 5], names=[*columns, *(f"c{number}" for number in range(5))])
 
     def compact(self, cleaned_before_us: int) -> float:
         """A pass that takes checkpoints before this moment for old; how long it took."""
@@ -263,8 +258,8 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     for name, says in names.items():
         cost = found[name]
         lines.append(
-            f"{says:16} {cost['commits']:>9,} commits, {cost['files']:>8,} files, {cost['log_files']:>8,} of the "
-            f"log: open {cost['open_ms']} ms, read back {cost['read_back_ms']} ms, first commit "
+            f"{says:16} {cost['commits']:>9,} commits, {cost['files']:>8,} files, {cost['log_files']:>8,} of "
+            f"the log: open {cost['open_ms']} ms, read back {cost['read_back_ms']} ms, first commit "
             f"{cost['first_commit_ms']} ms, live commit {cost['live_ms']} ms (p90 {cost['live_p90_ms']})"
         )
     return lines
