@@ -60,7 +60,7 @@ from photon.join.rows import (
 )
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
-from photon.logs.ranges import RangeGone, read_pieces, read_range
+from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import ForeignLog, PrimaryLog
@@ -140,11 +140,11 @@ class _Reader:
         self, ranges: Iterable[tuple[LogFile, ByteRange]], files: dict[int, LogFile]
     ) -> Iterator[Piece]:
         """Ranges with their bytes, as far as these are there; `files` takes note of what was read."""
-        for file, byte_range in ranges:
+        for file, byte_range, data in read_ranges(self.context.folders.logs, ranges):
             files[file.number] = file
-            try:
-                yield file, byte_range, read_range(self.context.folders.logs, file, byte_range)
-            except RangeGone:
+            if data is not None:
+                yield file, byte_range, data
+            else:
                 self.lost_bytes += byte_range.end_bytes - byte_range.start_bytes
                 self.gone.append(byte_range)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -28,6 +29,7 @@ FAIR_PART = 4  # one part in so many is fair among the files, the rest is for th
 # A longer range is cut and known again by its last bytes: no byte before them is read to plan it. Other bytes
 # in the place of a log are other ones here too.
 CHECKED_BYTES = 2**16
+RANGES_AT_ONCE, MOST_BYTES_AT_ONCE = 16, 2**25  # of objects, that a task reads together
 _STEP_BYTES = 2**16
 
 
@@ -165,6 +167,27 @@ def cut_range(
     return byte_range, replace(tracked, offset_bytes=end, tail_hash=hash_bytes(tail), inside_oversized=inside)
 
 
+def cut_to_end(source: Source, tracked: TrackedFile) -> tuple[ByteRange, TrackedFile] | None:
+    """All that is left of an object, which is what it is without a checksum; its lines are estimated.
+
+    None: what it begins with, which is at hand since it was seen first, has no whole line.
+    """
+    start, end = tracked.offset_bytes, tracked.size_bytes
+    beginning = source.read(0, min(end, CHECKED_BYTES))
+    newlines = beginning.count(b"\n")
+    if not newlines or tracked.inside_oversized:
+        return None
+    byte_range = ByteRange(
+        file_number=tracked.file.number,
+        start_bytes=start,
+        end_bytes=end,
+        checksum=zlib.crc32(b""),
+        lines=1 + newlines * (end - start) // len(beginning),  # never too few: one line is not cut in halves
+        unchecked_bytes=end - start,
+    )
+    return byte_range, replace(tracked, offset_bytes=end, tail_hash=b"")
+
+
 def _read_lines(
     source: Source, start: int, length_bytes: int, line_limit_bytes: int, size_bytes: int | None
 ) -> tuple[bytes, bool]:
@@ -203,6 +226,43 @@ def read_range(logs: Location, file: LogFile, byte_range: ByteRange) -> bytes:
     stretch = (byte_range.start_bytes, byte_range.end_bytes)
     checked = Checked(byte_range.checksum, byte_range.unchecked_bytes)
     return read_stretches(logs, file, [stretch], checked)[0]
+
+
+def read_ranges(
+    logs: Location, wanted: Iterable[tuple[LogFile, ByteRange]]
+) -> Iterator[tuple[LogFile, ByteRange, bytes | None]]:
+    """The bytes of planned ranges, as `read_range` has them; None where they are gone. LogsUnavailable.
+
+    Those of objects by many requests at once: each takes some milliseconds.
+    """
+
+    def read(each: tuple[LogFile, ByteRange]) -> tuple[LogFile, ByteRange, bytes | None]:
+        try:
+            return (*each, read_range(logs, *each))
+        except RangeGone:
+            return (*each, None)
+
+    if not log_folder(logs).is_immutable:
+        yield from map(read, wanted)
+        return
+    with ThreadPoolExecutor(RANGES_AT_ONCE) as threads:
+        for portion in _portions(wanted):
+            yield from threads.map(read, portion)
+
+
+def _portions(wanted: Iterable[tuple[LogFile, ByteRange]]) -> Iterator[list[tuple[LogFile, ByteRange]]]:
+    """Ranges that are held in memory together."""
+    portion: list[tuple[LogFile, ByteRange]] = []
+    size_bytes = 0
+    for file, each in wanted:
+        length_bytes = each.end_bytes - each.start_bytes
+        if portion and (len(portion) == RANGES_AT_ONCE or size_bytes + length_bytes > MOST_BYTES_AT_ONCE):
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append((file, each))
+        size_bytes += length_bytes
+    if portion:
+        yield portion
 
 
 def read_at(logs: Location, file: LogFile, start_bytes: int, end_bytes: int) -> bytes:

@@ -18,7 +18,7 @@ from photon.logs.discovery import (
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.look import Contents, Look
-from photon.logs.ranges import cut_range
+from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
 from photon.logs.source import (
     UNREADABLE,
@@ -257,6 +257,9 @@ class LogTail:
                     self._known.pop(file.path, None)
                     return None
                 is_closed = final or self._folder.is_immutable  # an unterminated last line is whole
+                is_rest = self._is_left_as_a_whole(tracked, budget_bytes, size_bytes)
+                if is_rest and (cut := cut_to_end(source, tracked)) is not None:
+                    return cut
                 cut = cut_range(source, tracked, budget_bytes, self._line_limit_bytes, is_closed, size_bytes)
         except FileNotFoundError:
             self._known.pop(file.path, None)
@@ -267,6 +270,12 @@ class LogTail:
         if cut is None:
             self._half_lines[file.number] = (tracked.offset_bytes, tracked.size_bytes)
         return cut
+
+    def _is_left_as_a_whole(self, tracked: TrackedFile, budget_bytes: int, size_bytes: int | None) -> bool:
+        """Whether a range takes all that is left of an object."""
+        is_plain = self._folder.is_immutable and not tracked.file.compressed
+        left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
+        return is_plain and 0 < tracked.unread_bytes <= left_bytes
 
 
 def _disk_bytes(found: FoundFile) -> int:
