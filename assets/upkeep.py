@@ -165,8 +165,9 @@ def _clear(run: UpkeepRun) -> MaterializeResult[None]:
 
 
 def _compact(run: UpkeepRun) -> MaterializeResult[None]:
-    from photon.upkeep.compact import Compacted, compact_tables
+    from photon.upkeep.compact import Compacted, compact_tables, yield_to_joins
 
+    yield_to_joins()
     done = {
         name: compact_tables(run.pipeline, name, run.clock, run.context.log.info)
         for name in run.served.datacenters

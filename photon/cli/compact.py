@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,9 +24,9 @@ def compact(pipeline_file: Path, datacenter: str | None, crash_at: str | None, a
     with opened(pipeline_file) as pipeline, showing_progress(every_seconds=10) as say:
         from photon.clock import SystemClock
         from photon.faults import arm
-        from photon.upkeep.compact import NICENESS, compact_tables
+        from photon.upkeep.compact import compact_tables, yield_to_joins
 
-        os.nice(NICENESS)
+        yield_to_joins()
         if crash_at is not None:
             arm(crash_at)
         names = chosen(pipeline, datacenter)

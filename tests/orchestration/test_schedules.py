@@ -50,7 +50,7 @@ def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
     }
 
 
-ALWAYS = {"verification", "recover", "registry_report"}
+ALWAYS = {"verification", "recover", "registry_report", "compaction"}
 POLICY = 'registry: {{resharding: {{policy: "{}", cron: "3 4 * * *"}}}}\n'
 WITH_TIME = "  time_in_id: true\n"
 CLEARING = "registry: {clearing: {enabled: true}}\n"
@@ -80,6 +80,7 @@ def test_upkeep_that_has_something_to_do_is_scheduled(
         ("recover", 'recovery: {cron: "5 4 * * *"}\n'),
         ("clearing", 'registry: {clearing: {enabled: true, cron: "5 4 * * *"}}\n'),
         ("registry_report", 'registry: {state: {cron: "5 4 * * *"}}\n'),
+        ("compaction", 'compaction: {cron: "5 4 * * *"}\n'),
         ("collection", 'registry: {keep_days: 30, collection: {cron: "5 4 * * *"}}\n'),
     ],
 )
@@ -89,7 +90,9 @@ def test_a_schedule_runs_when_the_pipeline_file_says(tmp_path: Path, kind: str, 
 
 def test_by_default_what_is_lost_is_recovered_before_ids_are_cleared(tmp_path: Path) -> None:
     settings = "registry: {keep_days: 30, clearing: {enabled: true}}\n"
-    minutes = {kind: int(cron.split()[0]) for kind, cron in crons(tmp_path, settings).items()}
+    found = crons(tmp_path, settings)
+    in_order = ("verification", "recover", "clearing", "collection")
+    minutes = {kind: int(found[kind].split()[0]) for kind in in_order}
     assert minutes["verification"] < minutes["recover"] < minutes["clearing"]  # protocol E4
     assert minutes["clearing"] < minutes["collection"]
 
@@ -98,6 +101,7 @@ def test_every_schedule_runs_from_the_start_in_utc(location: Location) -> None:
     schedules = list(location.defs.get_repository_def().schedule_defs)
     assert {s.name for s in schedules} == {
         "clicks__verification__schedule",
+        "clicks__compaction__schedule",
         "clicks__recover__schedule",
         "clicks__registry_report__schedule",
         "prune_run_history_schedule",
