@@ -28,6 +28,21 @@ class LakeMismatch(UserError):
     """The registry knows another lake of this datacenter (protocol B9)."""
 
 
+class PlaceTaken(UserError):
+    """The state or lake folder is another pipeline's."""
+
+
+def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, datacenter: str) -> None:
+    """PlaceTaken if a folder has an owner, and it is not this pipeline."""
+    if owner is not None and owner != pipeline.name:
+        raise PlaceTaken(
+            f"{what} is that of the pipeline {owner}, and {pipeline.file} names it for {pipeline.name} too: "
+            f"give {pipeline.name} folders of its own, such as "
+            f"datacenters: {{{datacenter}: {{..., lake: lake/{pipeline.name}/{datacenter}, "
+            f"state: state/{pipeline.name}/{datacenter}}}}}"
+        )
+
+
 def why_new_epoch(
     epoch: str, completed: LastCommit, open_plan: LastCommit | None, table: LastCommit, live: bool
 ) -> str | None:
@@ -66,16 +81,19 @@ def start(
 ) -> Started:
     """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
-    Raises RetiredDatacenter, LakeMismatch, StateUnavailable, LakeUnavailable, RegistryUnavailable.
+    Raises RetiredDatacenter, LakeMismatch, PlaceTaken, and what is unavailable.
     """
     known = register.read()
     check_datacenters(pipeline, datacenter, known)
     own_epochs = {name: e for name, e in known.epochs.items() if e.datacenter == datacenter}
+    refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
     _check_lake(datacenter, own_epochs, table)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
     try:
+        if state is not None:
+            refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
         epoch, because = _judge_state(state, own_epochs, table, datacenter)
     except BaseException:
         if state is not None:

@@ -20,8 +20,9 @@ from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
-from photon.dispatcher.startup import check_datacenters, start
+from photon.dispatcher.startup import check_datacenters, refuse_place_of_another, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
+from photon.errors import FormatTooNew
 from photon.join.adapting import adapter_of
 from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
@@ -38,6 +39,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
 from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.view import open_view
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import OutputTable
 
@@ -166,8 +168,9 @@ def run_shift(
 ) -> ShiftResult:
     """Join one datacenter's logs until the end that `mode` and `limits` name, or until a stop is requested.
 
-    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, RegistryMissing, RegistryMismatch, LakeMismatch,
-    RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable before the first batch.
+    Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, PlaceTaken, RegistryMissing, RegistryMismatch,
+    LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable before the first
+    batch.
     """
     callbacks, for_tests = callbacks or Callbacks(), for_tests or ForTests()
     clock = for_tests.clock
@@ -208,11 +211,16 @@ def run_shift(
 
 
 def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:
-    """Refuse a datacenter that never ran, by what the registry says, while there is no folder of it yet.
+    """Refuse a state folder of another pipeline; and by what the registry says, before there is a folder.
 
-    RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. A silent registry is waited for later.
+    PlaceTaken, RetiredDatacenter, OnHold, RegistryMismatch, RegistryMissing. Who does not answer is waited
+    for later.
     """
-    if pipeline.datacenters[datacenter].state.exists():
+    folder = pipeline.datacenters[datacenter].state
+    if folder.exists():
+        with suppress(StateUnavailable, FormatTooNew), open_view(folder) as state:
+            owner = None if state is None else state.meta("pipeline")
+            refuse_place_of_another(f"the state {folder}", owner, pipeline, datacenter)
         return
     with suppress(RegistryUnavailable):
         _, registry = for_tests.registry or _registry_of(pipeline)

@@ -45,6 +45,7 @@ STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 # What a commit says of itself beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 LOG_FOLDER = "_delta_log"
+_PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
 COMMITS_READ = (8, 1_000)
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
@@ -222,7 +223,7 @@ class OutputTable:
             "delta.dataSkippingStatsColumns": ",".join(STATS_COLUMNS),
         }
         with lake_errors(f"make the table {self.folder}"):
-            description = f"pipeline {pipeline}, datacenter {datacenter}"
+            description = f"{_PIPELINE}{pipeline}, datacenter {datacenter}"
             columns, by = TABLE_COLUMNS[self.name], PARTITIONS.get(self.name, ())
             parts = [pa.field(name, pa.date32()) for name in by]
             create_table(self.folder, pa.schema([*columns, *parts]), description, properties, by)
@@ -261,6 +262,11 @@ class OutputTable:
 
     def _is_committed(self, version: int) -> bool:
         return self.store.size_bytes(log_entry(version)) is not None
+
+    def pipeline(self) -> str | None:
+        """The pipeline that the table was made for; None if there is no table, or it does not say."""
+        said = (self.load().metadata().description or "") if self.exists() else ""
+        return said.removeprefix(_PIPELINE).split(",")[0] if said.startswith(_PIPELINE) else None
 
     def table_id(self) -> str:
         return str(self.load().metadata().id)

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.dispatcher.startup import LakeMismatch
+from photon.dispatcher.startup import LakeMismatch, PlaceTaken
 from photon.registry.consensus.register import EPOCHS_KEPT
 from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_status_of
 from photon.shift.status import status_of
@@ -129,6 +129,24 @@ def test_a_column_that_holds_what_was_never_stored_is_a_damaged_state(
             status_of(world.pipeline, "east", world.clock)
     with pytest.raises(StateDamaged, match="is damaged"):
         world.join()
+
+
+@pytest.mark.parametrize("own", ["", ", state: state/own", ", lake: lake/own"])
+def test_a_folder_of_another_pipeline_is_refused_with_what_to_do_and_left_as_it_is(
+    world: World, own: str
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    file = world.folder / "views.yaml"
+    text = world.pipeline.file.read_text().replace("name: searches", "name: views")
+    file.write_text(text.replace("logs/east}", f"logs/east{own}}}"))
+    views = World.of(file)
+    with pytest.raises(PlaceTaken, match=r"is that of the pipeline searches.* give views folders of its own"):
+        views.join()
+    world.clicks(("c2", "q1"))
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
 
 
 def test_what_a_lost_epoch_registered_without_a_row_is_joined_by_the_next_one(world: World) -> None:
