@@ -16,10 +16,12 @@ from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
+from assets.pipeline_files import all_served_check, pipeline_files_asset
 from assets.run_history import pruning_job
 from assets.standing_still import works_check
 from assets.upkeep import UPKEEP, upkeep_asset
 from orchestration.closed_days import closed_days_sensor
+from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
@@ -34,7 +36,10 @@ def build_defs(settings: LocationSettings) -> Definitions:
         resources={"spark": SparkResource(master=settings.spark_master or "")},
         # A run is one process: a shift's Spark session and its lock belong to the process that reports.
         executor=in_process_executor,
+        assets=[pipeline_files_asset()],
+        asset_checks=[all_served_check(settings)],
         jobs=[pruning_job(settings.keep_runs_days)],
+        sensors=[pipeline_files_sensor(settings)],
         schedules=[pruning_schedule()],
     )
     return Definitions.merge(shared, *map(_definitions_of, settings.served))

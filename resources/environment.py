@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dagster import AssetKey
 
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
+from photon.pipeline.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +51,24 @@ class ServedPipeline:
 
 
 @dataclass(frozen=True)
+class NotServed:
+    """A pipeline file that is left out, and why; the others are served."""
+
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.file} is not served: {self.why}"
+
+
+@dataclass(frozen=True)
 class LocationSettings:
     """All settings of a code location."""
 
     served: tuple[ServedPipeline, ...] = ()
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
+    not_served: tuple[NotServed, ...] = ()
 
 
 def dagster_name(*parts: str) -> str:
@@ -66,8 +79,8 @@ def dagster_name(*parts: str) -> str:
 def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:
     """What `environ` says; EnvironmentMistake for a bad value. An empty variable counts as not set.
 
-    Reads the pipeline files. Dagster may reload a code location at any time: one of several files that has
-    become wrong is left out with an error in the log, so that the others are served on.
+    Reads the pipeline files. Dagster may reload a code location at any time, and each run loads it: one of
+    several files that has become wrong is left out, with an error in the log, and the others are served on.
     """
     files = environ.get(PIPELINES, "").strip(":")
     if not files:
@@ -76,13 +89,39 @@ def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettin
             "examples/search_clicks/pipeline.yaml",
             PIPELINES,
         )
-    served = _served(files, environ.get(DATACENTERS, ""))
-    _refuse_equal_names(files, served)
-    return LocationSettings(served, _keep_runs_days(environ), environ.get(SPARK_MASTER) or None)
+    loaded, wrong = _load_all(files)
+    served, colliding = _beside_one_another(
+        _with_datacenters(loaded, environ.get(DATACENTERS, ""), not wrong)
+    )
+    not_served = (*wrong, *colliding)
+    if not_served and not served:
+        said = "\n".join(one.why for one in not_served)
+        raise EnvironmentMistake(PIPELINES, files, f"pipeline files, separated by ':':\n{said}")
+    for one in not_served:
+        log.error("%s: %s", PIPELINES, one)
+    days, master = _keep_runs_days(environ), environ.get(SPARK_MASTER) or None
+    return LocationSettings(served, days, master, not_served)
 
 
-def _served(files: str, datacenters: str) -> tuple[ServedPipeline, ...]:
-    pipelines, all_loaded = _load_all(files)
+def _load_all(files: str) -> tuple[list[Pipeline], list[NotServed]]:
+    """The pipelines whose files are right, and those whose are not."""
+    paths = [path for path in files.split(":") if path]
+    if len(set(paths)) < len(paths):
+        raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
+    pipelines: list[Pipeline] = []
+    wrong: list[NotServed] = []
+    for path in paths:
+        try:
+            pipelines.append(load_pipeline(path))
+        except PipelineError as error:
+            wrong.append(NotServed(path, f"mend the file, then reload the code location:\n{error}"))
+    return pipelines, wrong
+
+
+def _with_datacenters(
+    pipelines: Sequence[Pipeline], datacenters: str, all_loaded: bool
+) -> list[ServedPipeline]:
+    """The pipelines with those of their datacenters that are named; all of them if none is."""
     known = {name for pipeline in pipelines for name in pipeline.datacenters}
     named = {name.strip() for name in datacenters.split(",")} if datacenters else known
     if all_loaded and not named <= known:
@@ -92,39 +131,44 @@ def _served(files: str, datacenters: str) -> tuple[ServedPipeline, ...]:
         ServedPipeline(pipeline, tuple(name for name in pipeline.datacenters if name in named))
         for pipeline in pipelines
     ]
-    return tuple(served for served in chosen if served.datacenters)
+    return [served for served in chosen if served.datacenters]
 
 
-def _load_all(files: str) -> tuple[list[Pipeline], bool]:
-    """The pipelines whose files are right, and whether these are all."""
-    paths = [path for path in files.split(":") if path]
-    if len(set(paths)) < len(paths):
-        raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
-    pipelines: list[Pipeline] = []
-    wrong: list[str] = []
-    for path in paths:
-        try:
-            pipelines.append(load_pipeline(path))
-        except PipelineError as error:
-            wrong.append(str(error))
-    if wrong and not pipelines:
-        raise EnvironmentMistake(PIPELINES, files, "pipeline files, separated by ':':\n" + "\n".join(wrong))
-    for problem in wrong:
-        log.error("%s: a pipeline is not served until its file is mended:\n%s", PIPELINES, problem)
-    return pipelines, not wrong
+def _beside_one_another(
+    pipelines: Sequence[ServedPipeline],
+) -> tuple[tuple[ServedPipeline, ...], list[NotServed]]:
+    """The pipelines that can be served together, the first of a name or folder before the others."""
+    owners: dict[str | Location, str] = {}
+    served: list[ServedPipeline] = []
+    left_out: list[NotServed] = []
+    for one in pipelines:
+        file, names = str(one.pipeline.file), _names(one)
+        taken = [name for name in names if name in owners or names.count(name) > 1]
+        shared = [place for place in _places(one) if place in owners]
+        if taken:
+            other = f", as one of {owners[taken[0]]}" if taken[0] in owners else ""
+            why = f"names have to differ in more than - and _: {taken[0]!r} is one in Dagster{other}"
+        elif shared:
+            why = (
+                f"{shared[0]} is a folder of {owners[shared[0]]}: give it a lake and a state of its own, in "
+                "datacenters.NAME.lake and .state"
+            )
+        else:
+            owners.update(dict.fromkeys([*names, *_places(one)], file))
+            served.append(one)
+            continue
+        left_out.append(NotServed(file, why))
+    return tuple(served), left_out
 
 
-def _refuse_equal_names(files: str, served: Sequence[ServedPipeline]) -> None:
-    """Names that differ only in - and _ would be one name in Dagster."""
-    owners: dict[str, str] = {}
-    for one in served:
-        places = [dagster_name(one.pipeline.name, datacenter) for datacenter in one.datacenters]
-        for name in [one.name, *places]:
-            if name in owners:
-                who = f"{owners[name]} and {one.pipeline.file}"
-                expected = f"names that differ in more than - and _: {who} would both be {name!r} in Dagster"
-                raise EnvironmentMistake(PIPELINES, files, expected)
-            owners[name] = str(one.pipeline.file)
+def _names(one: ServedPipeline) -> list[str]:
+    """What Dagster knows the pipeline and its datacenters by."""
+    return [one.name, *(dagster_name(one.pipeline.name, datacenter) for datacenter in one.datacenters)]
+
+
+def _places(one: ServedPipeline) -> list[Location]:
+    """The folders that nobody else may write."""
+    return [place for each in one.pipeline.datacenters.values() for place in (each.lake, each.state)]
 
 
 def _keep_runs_days(environ: Mapping[str, str]) -> float:

@@ -327,7 +327,7 @@ def load_module(name: str, folder: Path | None) -> ModuleType:
     if folder is not None and str(folder) not in sys.path:
         sys.path.append(str(folder))  # last, so that a user's file can't stand in for a library
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             beside = f" nor in {folder}" if folder is not None else ""
@@ -335,6 +335,19 @@ def load_module(name: str, folder: Path | None) -> ModuleType:
         raise AdapterNotFound(f"adapter: module {name} can't be imported: {error}") from error
     except Exception as error:
         raise AdapterNotFound(f"adapter: module {name} raised {type(error).__name__}: {error}") from error
+    _refuse_another_of_its_name(module, name, folder)
+    return module
+
+
+def _refuse_another_of_its_name(module: ModuleType, name: str, folder: Path | None) -> None:
+    """AdapterNotFound where a library, or another pipeline's module, stands in for the one in `folder`."""
+    if folder is None or module.__file__ is None:
+        return
+    own, found = folder.joinpath(*name.split(".")).with_suffix(".py"), Path(module.__file__)
+    if own.is_file() and not found.samefile(own):
+        raise AdapterNotFound(
+            f"adapter: there is {own}, and Python takes {found} for {name}: give it a name of its own"
+        )
 
 
 def fingerprint(pipeline: Pipeline, *more: object) -> str:

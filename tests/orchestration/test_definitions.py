@@ -114,7 +114,8 @@ def test_the_same_settings_make_the_same_definitions(tmp_path: Path) -> None:
 
 def test_a_location_of_one_datacenter_knows_no_other(tmp_path: Path) -> None:
     found = snapshot(build_defs(served(tmp_path, PHOTON_DATACENTERS="west")))
-    assert sorted(found["sensors"]) == ["search_clicks__west__closed_days", "search_clicks__west__sensor"]
+    sensors = ["pipeline_files", "search_clicks__west__closed_days", "search_clicks__west__sensor"]
+    assert sorted(found["sensors"]) == sensors
     assert found["assets"]["search_clicks/joined_events"]["partitions"] == ["west"]
 
 
@@ -123,7 +124,7 @@ def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
     settings = location_settings({"PHOTON_PIPELINES": ":".join(map(str, files))})
     found = snapshot(build_defs(settings))
     assert {"clicks/joined_events", "views/joined_events"} <= set(found["assets"])
-    assert sorted(found["sensors"]) == [
+    assert sorted(found["sensors"].keys() - {"pipeline_files"}) == [
         f"{pipeline}__{name}__{sensor}"
         for pipeline in ("clicks", "views")
         for name in ("east", "west")
@@ -132,7 +133,7 @@ def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_location_may_serve_nothing() -> None:
-    assert snapshot(build_defs(LocationSettings()))["sensors"] == {}
+    assert list(snapshot(build_defs(LocationSettings()))["sensors"]) == ["pipeline_files"]
 
 
 def location_process(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:

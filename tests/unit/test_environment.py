@@ -78,8 +78,10 @@ def test_a_file_that_has_become_wrong_does_not_take_the_other_pipelines_with_it(
     good, spoilt = pipeline_file(tmp_path), pipeline_file(tmp_path, "views", ("north",))
     Path(spoilt).write_text(Path(spoilt).read_text() + "flavour: sweet\n")
     environ = {"PHOTON_PIPELINES": f"{good}:{spoilt}", "PHOTON_DATACENTERS": "east,north"}
-    assert [one.pipeline.name for one in location_settings(environ).served] == ["clicks"]
-    assert "not served until its file is mended" in caplog.text
+    found = location_settings(environ)
+    assert [one.pipeline.name for one in found.served] == ["clicks"]
+    assert [one.file for one in found.not_served] == [spoilt]
+    assert "is not served: mend the file, then reload the code location" in caplog.text
     assert "flavour: unknown key" in caplog.text
 
 
@@ -94,14 +96,27 @@ def test_a_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
         location_settings({"PHOTON_PIPELINES": str(tmp_path / "no.yaml")})
 
 
-def test_pipelines_whose_names_dagster_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
-    files = [pipeline_file(tmp_path, "a-b"), pipeline_file(tmp_path, "a_b")]
-    with pytest.raises(EnvironmentMistake, match="would both be 'a_b' in Dagster"):
-        location_settings({"PHOTON_PIPELINES": ":".join(files)})
+def test_of_pipelines_whose_names_dagster_cannot_tell_apart_the_first_is_served(tmp_path: Path) -> None:
+    files = [pipeline_file(tmp_path, name) for name in ("a-b", "a_b", "c")]
+    found = location_settings({"PHOTON_PIPELINES": ":".join(files)})
+    assert [one.pipeline.name for one in found.served] == ["a-b", "c"]
+    (left_out,) = found.not_served
+    assert str(left_out).startswith(f"{files[1]} is not served: names have to differ in more than - and _")
+    assert files[0] in left_out.why
+
+
+def test_of_pipelines_that_name_the_same_folders_the_first_is_served(tmp_path: Path) -> None:
+    first, second = (pipeline_file(tmp_path, name) for name in ("clicks", "views"))
+    beside = Path(first).with_name("views.yaml")
+    beside.write_text(Path(second).read_text())
+    found = location_settings({"PHOTON_PIPELINES": f"{first}:{beside}:{second}"})
+    assert [str(one.pipeline.file) for one in found.served] == [first, second]
+    assert "is a folder of" in found.not_served[0].why
+    assert "datacenters.NAME.lake and .state" in found.not_served[0].why
 
 
 def test_datacenters_whose_names_dagster_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMistake, match="clicks__a_b"):
+    with pytest.raises(EnvironmentMistake, match=r"clicks__a_b.* is one in Dagster"):
         location_settings({"PHOTON_PIPELINES": pipeline_file(tmp_path, datacenters=("a-b", "a_b"))})
 
 

@@ -1,0 +1,111 @@
+"""Several pipelines in one code location: one that is spoilt is told, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckEvaluation, DagsterInstance, build_sensor_context
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from orchestration.definitions import build_defs
+from orchestration.pipeline_files import pipeline_files_sensor
+from orchestration.sensors import shift_sensor
+from photon.pipeline.file import PipelineError
+from photon.testing.traffic import Traffic
+from resources.environment import LocationSettings, location_settings
+
+NAMES = ("clicks", "views", "orders")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Three pipelines with logs, as the environment names them."""
+    traffic = Traffic(1, ("east",), duration_seconds=1)
+    made = {name: traffic.write_pipeline(tmp_path / name, name) for name in NAMES}
+    for name in NAMES:
+        traffic.write_all(tmp_path / name)
+    monkeypatch.setenv("PHOTON_PIPELINES", ":".join(map(str, made.values())))
+    return made
+
+
+@pytest.fixture
+def settings(files: dict[str, Path]) -> LocationSettings:
+    """As they were when the location was loaded."""
+    return location_settings()
+
+
+def spoil(file: Path) -> None:
+    file.write_text(file.read_text() + "flavour: sweet\n")
+
+
+def mend(file: Path) -> None:
+    file.write_text(file.read_text().removesuffix("flavour: sweet\n"))
+
+
+def tick(settings: LocationSettings, cursor: str | None = None) -> SensorExecutionData:
+    context = build_sensor_context(cursor=cursor, definitions=build_defs(settings))
+    return pipeline_files_sensor(settings).evaluate_tick(context)
+
+
+def said_by(tick: SensorExecutionData) -> list[tuple[bool, str]]:
+    """The checks that a tick evaluates: whether they pass, and what they say."""
+    found = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
+    return [(event.passed, event.description or "") for event in found]
+
+
+def shifts_asked_for(settings: LocationSettings, instance: DagsterInstance, name: str) -> list[str | None]:
+    (served,) = (one for one in settings.served if one.name == name)
+    context = build_sensor_context(instance, definitions=build_defs(settings))
+    found = shift_sensor(served, "east").evaluate_tick(context)
+    return [request.partition_key for request in found.run_requests or []]
+
+
+def test_that_all_are_served_is_told_once(settings: LocationSettings) -> None:
+    first = tick(settings)
+    assert said_by(first) == [(True, "All are served.")]
+    assert said_by(tick(settings, first.cursor)) == []
+
+
+def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_mended(
+    files: dict[str, Path],
+) -> None:
+    spoil(files["views"])
+    settings = location_settings()
+    jobs = {job.name for job in build_defs(settings).get_repository_def().get_all_jobs()}
+    assert {"clicks__shift", "orders__shift"} <= jobs
+    assert "views__shift" not in jobs
+    found = tick(settings)
+    ((passed, said),) = said_by(found)
+    assert not passed
+    assert f"{files['views']} is not served: mend the file" in said
+    assert "flavour: unknown key" in said
+    mend(files["views"])
+    ((passed, said),) = said_by(tick(settings, found.cursor))
+    assert not passed
+    assert said == f"{files['views']} is right now, and not served yet: reload the code location"
+    assert said_by(tick(location_settings(), found.cursor)) == [(True, "All are served.")]
+
+
+def test_a_file_that_is_spoilt_later_fails_its_own_ticks_alone(
+    files: dict[str, Path], settings: LocationSettings, instance: DagsterInstance
+) -> None:
+    spoil(files["views"])
+    with pytest.raises(PipelineError, match="flavour: unknown key"):
+        shifts_asked_for(settings, instance, "views")
+    for name in ("clicks", "orders"):
+        assert shifts_asked_for(settings, instance, name) == ["east"]
+    ((passed, said),) = said_by(tick(settings))
+    assert not passed
+    assert str(files["views"]) in said
+
+
+def test_a_run_of_another_pipeline_loads_its_location_beside_one_that_takes_its_name(
+    files: dict[str, Path], settings: LocationSettings
+) -> None:
+    files["orders"].write_text(files["orders"].read_text().replace("name: orders", "name: clicks"))
+    served = location_settings()
+    assert [one.name for one in served.served] == ["clicks", "views"]
+    ((passed, said),) = said_by(tick(settings))
+    assert not passed
+    assert f"{files['orders']} is not served: names have to differ" in said
