@@ -340,13 +340,20 @@ def load_module(name: str, folder: Path | None) -> ModuleType:
 
 
 def _refuse_another_of_its_name(module: ModuleType, name: str, folder: Path | None) -> None:
-    """AdapterNotFound where a library, or another pipeline's module, stands in for the one in `folder`."""
-    if folder is None or module.__file__ is None:
+    """AdapterNotFound where a library, or another pipeline's module, stands in for the one in `folder`.
+
+    A copy of it, such as one that was packed for Spark, may.
+    """
+    own = None if folder is None else folder.joinpath(*name.split(".")).with_suffix(".py")
+    if own is None or not own.is_file() or module.__file__ in (None, str(own)):
         return
-    own, found = folder.joinpath(*name.split(".")).with_suffix(".py"), Path(module.__file__)
-    if own.is_file() and not found.samefile(own):
+    try:
+        is_a_copy = inspect.getsource(module) == own.read_text(encoding="utf-8")
+    except (OSError, TypeError):  # without a source nobody can tell
+        return
+    if not is_a_copy:
         raise AdapterNotFound(
-            f"adapter: there is {own}, and Python takes {found} for {name}: give it a name of its own"
+            f"adapter: there is {own}, and Python takes {module.__file__} for {name}: give it another name"
         )
 
 

@@ -21,14 +21,14 @@ from photon.shift.lease import Lease, lease_status_of
 PROJECT = Path(__file__).parents[2]
 
 
-def daemon(folder: Path, pipeline_file: Path, datacenter: str, *more_files: Path) -> Program:
+def daemon(folder: Path, pipeline_file: Path, datacenter: str) -> Program:
     """A Dagster of one datacenter's own: storage, settings, daemon, and the code server that this starts."""
     home = folder / f"dagster-{datacenter}"
     home.mkdir(exist_ok=True)  # one that was killed is started again
     shutil.copy(PROJECT / "infra" / "dagster.yaml", home)
     environment = {
         "DAGSTER_HOME": str(home),
-        "PHOTON_PIPELINES": ":".join(map(str, [pipeline_file, *more_files])),
+        "PHOTON_PIPELINES": str(pipeline_file),
         "PHOTON_DATACENTERS": datacenter,
     }
     program = str(Path(sys.executable).with_name("dagster-daemon"))

@@ -394,6 +394,22 @@ def test_the_default_adapter_is_found_by_its_name_and_pickles() -> None:
     assert isinstance(pickle.loads(pickle.dumps(found)), Adapter)
 
 
+def test_a_module_that_stands_in_for_the_one_beside_the_pipeline_file_is_refused_unless_it_is_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    source = "from photon.adapters import merge_columns\njoin = merge_columns\n"
+    folders = {name: tmp_path / name for name in ("first", "copy", "other")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        changed = "# another one\n" if name == "other" else ""
+        (folder / "adapter_of_several.py").write_text(source + changed)
+    for name in ("first", "copy"):
+        assert isinstance(load_adapter("adapter_of_several:join", folders[name]), Adapter)
+    with pytest.raises(AdapterNotFound, match=r"other.adapter_of_several.py, and .*first.*another name"):
+        load_adapter("adapter_of_several:join", folders["other"])
+
+
 def test_an_adapter_is_found_beside_the_pipeline_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
