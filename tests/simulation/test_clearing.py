@@ -50,6 +50,15 @@ def test_ids_that_are_in_the_output_keep_their_owner_and_lose_their_token(world:
     assert [holder(world, click) for click in ("c1", "c2")] == [CLEARED, CLEARED]
 
 
+def test_the_rows_of_many_small_files_are_looked_at_together(world: World) -> None:
+    for number in range(5):
+        join_some(world, f"a{number}", f"b{number}")
+    said: list[str] = []
+    done = clear_output(world.pipeline, "east", world.registry, say=said.append)
+    assert (done.rows, done.ids) == (10, 10)
+    assert len(said) == 1
+
+
 def test_the_bytes_of_values_before_and_after_are_those_that_are_stored(world: World) -> None:
     join_some(world, "c1", "c2")
 
