@@ -1,4 +1,4 @@
-"""Three pipelines of one location, on one registry and Spark: one is spoilt, the others join all the same."""
+"""Three pipelines of one location, on one registry and Spark: one is spoilt, the others join and verify."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from dagster import (
     DagsterInstance,
     Definitions,
     ExecuteInProcessResult,
+    RunRequest,
+    build_schedule_context,
     build_sensor_context,
 )
 
 from orchestration.definitions import build_defs
+from orchestration.schedules import upkeep_schedules
 from orchestration.sensors import shift_sensor
 from photon.clock import SystemClock
 from photon.read import joined
@@ -130,3 +133,17 @@ def test_all_of_them_share_one_store_in_which_each_has_its_own_table(
     tables = {name: directory.tables_of(name) for name in ADAPTERS}
     assert [len(tables[name]) for name in ADAPTERS] == [0, 1, 1]
     assert not set(tables["clicks"]) & set(tables["views"])
+
+
+def test_their_schedules_have_them_verified_and_all_checks_pass(
+    settings: LocationSettings, shifts: dict[str, ExecuteInProcessResult], instance: DagsterInstance
+) -> None:
+    defs = build_defs(settings)
+    for one in good(settings):
+        (schedule,) = (each for each in upkeep_schedules(one) if "verification" in each.name)
+        asked = schedule.evaluate_tick(build_schedule_context(instance)).run_requests or []
+        assert [type(each) for each in asked] == [RunRequest]
+        verified = run(defs, one, "verification", instance)
+        assert verified.success
+        failed = [check for check in verified.get_asset_check_evaluations() if not check.passed]
+        assert failed == []
