@@ -118,11 +118,13 @@ class SparkProgram:
         event = ["_event_id", "_event_time"] if pipeline.foreign.time_in_id else ["_event_id"]
         several = rows.groupBy(*event).count().where("count > 1").drop("count")
         found = rows.join(several, event).orderBy("_event_id").limit(MOST_DOUBLED)
+        # A table knows a file by its path; one that others wrote may lie in the folder of a partition.
+        known = {(name, path.rpartition("/")[2]): path for name, paths in files.items() for path in paths}
         return [
             DoubledRow(
                 (row["_event_id"], row["time_us"] if pipeline.foreign.time_in_id else 0),
                 row["datacenter"],
-                unquote(urlparse(row["path"]).path).rpartition("/")[2],
+                known[row["datacenter"], unquote(urlparse(row["path"]).path).rpartition("/")[2]],
                 row["row"],
                 row["_epoch"],
                 row["_batch"],
