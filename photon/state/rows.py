@@ -63,9 +63,12 @@ def segment_values(segment: SegmentInfo) -> tuple[str, str]:
     return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
 
 
+_OF_LOG_FILE = len(fields(LogFile))  # asked once: a sensor reads thousands of rows at each tick
+
+
 def tracked_file(row: Sequence[Any]) -> TrackedFile:
     """The inverse of `file_values`."""
-    number, side, path, inode, compressed, *head = row[: len(fields(LogFile))]
-    offset, tail_hash, inside_oversized, *rest = row[len(fields(LogFile)) :]
+    number, side, path, inode, compressed, *head = row[:_OF_LOG_FILE]
+    offset, tail_hash, inside_oversized, *rest = row[_OF_LOG_FILE:]
     file = LogFile(number, side, path, inode, bool(compressed), *head)
     return TrackedFile(file, offset, tail_hash, bool(inside_oversized), *rest)
