@@ -18,9 +18,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from jobs.session import build_session, local_master, reach_lakes, stop_session
 from jobs.verification import verify
 from photon.backfill.fill import Fill, Filled
+from photon.backfill.messages import TABLE, Remade, RemakeContext
 from photon.backfill.plan import DoubledRow, Piece
 from photon.backfill.rebuild import Rebuild, RebuildPlan, Rebuilt
-from photon.backfill.remaking import TABLE, Remade, RemakeContext, remake
+from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport

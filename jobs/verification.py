@@ -277,7 +277,8 @@ class Verification:
         nobody = [F.lit(None).cast("string"), "event_id", F.lit(None).cast("long")]
         self._in_question.append(verdicts.where(can_not).select("datacenter", *nobody))
         cases = verdicts.where(F.col("verdict") != "same").where(~can_not)
-        self._find("different_values", cases.select("datacenter", "event_id", _row_place(), "detail"))
+        where = _row_place("row_time_us")
+        self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
         return _by_datacenter(verdicts.where(can_not))
 
     def _find_rows_without_event(self, records: DataFrame, rows: DataFrame, unreadable: Unreadable) -> None:
@@ -287,7 +288,8 @@ class Verification:
         present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
         without = expected.join(present, [*PLACE, "event_id"], "left_anti")
         detail = F.lit("no record of this id begins there").alias("detail")
-        self._find("row_without_event", without.select("datacenter", "event_id", _row_place(), detail))
+        cases = without.select("datacenter", "event_id", _row_place("time_us"), detail)
+        self._find("row_without_event", cases)
 
     def _files(self, unreadable: Unreadable) -> DataFrame:
         """As a table to join: where logs are deleted after a while there may be many thousands."""
@@ -296,7 +298,7 @@ class Verification:
     def _find_duplicate_rows(self, rows: DataFrame, told: DataFrame) -> None:
         """Report events of `told` with several rows, each in the first selected datacenter that has one."""
         mine = F.col("datacenter").isin(list(self._scope.selected))
-        place = F.concat("datacenter", F.lit(" batch "), "batch", F.lit(" occurrence "), "occurrence")
+        place = F.concat("datacenter", F.lit(": "), _row_place("time_us"))
         of_told = rows if told is rows else rows.join(told.select("event").distinct(), "event", "left_semi")
         grouped = of_told.groupBy("event").agg(
             F.count("*").alias("rows"),
@@ -339,8 +341,11 @@ def _case(row: Row) -> Case:
     return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["token"])
 
 
-def _row_place() -> Column:
-    return F.concat(F.lit("row of batch "), "batch", F.lit(", occurrence "), "occurrence").alias("where")
+def _row_place(time_us: str) -> Column:
+    """Where a row is; with the day that it says it is of, by which a rebuild finds it."""
+    day = F.coalesce(F.date_format(F.timestamp_micros(time_us), "yyyy-MM-dd"), F.lit("no day"))
+    parts = (F.lit("row of "), day, F.lit(", batch "), "batch", F.lit(", occurrence "))
+    return F.concat(*parts, F.coalesce("occurrence", F.lit("none"))).alias("where")
 
 
 def _counts(frame: DataFrame, column: str) -> Counter[tuple[str, str]]:

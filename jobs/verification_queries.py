@@ -155,7 +155,7 @@ class Queries:
                 F.col("_event_id").alias("event_id"),
                 F.unix_micros("_event_time").alias("time_us"),
                 *place_of("_occurrence", "file", "offset"),
-                *place_of("_primary_occurrence", "primary_file", "primary_offset"),
+                *_primary_place(),
                 current.alias("current"),
                 (current & (F.col("_batch") <= read.completed)).alias("complete"),
                 *([F.struct(*values).alias("values")] if with_values else []),
@@ -325,9 +325,9 @@ class Queries:
         candidates, frames = _candidates(primaries), []
         at_place = ["datacenter", "key", "primary_file", "primary_offset"]
         for datacenter in self.scope.selected:
-            rows = self._rows_of(datacenter, with_values=True)
+            rows = self._rows_of(datacenter, with_values=True).withColumnRenamed("time_us", "row_time_us")
             mine = records.where(F.col("datacenter") == datacenter)
-            originals = mine.select(*PLACE, "event_id", "key", "raw")
+            originals = mine.select(*PLACE, "event_id", "time_us", "key", "raw")
             pairs = rows.where("complete").join(originals, [*PLACE, "event_id"])
             pairs = pairs.withColumn("is_own", F.lit(True))
             pairs = pairs.join(candidates, at_place, "left").select(*TO_COMPARE)
@@ -335,7 +335,9 @@ class Queries:
                 earlier = self.with_event(rows.where("not current"), records)
                 earlier = earlier.drop("file", "primary_file", "primary_offset")
                 earlier = earlier.withColumnRenamed("offset", "row_offset")
-                of_event = mine.where("raw is not null").select(*PLACE, "event", "event_id", "key", "raw")
+                of_event = mine.where("raw is not null").select(
+                    *PLACE, "event", "event_id", "time_us", "key", "raw"
+                )
                 of_event = self._with_mended_before(datacenter, of_event).drop("event_id")
                 is_own = F.col("offset") == F.col("row_offset")
                 by_event = earlier.join(of_event, ["datacenter", "event"]).withColumn("is_own", is_own)
@@ -352,7 +354,8 @@ class Queries:
         letters = self.scope.mended.get(datacenter, Mended()).of_earlier_epochs
         rows = [(each.event_id, each.raw) for each in letters if each.raw is not None]
         lines = self.session.createDataFrame(rows, "event_id string, raw binary")
-        mended = records.drop("raw").join(F.broadcast(lines), "event_id").select(records.columns)
+        mended = records.drop("raw").join(F.broadcast(lines), "event_id")
+        mended = mended.withColumn("time_us", F.lit(None).cast("long")).select(records.columns)
         return records.unionByName(mended)
 
 
@@ -369,16 +372,25 @@ def _best_of_each_row(verdicts: DataFrame) -> DataFrame:
     best = F.min_by(
         F.struct("is_own", "primary_file", "verdict", "detail"), F.struct(~F.col("is_own"), differs)
     )
-    found = verdicts.groupBy(*ROW).agg(best.alias("best")).select(*ROW, "best.*")
+    time = F.first("row_time_us").alias("row_time_us")
+    found = verdicts.groupBy(*ROW).agg(best.alias("best"), time).select(*ROW, "row_time_us", "best.*")
     is_gone = ~F.col("is_own") & (F.col("verdict") != "same")
     found = found.withColumn("primary_file", F.when(~is_gone, F.col("primary_file")))
     return found.withColumn("verdict", F.when(is_gone, F.lit("no primary")).otherwise(F.col("verdict")))
 
 
 def place_of(occurrence: str, file: str, offset: str) -> list[Column]:
-    """The file number and the offset in a column of occurrences, under these names."""
-    parts = F.split(F.col(occurrence), ":")
-    return [parts[0].cast("int").alias(file), parts[1].cast("long").alias(offset)]
+    """The file number and the offset in a column of occurrences, under these names; null if it has none."""
+    parts = (F.split_part(F.col(occurrence), F.lit(":"), F.lit(number)) for number in (1, 2))
+    number, at = parts
+    return [number.try_cast("int").alias(file), at.try_cast("long").alias(offset)]
+
+
+def _primary_place() -> list[Column]:
+    """Where a row has its primary event; at no place (-1) if it names none."""
+    names = ("primary_file", "primary_offset")
+    places = zip(place_of("_primary_occurrence", *names), names, strict=True)
+    return [F.coalesce(place, F.lit(-1)).alias(name) for place, name in places]
 
 
 def in_ranges(ranges: Iterable[ByteRange]) -> Column:

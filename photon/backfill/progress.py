@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from photon.backfill.remaking import Tally
+from photon.backfill.messages import Tally
 from photon.backfill.yielding import FOLDER
 from photon.errors import FormatTooNew, UserError
 from photon.storage.sync import sync, write_synced

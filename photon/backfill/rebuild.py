@@ -15,14 +15,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from photon.backfill.messages import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
 from photon.backfill.plan import DoubledRow, Piece, TableFile, pages_of, pieces_of
 from photon.backfill.progress import PageNote, Progress, only_one
-from photon.backfill.remaking import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
 from photon.backfill.removed import record_removed
 from photon.backfill.yielding import yield_to_joins
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.dispatcher.reading_again import SecondReading
 from photon.errors import UserError
+from photon.event_store.interface import index_folder
+from photon.event_store.logs import Index
 from photon.faults import fault_point
 from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
@@ -220,7 +222,7 @@ class Rebuild:
         return tally
 
     def _remake(self, pieces: Sequence[Piece], run: str) -> list[Remade]:
-        epoch, files = _known_files(self.pipeline.datacenters[self.datacenter].state)
+        epoch, files, index = _known_files(self.pipeline.datacenters[self.datacenter].state)
         context = RemakeContext(
             self.pipeline,
             self.datacenter,
@@ -228,6 +230,7 @@ class Rebuild:
             self.window,
             epoch,
             files,
+            index,
             self._table.schema(),
             version=self._table.load().version(),
             at_us=self.clock.now_us(),
@@ -295,17 +298,23 @@ def outputs_of(
     return outputs, spare
 
 
-def _known_files(state: Path) -> tuple[str, dict[int, TrackedFile]]:
-    """The epoch of a datacenter, and its log files as far as rows may be of them: also of an open plan."""
+def _known_files(state: Path) -> tuple[str, dict[int, TrackedFile], Index]:
+    """The epoch of a datacenter, its log files as far as rows may be of them (also of an open plan), and its
+    index of primary events.
+    """
     with open_view(state) as view:
         if view is None:
-            return "", {}
+            return "", {}, Index(state, ())
         files, plan = dict(view.files()), view.open_plan()
         for planned in (*plan.content.primary, *plan.content.foreign) if plan is not None else ():
             number, end = planned.file_number, planned.end_bytes
             if number in files and files[number].offset_bytes < end:
                 files[number] = replace(files[number], offset_bytes=end)
-        return view.epoch or "", files
+        return (
+            view.epoch or "",
+            files,
+            Index(index_folder(view.work), tuple(one.name for one in view.segments())),
+        )
 
 
 def files_in(table: OutputTable, window: Window) -> list[TableFile]:
@@ -327,10 +336,9 @@ def _file_in(store: Store, path: str, size_bytes: int, window: Window) -> TableF
     )
     for group in groups:
         stats = group.column(column).statistics
-        if stats is None or not stats.has_min_max:
-            if stats is None or stats.null_count != group.num_rows:
-                break
-        elif _us(stats.min) < window.end_us and _us(stats.max) >= window.start_us:
+        # A row without a time is of any day.
+        is_known = stats is not None and stats.has_min_max and not stats.null_count
+        if not is_known or (_us(stats.min) < window.end_us and _us(stats.max) >= window.start_us):
             break
     else:
         return None

@@ -15,7 +15,7 @@ from photon.dispatcher.reading_again import as_mended
 from photon.join.adapting import RawRecords
 from photon.join.records import raw_records
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.lines_at import read_lines_at
+from photon.logs.lines_at import ends_of_files, read_lines_at
 from photon.logs.parse import parse_combined
 from photon.pipeline.file import Log
 from photon.pipeline.location import Location
@@ -44,6 +44,7 @@ class RecordsAt:
     raws: RawRecords
     log: Log
     is_read: Mask  # false: nothing can be read at its place; then its bytes are empty
+    is_place: Mask  # whether its place lies in what was read of a log file, whether that is there or not
 
     @classmethod
     def read(cls, numbers: Ints, offsets: Ints, copy: LogCopy) -> RecordsAt:
@@ -54,7 +55,13 @@ class RecordsAt:
         files: dict[int, LogFile] = {number: one.file for number, one in copy.files.items()}
         known = np.where(is_read, numbers, -1)
         files[-1] = LogFile(-1, "foreign", "", 0, False, b"", 0, 0, b"")
-        return cls(raw_records(pc.fill_null(lines, b""), known, files), copy.log, is_read)
+        is_place = (offsets >= 0) & (offsets < ends_of_files(numbers, copy.files))
+        return cls(raw_records(pc.fill_null(lines, b""), known, files), copy.log, is_read, is_place)
+
+    @property
+    def can_be_wrong(self) -> Mask:
+        """Which places name no record for sure, if they don't name the right one: their logs are there."""
+        return self.is_read | ~self.is_place
 
     def texts(self, *wanted: Sequence[str]) -> list[pa.Array]:
         """What each of these groups of columns says together in each record; null where it says nothing."""
@@ -80,7 +87,7 @@ class RecordsAt:
             return self
         rows, raws = np.flatnonzero(wanted), self.raws
         some = RawRecords(raws.raws.take(pa.array(rows)), raws.headers, raws.header_of[rows])
-        return RecordsAt(some, self.log, self.is_read[rows])
+        return RecordsAt(some, self.log, self.is_read[rows], self.is_place[rows])
 
 
 def take(values: Rows, rows: Ints) -> Rows:

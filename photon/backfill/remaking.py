@@ -7,148 +7,52 @@ says when its event was joined first. No id is registered: a row made again has 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.adapters import ROW_COLUMNS, Adapter
+from photon.adapters import ROW_COLUMNS
+from photon.backfill.differing import differs
 from photon.backfill.earlier_epochs import todays_numbers
+from photon.backfill.messages import (
+    IDENTITY,
+    MOST_EXAMPLES,
+    REMOVED,
+    REMOVED_COLUMNS,
+    TABLE,
+    Example,
+    Kept,
+    Remade,
+    RemakeContext,
+    Tally,
+)
 from photon.backfill.plan import Piece
-from photon.backfill.records_at import LogCopy, RecordsAt, are, places_of, take
+from photon.backfill.primaries_again import occurrences_of
+from photon.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are, places_of, take
+from photon.backfill.strays import settle
 from photon.faults import fault_point
-from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, skip_records
-from photon.logs.files import Side, TrackedFile
-from photon.pipeline.file import Log, Pipeline
-from photon.pipeline.location import Location
-from photon.storage.columns import TableName, by_date
+from photon.join.adapting import RawRecords, adapt_pairs, skip_records
+from photon.logs.files import Side
+from photon.logs.times import parse_times
+from photon.storage.columns import by_date
 from photon.storage.store import store_of
 from photon.storage.tables import OutputFile, lake_errors, write_parquet
-from photon.tokens import Occurrence
-from photon.verification.days import Window
-
-TABLE: TableName = "joined_events"
-REMOVED = "removed_rows"
-# Why a row goes, and why one stays though it can't be made again.
-Gone = Literal["filtered", "skipped", "doubled"]
-Kept = Literal["foreign record gone", "primary record gone", "adapter fails", "earlier epoch"]
-KEPT: tuple[Kept, ...] = ("foreign record gone", "primary record gone", "adapter fails", "earlier epoch")
-MOST_EXAMPLES = 10  # of rows that can't be made again, of one piece
-IDENTITY = ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_primary_occurrence", "_event_id")
-REMOVED_COLUMNS = pa.schema(
-    [
-        ("run", pa.string()),  # of the rebuild
-        ("at", pa.timestamp("us", "UTC")),
-        ("why", pa.string()),
-        ("version", pa.int64()),  # of the table that had the row
-        ("file", pa.string()),  # of that version
-        ("row", pa.int64()),  # in the file
-        *((name, pa.int64() if name == "_batch" else pa.string()) for name in IDENTITY),
-        ("_event_time", pa.timestamp("us", "UTC")),
-    ]
-)
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class RemakeContext:
-    """What every task of a rebuild knows. Picklable."""
+class _Foreign:
+    """The foreign records at the places of some rows; each array has an item for each row."""
 
-    pipeline: Pipeline
-    datacenter: str
-    run: str
-    window: Window
-    epoch: str  # that numbers log files as `files` does
-    files: Mapping[int, TrackedFile]
-    row_schema: pa.Schema
-    version: int  # of the table
-    at_us: int
-    writes: bool  # not in a dry run
-    mended: Mapping[Occurrence, bytes] = field(
-        default_factory=dict
-    )  # in the places of the log's lines (0047)
-
-    @cached_property
-    def adapter(self) -> Adapter:
-        """The user's adapter, loaded in the task."""
-        return adapter_of(self.pipeline)
-
-    @property
-    def foreign(self) -> LogCopy:
-        return self._copy(self.pipeline.foreign, self.mended)
-
-    @property
-    def primary(self) -> LogCopy:
-        return self._copy(self.pipeline.primary, {})
-
-    def _copy(self, log: Log, mended: Mapping[Occurrence, bytes]) -> LogCopy:
-        logs, line_bytes = self.pipeline.datacenters[self.datacenter].logs, self.pipeline.limits.line_bytes
-        return LogCopy(logs, log, self.files, line_bytes, mended)
-
-    @property
-    def folder(self) -> Location:
-        return self.pipeline.datacenters[self.datacenter].lake / TABLE
-
-
-@dataclass
-class Tally:
-    """Numbers of rows in the window."""
-
-    rows: int = 0
-    same: int = 0
-    replaced: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)  # by why
-    kept: dict[str, int] = field(default_factory=dict)  # that can't be made again, by why
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.rows + other.rows,
-            self.same + other.same,
-            self.replaced + other.replaced,
-            _sum(self.dropped, other.dropped),
-            _sum(self.kept, other.kept),
-        )
-
-
-def _sum(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
-    return {name: some.get(name, 0) + others.get(name, 0) for name in {**some, **others}}
-
-
-@dataclass(frozen=True)
-class Example:
-    """A row that can't be made again."""
-
-    event_id: str
-    occurrence: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Remade:
-    """What one task made of a piece."""
-
-    touched: tuple[str, ...]  # files of the table that have a row that differs or goes
-    outputs: tuple[OutputFile, ...]  # what takes the place of the touched files
-    removed: tuple[OutputFile, ...]  # records of rows that go
-    tally: Tally
-    examples: tuple[Example, ...] = ()
-
-    def __add__(self, other: Remade) -> Remade:
-        return Remade(
-            tuple(dict.fromkeys((*self.touched, *other.touched))),
-            self.outputs + other.outputs,
-            self.removed + other.removed,
-            self.tally + other.tally,
-            (self.examples + other.examples)[:MOST_EXAMPLES],
-        )
+    records: RecordsAt
+    numbers: Ints  # of log files; -1: unknown
+    ids: pa.Array  # what the records say
+    keys: pa.Array
+    times_us: pa.Array
+    is_there: Mask  # whether a row's own record is at its place
 
 
 def remake(piece: Piece, context: RemakeContext) -> Remade:
@@ -201,9 +105,11 @@ class _Remaking:
 
     def __init__(self, rows: pa.Table, piece: Piece, context: RemakeContext) -> None:
         self.rows, self.piece, self.context = rows, piece, context
+        self.own = rows.select(ROW_COLUMNS.names)  # as it is to be
         window, times = context.window, rows["_event_time"].cast(pa.int64())
         inside = pc.and_(pc.greater_equal(times, window.start_us), pc.less(times, window.end_us))
-        self.inside: Mask = pc.fill_null(inside, False).to_numpy()
+        self.inside: Mask = pc.fill_null(inside, True).to_numpy()  # a row without a time is of any day
+        self.is_current: Mask = pc.equal(pc.fill_null(rows["_epoch"], ""), context.epoch).to_numpy()
         self.kept: dict[str, Ints] = {}
         self.gone: dict[str, Ints] = {}
         self.examples: list[Example] = []
@@ -216,7 +122,7 @@ class _Remaking:
         doubled = self._doubled()
         self.gone["doubled"] = np.flatnonzero(doubled & left)
         left &= ~doubled
-        known = pc.is_valid(self.rows["_primary_occurrence"]).to_numpy()
+        known = pc.is_valid(self.rows["_primary_occurrence"]).to_numpy() | self.is_current
         self._keep("earlier epoch", np.flatnonzero(left & ~known))
         self._join_again(np.flatnonzero(left & known))
 
@@ -232,36 +138,79 @@ class _Remaking:
         return found
 
     def _join_again(self, rows: Ints) -> None:
+        foreign = self._foreign_of(rows)
+        at = np.flatnonzero(~foreign.is_there & foreign.records.can_be_wrong & self.is_current[rows])
+        if len(at):
+            rows = self._settle(rows, at, foreign)
+            foreign = self._foreign_of(rows)
+        of_earlier = (foreign.numbers < 0) & ~self.is_current[rows]
+        self._keep("earlier epoch", rows[of_earlier])
+        self._keep("foreign record gone", rows[~foreign.is_there & ~of_earlier])
+        there = foreign.is_there
+        self._put("_event_time", rows[there], foreign.times_us.filter(pa.array(there)))
+        self._join_with_primaries(
+            rows[there], foreign.records.only(there), foreign.keys.filter(pa.array(there))
+        )
+
+    def _foreign_of(self, rows: Ints) -> _Foreign:
         log, copy = self.context.pipeline.foreign, self.context.foreign
-        ids = take(self.rows["_event_id"], rows).combine_chunks()
+        ids = take(self.own["_event_id"], rows).combine_chunks()
         numbers, offsets = self._places("_occurrence", rows, ids, copy, "foreign")
-        self._keep("earlier epoch", rows[numbers < 0])
-        known = numbers >= 0
-        rows, ids = rows[known], ids.filter(pa.array(known))
-        foreign = RecordsAt.read(numbers[known], offsets[known], copy)
-        found, keys = foreign.texts(log.id, log.key)
-        is_there = are(found, ids)
-        self._keep("foreign record gone", rows[~is_there])
-        self._join_with_primaries(rows[is_there], foreign.only(is_there), keys.filter(pa.array(is_there)))
+        records = RecordsAt.read(numbers, offsets, copy)
+        found, keys, times = records.texts(log.id, log.key, (log.time,))
+        times_us = parse_times(times, log.time_unit)
+        is_there = are(found, ids) & pc.is_valid(times_us).to_numpy(zero_copy_only=False)
+        return _Foreign(records, numbers, found, keys, times_us, is_there)
+
+    def _settle(self, rows: Ints, at: Ints, foreign: _Foreign) -> Ints:
+        """Ask the registry whose the rows are at whose places others are; the rows that stay."""
+        strays = self.own.take(pa.array(rows[at]))
+        there = foreign.ids.take(pa.array(at)), foreign.times_us.take(pa.array(at))
+        goes, moved = settle(strays, *there, self.context.pipeline, self.context.datacenter)
+        self.gone["altered id"] = rows[at[goes]]
+        is_moved = pc.is_valid(moved)
+        self._put("_occurrence", rows[at[is_moved.to_numpy(zero_copy_only=False)]], moved.filter(is_moved))
+        return np.setdiff1d(rows, self.gone["altered id"])
 
     def _join_with_primaries(self, rows: Ints, foreign: RecordsAt, keys: pa.Array) -> None:
-        log, copy = self.context.pipeline.primary, self.context.primary
-        primary = RecordsAt.read(*self._places("_primary_occurrence", rows, keys, copy, "primary"), copy)
-        (ids,) = primary.texts(log.id)
-        is_there = are(ids, keys)
+        primary, is_there = self._primaries_of(rows, keys)
         # Today's adapter may pass over events without asking for their primary.
         skipped = np.zeros(len(rows), bool)
         skipped[skip_records(self.context.adapter, foreign.raws, self.context.pipeline).rows] = True
         self.gone["skipped"] = rows[skipped]
+        wrong = np.flatnonzero(~skipped & ~is_there & primary.can_be_wrong & self.is_current[rows])
+        if len(wrong):
+            places = occurrences_of(keys.take(pa.array(wrong)), self.context.primary, self.context.index)
+            found = pc.is_valid(places)
+            self._put(
+                "_primary_occurrence", rows[wrong[found.to_numpy(zero_copy_only=False)]], places.filter(found)
+            )
+            primary, is_there = self._primaries_of(rows, keys)
         self._keep("primary record gone", rows[~skipped & ~is_there])
         whole = ~skipped & is_there
         self._adapt(rows[whole], foreign.only(whole).raws, primary.only(whole).raws)
 
+    def _primaries_of(self, rows: Ints, keys: pa.Array) -> tuple[RecordsAt, Mask]:
+        """The records where these rows have their primaries, and whether they are those of their keys."""
+        copy = self.context.primary
+        primary = RecordsAt.read(*self._places("_primary_occurrence", rows, keys, copy, "primary"), copy)
+        (ids,) = primary.texts(copy.log.id)
+        return primary, are(ids, keys)
+
+    def _put(self, name: str, rows: Ints, values: pa.Array) -> None:
+        """Have these values, in the order of their rows, in a column of Photon's own."""
+        if len(rows):
+            is_put = np.zeros(self.rows.num_rows, bool)
+            is_put[rows] = True
+            column = self.own[name].combine_chunks()
+            put = pc.replace_with_mask(column, pa.array(is_put), values.cast(column.type))
+            self.own = self.own.set_column(self.own.column_names.index(name), self.own.field(name), put)
+
     def _places(self, name: str, rows: Ints, ids: pa.Array, copy: LogCopy, side: Side) -> tuple[Ints, Ints]:
         """The file numbers and offsets of the records of rows; -1 where an epoch's file is unknown."""
-        numbers, offsets = places_of(take(self.rows[name], rows))
+        numbers, offsets = places_of(take(self.own[name], rows))
         epochs = pc.fill_null(take(self.rows["_epoch"], rows), "").to_numpy()
-        earlier = np.flatnonzero(epochs != self.context.epoch)
+        earlier = np.flatnonzero(~self.is_current[rows])
         if len(earlier):
             some = ids.take(pa.array(earlier))
             numbers[earlier] = todays_numbers(
@@ -278,7 +227,7 @@ class _Remaking:
         self.gone["filtered"] = rows[made.filtered]
         self.fresh_rows = rows[made.kept]
         old = take(self.rows, self.fresh_rows)
-        own = old.select(ROW_COLUMNS.names)
+        own = take(self.own, self.fresh_rows)
         self.fresh = pa.table(
             [*own.columns, *made.table.columns], names=[*own.column_names, *made.table.column_names]
         )
@@ -365,29 +314,3 @@ def write_output(context: RemakeContext, name: str, rows: pa.Table) -> OutputFil
     with lake_errors(f"write {folder / path}"):
         store_of(folder).make()
         return OutputFile(name, path, write_parquet(folder, path, rows), rows.num_rows, rows.schema)
-
-
-def differs(old: pa.Table, new: pa.Table) -> Mask:
-    """Which rows differ. A column that one of them lacks is null in it."""
-    found = np.zeros(old.num_rows, bool)
-    for name in dict.fromkeys([*old.column_names, *new.column_names]):
-        if name not in new.column_names or name not in old.column_names:
-            only = (old if name in old.column_names else new)[name]
-            found |= pc.is_valid(only).to_numpy(zero_copy_only=False)
-        elif not old[name].equals(new[name]):
-            found |= _values_differ(old[name].combine_chunks(), new[name].combine_chunks())
-    return found
-
-
-def _values_differ(old: pa.Array, new: pa.Array) -> Mask:
-    if pa.types.is_nested(old.type) or old.type != new.type:
-        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
-        return np.array([a != b for a, b in pairs], bool)
-    unlike = pc.xor(pc.is_null(old), pc.is_null(new))
-    if pa.types.is_floating(old.type):  # NaN is as good as NaN
-        both = pc.and_(pc.fill_null(pc.is_nan(old), False), pc.fill_null(pc.is_nan(new), False))
-        unequal = pc.and_not(pc.fill_null(pc.not_equal(old, new), False), both)
-    else:
-        unequal = pc.fill_null(pc.not_equal(old, new), False)
-    mask: Mask = pc.or_(unlike, unequal).to_numpy(zero_copy_only=False)
-    return mask

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from photon.backfill.remaking import REMOVED, REMOVED_COLUMNS
+from photon.backfill.messages import REMOVED, REMOVED_COLUMNS
 from photon.pipeline.location import Location
 from photon.storage.append_table import FORMAT, FORMAT_PROPERTY
 from photon.storage.columns import text

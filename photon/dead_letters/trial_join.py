@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.interface import IndexSnapshot, Primaries, index_folder
-from photon.event_store.log_files import write_log_files
-from photon.event_store.logs import LogsEventStore
+from photon.event_store.interface import EventStore, Primaries, index_folder
+from photon.event_store.logs import Index, store_for_a_look
 from photon.event_store.segments import SegmentDamaged
 from photon.join.adapting import adapt_pairs, adapter_of, skip_records
 from photon.join.primaries import look_up_primaries
@@ -32,16 +29,15 @@ def try_joins(pipeline: Pipeline, datacenter: str, events: pa.Table) -> list[str
     StateUnavailable, LakeUnavailable, AdapterNotFound.
     """
     place = pipeline.datacenters[datacenter]
-    with open_view(place.state) as state, tempfile.TemporaryDirectory() as scratch:
+    with open_view(place.state) as state:
         if state is None or not events.num_rows:
             return ["it can't be told without the datacenter's state"] * events.num_rows
         files, segments = state.files(), state.segments()
         primary = [one.file for one in files.values() if one.file.side == "primary" and one.state == "open"]
-        write_log_files(Path(scratch), "files", primary)
-        names = tuple(segment.name for segment in segments)
-        index = IndexSnapshot(index_folder(state.work), names, "files", Path(scratch))
+        index = Index(index_folder(state.work), tuple(segment.name for segment in segments))
         try:
-            return _Trial(pipeline, datacenter, files, events).outcomes(index)
+            with store_for_a_look(place.logs, pipeline.primary, index, primary) as store:
+                return _Trial(pipeline, datacenter, files, events).outcomes(store)
         except (SegmentDamaged, OSError) as error:  # a merge has just replaced a segment
             return [f"its primary can't be looked for just now: {error}"] * events.num_rows
 
@@ -59,7 +55,7 @@ class _Trial:
         self._adapter = adapter_of(pipeline)
         self._said = np.full(len(self._records), "", dtype=object)
 
-    def outcomes(self, index: IndexSnapshot) -> list[str]:
+    def outcomes(self, store: EventStore) -> list[str]:
         records = self._records
         self._said[pc.is_null(records.table["_key"]).to_numpy()] = SKIPPED
         asked = self._open()
@@ -68,7 +64,6 @@ class _Trial:
         for row, why in skipped.failures.items():
             self._said[asked[row]] = f"it would be a dead letter: {why}"
         asked = self._open()
-        store = LogsEventStore(self._place.logs, self._pipeline.primary, index)
         found = look_up_primaries(store, records, asked, np.ones(len(asked), bool), self._pipeline)
         self._said[asked[found.rows < 0]] = NO_PRIMARY
         self._adapt(asked[found.rows >= 0], found, found.rows[found.rows >= 0])

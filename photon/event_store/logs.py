@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +15,7 @@ import pyarrow.compute as pc
 
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWindows
-from photon.event_store.log_files import LogFiles
+from photon.event_store.log_files import LogFiles, write_log_files
 from photon.event_store.opened import open_log_files, open_segments
 from photon.event_store.segments import Places, concat
 from photon.logs.files import LogFile
@@ -20,6 +23,14 @@ from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import PrimaryLog
 from photon.pipeline.location import Location
+
+
+@dataclass(frozen=True)
+class Index:
+    """Names of index segments in `folder`. Picklable."""
+
+    folder: Location
+    segments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -160,3 +171,17 @@ def _only_found(
     rows[rows >= 0] = places
     table = PRIMARY_EVENTS.empty_table() if events is None else events.take(pa.array(wanted))
     return Primaries(rows, unanswered, table, files)
+
+
+@contextmanager
+def store_for_a_look(
+    logs: Location, log: PrimaryLog, index: Index, files: Iterable[LogFile]
+) -> Iterator[LogsEventStore]:
+    """An EventStore over these log files, beside the dispatcher that writes the index.
+
+    SegmentDamaged, OSError: a merge has just replaced a segment.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        write_log_files(Path(scratch), "files", files)
+        snapshot = IndexSnapshot(index.folder, index.segments, "files", Path(scratch))
+        yield LogsEventStore(logs, log, snapshot)

@@ -34,7 +34,7 @@ def read_lines_at(
     Reads nothing beyond what was read of a file before, and no line that is longer than `line_bytes`.
     """
     places, of_row = np.unique(np.stack((numbers, starts_bytes)), axis=1, return_inverse=True)
-    known = (places[1] >= 0) & (places[1] < _ends_of_files(places[0], files))
+    known = (places[1] >= 0) & (places[1] < ends_of_files(places[0], files))
     lines = np.full(places.shape[1], -1)  # where each place's line is among `found`
     found: list[pa.Array] = [pa.array([], pa.binary())]
     count = 0
@@ -64,7 +64,7 @@ class _Places:
     @classmethod
     def of(cls, places: Ints, files: Mapping[int, TrackedFile], guessed_bytes: int) -> _Places:
         numbers, starts = places
-        last_bytes = _ends_of_files(numbers, files)
+        last_bytes = ends_of_files(numbers, files)
         return cls(numbers, starts, np.minimum(starts + guessed_bytes, last_bytes), last_bytes)
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class _Places:
         return is_first
 
 
-def _ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
+def ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
     """Up to where the file of each number was read; 0 where nobody knows the file."""
     distinct, of = np.unique(numbers, return_inverse=True)
     ends = [files[number].offset_bytes if number in files else 0 for number in distinct.tolist()]

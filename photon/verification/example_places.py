@@ -13,7 +13,7 @@ from photon.tokens import Occurrence
 from photon.verification.report import DatacenterReport, Example, VerificationReport
 
 # A record's place, or that of the record of which a row was made.
-_OCCURRENCE = re.compile(r"(row of batch \d+, occurrence )?(\d+:\d+)")
+_OCCURRENCE = re.compile(r"(row of [\w -]+, batch \d+, occurrence )?(\d+:\d+)")
 
 
 def with_places(pipeline: Pipeline, report: VerificationReport) -> VerificationReport:

@@ -60,13 +60,16 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "row_without_event": Meaning(
         "rows whose foreign event is not in the raw logs at the row's place",
-        "the log or the table was changed by somebody else: compare the place with the file; put the log "
-        "back from another datacenter's copy, or the table from a copy of its lake",
+        "somebody altered the row or the log: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild "
+        "finds the place of a row again, and takes out one whose id was altered; then photon recover "
+        "PIPELINE joins its true event. If it says that a row stays, put the log back from another one's "
+        "copy",
     ),
     "different_values": Meaning(
         "rows whose values differ from a join of the raw logs made now",
         "if the adapter or a declared type was changed, that is why; else somebody changed the table or the "
-        "logs: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild makes the day's rows again",
+        "logs: photon backfill PIPELINE -d DATACENTER --day DAY --rebuild, with the day of the row that is "
+        "named, makes the day's rows again",
     ),
     "unjoinable_but_joinable": Meaning(
         "events given up as unjoinable whose primary event came after all",

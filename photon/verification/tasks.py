@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
+from photon.clock import in_utc
 from photon.join.adapting import RawRecords, adapt_pairs, adapter_of, pair_by_pair
 from photon.logs.files import ByteRange, TrackedFile
 from photon.pipeline.event_key import event_key
@@ -56,8 +57,16 @@ PRIMARY_RECORDS = pa.schema(
 PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, **_LOST})
 # verdict: same | differs | no primary; outcome: a class | missing_and_cleared | joinable | unavailable
 # is_own: the row is compared with the very record that it was made of, as far as can be told.
+# row_time_us: the time that the row says its event has.
 COMPARED = pa.schema(
-    {**_ROW, "is_own": pa.bool_(), "primary_file": _INT32, "verdict": _STRING, "detail": _STRING}
+    {
+        **_ROW,
+        "row_time_us": _INT64,
+        "is_own": pa.bool_(),
+        "primary_file": _INT32,
+        "verdict": _STRING,
+        "detail": _STRING,
+    }
 )
 _RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
 # holder, token: who registered the event, if anybody did; without a token it was cleared.
@@ -66,8 +75,9 @@ DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING,
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
-# What `compare_rows` is given. `values`: a struct of what the adapter put into the row.
-TO_COMPARE = [*ROW, "is_own", "file", *_PAIR, "values"]
+# What `compare_rows` is given. `values`: a struct of what the adapter put into the row. time_us: of the
+# foreign record; null: nobody knows.
+TO_COMPARE = [*ROW, "row_time_us", "is_own", "file", "time_us", *_PAIR, "values"]
 # What `classify_records` is given. `waits`: in any datacenter. `undecided`: else the record is unjoinable.
 TO_CLASSIFY = [*PLACE, *RECORD, *_PAIR, "waits", "undecided"]
 
@@ -133,9 +143,19 @@ def _differences_of(pairs: pa.Table, datacenter: str, scope: TaskScope) -> list[
     ]
     kept = [row for row, one in enumerate(results) if one.outcome == "joins"]
     stored = pa.Table.from_struct_array(pairs["values"].combine_chunks()).take(pa.array(kept, _INT64))
+    times = zip(pairs["row_time_us"].to_pylist(), pairs["time_us"].to_pylist(), strict=True)
+    of_times = [_time_difference(*each) for each in times]
     for row, detail in zip(kept, differences(rows, stored), strict=True):
-        details[row] = detail
+        details[row] = "; ".join(filter(None, (of_times[row], detail)))
     return details
+
+
+def _time_difference(says_us: int | None, should_us: int | None) -> str:
+    """How the time in a row differs from that of its record; empty where it does not."""
+    if should_us is None or says_us == should_us:
+        return ""
+    says = "null" if says_us is None else in_utc(says_us, "microseconds")
+    return f"_event_time is {says}, its record has {in_utc(should_us, 'microseconds')}"
 
 
 def differences(fresh: pa.Table, stored: pa.Table) -> list[str]:

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon import faults
+from photon.backfill.messages import TABLE, Remade, RemakeContext
 from photon.backfill.plan import DoubledRow, Piece
 from photon.backfill.rebuild import Rebuild, Rebuilt
-from photon.backfill.remaking import TABLE, Remade, RemakeContext, remake
+from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.verification.days import Window, utc_day
@@ -70,7 +71,10 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild rows in this process."""
     asked = {"find_registry": lambda _: world.address, "open_registry": lambda _: world.registry}
-    with mock.patch.multiple("photon.backfill.doubled", **asked):
+    with (
+        mock.patch.multiple("photon.backfill.doubled", **asked),
+        mock.patch.multiple("photon.backfill.strays", **asked),
+    ):
         return Rebuild(
             world.pipeline, datacenter, window, program or HereProgram(), dry_run, clock=world.clock
         ).run()

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from photon.backfill import rebuild, remaking
+from photon.backfill import rebuild, remaking, strays
 from photon.backfill.plan import Piece
 from photon.backfill.remaking import _Remaking
 from photon.storage import replacing
 from tests.simulation import test_rebuild as stories
+from tests.simulation import test_rebuild_altered as altered
 from tests.simulation.catching import caught_by_story
 
 Patch = pytest.MonkeyPatch
@@ -95,3 +97,33 @@ def test_a_slice_of_a_file_that_is_not_touched_is_left_out(tmp_path: Path, monke
     monkeypatch.setattr(rebuild, "pieces_of", as_if_whole)
     story = stories.test_of_a_file_that_is_too_big_for_a_task_all_rows_stay_where_one_differs
     caught(story, tmp_path, "c6", monkeypatch, 1)
+
+
+def test_a_row_without_its_record_stays_whosever_token_it_has(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(strays, "fate_of", lambda *_: "stays")
+    story = altered.test_a_row_with_another_id_goes_and_its_event_is_joined_again
+    caught(story, tmp_path, "Extra items", (stories.rebuild, altered.recover_all))
+
+
+def test_a_row_without_its_record_goes_whatever_the_registry_says(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(strays, "fate_of", lambda *_: "goes")
+    story = altered.test_a_row_stays_where_the_log_was_altered_and_not_the_row
+    caught(story, tmp_path, "foreign record gone", "c6")
+
+
+def test_a_row_keeps_the_time_that_somebody_wrote(tmp_path: Path, monkeypatch: Patch) -> None:
+    put = _Remaking._put
+
+    def all_but_times(self: _Remaking, name: str, *more: Any) -> None:
+        if name != "_event_time":
+            put(self, name, *more)
+
+    monkeypatch.setattr(_Remaking, "_put", all_but_times)
+    story = altered.test_a_row_with_another_time_is_as_it_was_after_a_rebuild_of_the_day_that_it_names
+    caught(story, tmp_path, "assert 0 == 1", altered.OTHER_DAY)
+
+
+def test_a_primary_is_never_looked_for_by_its_key(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(remaking, "occurrences_of", lambda keys, *_: pa.nulls(len(keys), pa.string()))
+    story = altered.test_a_row_whose_own_records_can_be_found_is_as_it_was
+    caught(story, tmp_path, r"\(0, ", "_primary_occurrence", "'9:0'")

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
+from photon.backfill.messages import Remade
 from photon.backfill.progress import BackfillRunning, only_one
 from photon.backfill.rebuild import CannotRebuild
-from photon.backfill.remaking import Remade, _Remaking
+from photon.backfill.remaking import _Remaking
 from photon.backfill.removed import removed_rows
 from photon.faults import BACKFILL_FAULT_POINTS
 from photon.verification.days import Window

@@ -87,15 +87,10 @@ class MindsItsPair(Adapter):
 """
 
 
-@pytest.mark.parametrize(
-    ("adapter", "verdict"),
-    [("CountsTheBatch", "differs"), ("LooksAtColumns", "differs"), ("MindsItsPair", "same")],
-)
-def test_verification_joins_each_pair_alone_and_finds_rows_of_their_batch(
-    tmp_path: Path, adapter: str, verdict: str
-) -> None:
-    (tmp_path / "own_adapters.py").write_text(OWN_ADAPTERS)
-    world = World(tmp_path, more=f"adapter: own_adapters:{adapter}")
+def compared(folder: Path, adapter: str, **times: int | None) -> pa.RecordBatch:
+    """The verdicts on a row twice, made in a batch with another; `times`: of the row and of its record."""
+    (folder / "own_adapters.py").write_text(OWN_ADAPTERS)
+    world = World(folder, more=f"adapter: own_adapters:{adapter}")
     world.queries("q")
     clicks = [
         {"click": "plain", "query": "q", "at": NOON_US},
@@ -108,9 +103,36 @@ def test_verification_joins_each_pair_alone_and_finds_rows_of_their_batch(
     to_compare: dict[str, Any] = {name: None for name in TO_COMPARE}
     to_compare |= {"datacenter": "east", "file": 1, "raw": json.dumps(clicks[0]).encode(), "primary_file": 2}
     query = {"query": "q", "at": NOON_US, "text": "text of q"}
-    to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values}
+    to_compare |= {"primary_raw": json.dumps(query).encode(), "values": values, **times}
     headers = {("east", number): b"" for number in (1, 2)}
     schema = OutputTable(world.pipeline.datacenters["east"].lake, "joined_events").schema()
     scope = TaskScope(world.pipeline, world.address, {}, headers, {"east": schema})
-    (compared,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
-    assert compared["verdict"].to_pylist() == [verdict] * 2
+    (verdicts,) = compare_rows([pa.RecordBatch.from_pylist([to_compare, to_compare])], scope)
+    return verdicts
+
+
+@pytest.mark.parametrize(
+    ("adapter", "verdict"),
+    [("CountsTheBatch", "differs"), ("LooksAtColumns", "differs"), ("MindsItsPair", "same")],
+)
+def test_verification_joins_each_pair_alone_and_finds_rows_of_their_batch(
+    tmp_path: Path, adapter: str, verdict: str
+) -> None:
+    assert compared(tmp_path, adapter)["verdict"].to_pylist() == [verdict] * 2
+
+
+@pytest.mark.parametrize(
+    ("row_time_us", "time_us", "detail"),
+    [
+        (NOON_US, NOON_US, ""),
+        (NOON_US, None, ""),  # nobody knows what its record had
+        (0, 10**6, "_event_time is 1970-01-01T00:00:00.000000+00:00, its record has 1970-01-01T00:00:01"),
+        (None, 10**6, "_event_time is null, its record has 1970-01-01T00:00:01"),
+    ],
+)
+def test_a_row_differs_whose_time_is_not_that_of_its_record(
+    tmp_path: Path, row_time_us: int | None, time_us: int | None, detail: str
+) -> None:
+    found = compared(tmp_path, "MindsItsPair", row_time_us=row_time_us, time_us=time_us)
+    assert found["verdict"][0].as_py() == ("differs" if detail else "same")
+    assert found["detail"][0].as_py().startswith(detail)

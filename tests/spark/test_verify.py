@@ -316,7 +316,7 @@ def test_a_removed_row_is_missing_in_every_datacenter_and_its_holder_is_named(pl
 def test_a_doubled_row_is_a_violation_that_names_both_places(planted: Planted) -> None:
     found = finding(planted.report.datacenters["west"], "duplicate_rows")
     assert ids(found) == {planted.doubled}
-    assert found.examples[0].where.count("west batch") == 2
+    assert found.examples[0].where.count("west: row of ") == 2
 
 
 def test_a_changed_value_is_found_with_what_it_should_be(planted: Planted) -> None:

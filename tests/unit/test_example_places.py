@@ -39,7 +39,7 @@ def test_a_record_is_named_by_path_offset_and_time(world: World) -> None:
     assert NOON_US == 1_700_000_000_000_000
     expected = f"(clicks/a.jsonl at byte {offset}, of {time})"
     assert where(world, Example("d", place)) == f"{place} {expected}"
-    of_row = f"row of batch 1, occurrence {place}"
+    of_row = f"row of 2026-01-31, batch 1, occurrence {place}"
     assert where(world, Example("d", of_row)) == f"{of_row} {expected}"
 
 
@@ -53,7 +53,10 @@ def test_a_place_at_which_the_event_is_not_is_named_without_a_time(world: World)
 def test_a_row_whose_event_is_not_at_its_place_keeps_the_number_that_may_be_of_another_epoch(
     world: World,
 ) -> None:
-    assert where(world, Example("d", "row of batch 1, occurrence 2:0")) == "row of batch 1, occurrence 2:0"
+    assert (
+        where(world, Example("d", "row of 2026-01-31, batch 1, occurrence 2:0"))
+        == "row of 2026-01-31, batch 1, occurrence 2:0"
+    )
 
 
 @pytest.mark.parametrize(
