@@ -52,6 +52,8 @@ def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
 def _of_removed(why: str, recover: str) -> str:
     if why == "doubled":
         return f"Have its row made again: {recover}."
+    if why == "altered id":
+        return f"Have the event joined again whose row it was: {recover}."
     return f"Nothing: the adapter decided so. If it should not, mend the adapter, then: {recover}."
 
 

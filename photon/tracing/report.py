@@ -16,6 +16,7 @@ WHY_REMOVED = {
     "filtered": "the adapter dropped the pair",
     "skipped": "the adapter passed over the event",
     "doubled": "another row had its event",
+    "altered id": "its token was that of another event, so somebody had altered the id",
 }
 
 
