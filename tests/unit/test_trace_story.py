@@ -6,9 +6,11 @@ import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from photon.backfill.messages import Gone
 from photon.cli.trace import trace_text
 from photon.dead_letters.open_letters import recover_dead_letters
 from photon.pipeline.event_key import EventKey
@@ -17,7 +19,14 @@ from photon.registry.consensus.register import with_hold
 from photon.registry.interface import Claim
 from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
-from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace, WaitingRecord
+from photon.tracing.report import (
+    WHY_REMOVED,
+    DatacenterTrace,
+    LogRecord,
+    RegistryAnswer,
+    Trace,
+    WaitingRecord,
+)
 from photon.upkeep.retire import retire
 from tests.simulation import failing_adapter, hold_stories
 from tests.simulation.mending_stories import mend, world_with_a_bad_line
@@ -310,3 +319,7 @@ def letter(event_id: str | None) -> DatacenterTrace:
 )
 def test_what_to_do_has_its_command(found: Trace, command: str) -> None:
     assert command in what_to_do(found)
+
+
+def test_there_are_words_for_every_reason_why_a_rebuild_takes_a_row_out() -> None:
+    assert WHY_REMOVED.keys() == set(get_args(Gone))
