@@ -1,0 +1,96 @@
+"""Rows whose own columns were altered: `verify` tells each with its day, and what the text names mends it."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.run import prepare, run_shift
+from photon.storage.tables import OutputTable
+from photon.verification.days import utc_day
+from photon.verification.recovery import recover
+from photon.verification.report import DatacenterReport
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
+
+PIPELINE = """
+name: altered
+datacenters: {east: {logs: logs}}
+primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
+foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
+"""
+ALTERED = {  # by the event whose row is altered: a column, and what it says then
+    "c1": ("_event_time", "CAST('2031-01-01 12:00:00' AS TIMESTAMP)"),
+    "c2": ("_primary_occurrence", "'nowhere'"),
+    "c3": ("_occurrence", "'nowhere'"),
+    "c4": ("_event_id", "'forged'"),
+}
+DIFFER, ASTRAY = "different_values", "row_without_event"
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    folder = tmp_path_factory.mktemp("altered")
+    logs = folder / "logs"
+    logs.mkdir()
+    numbers = range(1, 7)
+    (logs / "q.csv").write_text("q,at,text\n" + "".join(f"q{n},100,text {n}\n" for n in numbers))
+    (logs / "c.csv").write_text("c,q,at,v\n" + "".join(f"c{n},q{n},10{n},z\n" for n in numbers))
+    (folder / "pipeline.yaml").write_text(PIPELINE)
+    pipeline = load_pipeline(folder / "pipeline.yaml")
+    prepare(pipeline)
+    run_shift(pipeline, "east", "complete", "local")
+    return pipeline
+
+
+def rows(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+    table = OutputTable(pipeline.datacenters["east"].lake, "joined_events").load()
+    return {row["_event_id"]: row for row in table.to_pyarrow_table().to_pylist()}
+
+
+def verify(pipeline: Pipeline, session: Any) -> DatacenterReport:
+    from jobs.verification import verify
+
+    return verify(pipeline, ["east"], session=session).datacenters["east"]
+
+
+def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names(
+    pipeline: Pipeline, session: Any
+) -> None:
+    from jobs.backfill import rebuild
+
+    before = rows(pipeline)
+    table = OutputTable(pipeline.datacenters["east"].lake, "joined_events")
+    for event, (column, value) in ALTERED.items():
+        table.load().update({column: value}, predicate=f"_event_id = '{event}'")
+    found = verify(pipeline, session)
+    told = {(one.kind, e.event_id): e for one in found.findings for e in one.examples}
+    assert told.keys() == {
+        (DIFFER, "c1"),
+        (DIFFER, "c2"),
+        (ASTRAY, "c3"),
+        (ASTRAY, "forged"),
+        ("missing", "c4"),
+    }
+    assert told[DIFFER, "c1"].where.startswith("row of 2031-01-01, batch ")
+    assert told[DIFFER, "c1"].detail.startswith("_event_time is 2031-01-01T12:00:00")
+    for one in found.findings:
+        command = (
+            "recover" if one.kind == "missing" else "backfill PIPELINE -d DATACENTER --day DAY --rebuild"
+        )
+        assert f"photon {command}" in one.meaning.remedy
+
+    days = {e.where[7:17] for (kind, _), e in told.items() if kind in (DIFFER, ASTRAY)}
+    assert days == {"1970-01-01", "2031-01-01"}
+    for day in days:
+        rebuild(pipeline, "east", utc_day(date.fromisoformat(day)), session=session)
+    recover(pipeline, {"east": found.as_dict()})
+    run_shift(pipeline, "east", "until_idle", "local")
+    after = rows(pipeline)
+    assert after.keys() == before.keys()
+    assert {event for event, row in after.items() if row != before[event]} == {"c4"}  # joined again
+    mended = verify(pipeline, session)
+    assert not mended.findings, mended.as_dict()
