@@ -66,7 +66,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             pipeline = served.load()
             prepare(pipeline)
             # Warm up before waiting in line: the predecessor works on until then.
-            runner = SparkRunner(spark.rebuild, pipeline.limits.workers)
+            runner = SparkRunner(lambda: spark.for_joins(pipeline), pipeline.limits.workers)
             runner.warm_up()
             reporter = Reporter(context, served, pipeline)
 

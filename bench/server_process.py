@@ -28,7 +28,7 @@ class ServerProcess(ABC):
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
-        self.port = port or _free_steady_port()
+        self.port = port or free_steady_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -87,7 +87,8 @@ class ServerProcess(ABC):
         self._process.send_signal(signal.SIGCONT)
 
 
-def _free_steady_port() -> int:
+def free_steady_port() -> int:
+    """A port that is free, and that no connection takes."""
     while True:
         port = random.SystemRandom().choice(PORTS)
         with socket.socket() as probe:

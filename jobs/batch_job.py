@@ -9,14 +9,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, joining_master, stop_session, usable_cores
+from jobs.cluster import is_cluster
+from jobs.session import is_alive, joining_master, session_for, stop_session, usable_cores
 from photon.join.messages import BatchTasks, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import run_task
+from photon.pipeline.file import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +30,33 @@ class SparkRunner:
     """A `BatchRunner` on Spark. When its session dies, it builds another one."""
 
     def __init__(self, build: Callable[[], SparkSession], workers: int | None = None) -> None:
-        """`build` makes a session. `workers`: tasks of a job at once, None for one on each usable core."""
+        """`build` makes a session. `workers`: tasks of a job at once, None for one on each core of it."""
         self._build = build
         self._session = build()
         self._mending = threading.Lock()
         self._beside = ThreadPoolExecutor(1, "ahead")
-        self.workers = workers or usable_cores()
+        self._workers = workers
 
     @classmethod
-    def for_shift(cls, name: str, workers: int | None) -> SparkRunner:
-        """With a session of this name on this machine; None: all of its cores."""
-        return cls(lambda: build_session(name, joining_master(workers)), workers)
+    def for_shift(cls, pipeline: Pipeline, datacenter: str) -> SparkRunner:
+        """With a session for a datacenter, where the pipeline says."""
+        name, workers = f"photon {pipeline.name} {datacenter}", pipeline.limits.workers
+        return cls(lambda: session_for(pipeline, name, joining_master(workers)), workers)
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at once. A cluster grows and shrinks."""
+        if self._workers is not None:
+            return self._workers
+        if not self._is_on_cluster:
+            return usable_cores()
+        with suppress(Py4JError, OSError):  # the next run tells what ails it
+            return int(self._session.sparkContext.defaultParallelism)
+        return 1
+
+    @property
+    def _is_on_cluster(self) -> bool:
+        return is_cluster(str(self._session.sparkContext.master))
 
     def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
         """Run another job beside that of `run`, in the same session."""
@@ -48,6 +67,8 @@ class SparkRunner:
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
+        if self._is_on_cluster:
+            batch = batch.elsewhere()
         both = bool(batch.index_tasks and batch.join_tasks)
         tasks, context, session = batch.tasks, batch.context, self._session
         try:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from jobs.cluster import PYTHON, code_archive, is_cluster, refuse_local_registry, settings_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.toolchain.maven import spark_jars_dir
@@ -33,6 +34,9 @@ JVM_OPTIONS = (
     "-XX:ReservedCodeCacheSize=192m",
     "-Xlog:disable",
 )
+
+
+_ALL_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def class_archive() -> Path:
@@ -55,6 +59,18 @@ def joining_master(workers: int | None = None) -> str:
     return local_master(workers, jobs=2)
 
 
+def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
+    """A session for a pipeline: with the master that it names, else `here`. OutOfReach."""
+    master = pipeline.spark.master or here or local_master()
+    if not is_cluster(master):
+        return build_session(name, master, pipeline.spark.settings)
+    refuse_local_registry(pipeline, master)
+    code = code_archive(pipeline)
+    session = build_session(name, master, {**settings_of(code), **pipeline.spark.settings})
+    session.sparkContext.addFile(str(code))
+    return session
+
+
 def build_session(
     name: str,
     master: str | None = None,
@@ -66,25 +82,22 @@ def build_session(
     `master`: None for `local_master()`. `archive_to`: at its end the JVM writes its classes there, and uses
     no archive itself.
     """
-    # Workers must run the driver's own Python, whatever `python3` is on the PATH.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Else Spark looks up the host's name and complains of what it finds.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    master, settings = master or local_master(), dict(settings or {})
+    python = settings.get("spark.pyspark.python", PYTHON) if is_cluster(master) else sys.executable
+    # Workers here must run the driver's own Python, whatever `python3` is on the PATH.
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
     jars = f"{spark_jars_dir()}/*"
     classes = f"ArchiveClassesAtExit={archive_to}" if archive_to else f"SharedArchiveFile={class_archive()}"
     java_options = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", *JVM_OPTIONS, f"-XX:{classes}")
     builder = (
         SparkSession.builder.appName(name)
-        .master(master or local_master())
+        .master(master)
         # Not spark.jars, which copies the files at every start.
         .config("spark.driver.extraClassPath", jars)
-        .config("spark.executor.extraClassPath", jars)
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", " ".join(java_options))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # A second attempt beside a running one would only register what the first has registered (A10).
@@ -95,7 +108,11 @@ def build_session(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.databricks.delta.snapshotPartitions", "1")
     )
-    for key, value in (settings or {}).items():
+    if not is_cluster(master):
+        # Else Spark looks up the host's name and complains of what it finds.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {**_ALL_HERE, **settings}
+    for key, value in settings.items():
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
@@ -156,10 +173,19 @@ def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
 
 
 def is_alive(session: SparkSession, dying_seconds: float = 0.0) -> bool:
-    """Whether the JVM behind a session runs, and goes on to for `dying_seconds`."""
+    """Whether the JVM behind a session runs, and goes on to for `dying_seconds`; and its master knows it."""
     process = getattr(session.sparkContext._gateway, "proc", None)
     if process is None:
         return True
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=dying_seconds)
-    return process.poll() is None
+    return process.poll() is None and not _was_stopped(session)
+
+
+def _was_stopped(session: SparkSession) -> bool:
+    """Whether Spark has given the session up, as it does when a cluster's master is away for long."""
+    context = session.sparkContext._jsc
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except (Py4JError, OSError):
+        return True

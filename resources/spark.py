@@ -8,7 +8,8 @@ from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, joining_master, stop_session
+from jobs.session import build_session, is_alive, joining_master, session_for, stop_session
+from photon.pipeline.file import Pipeline
 
 
 class SparkResource(LazyPySparkResource):
@@ -18,21 +19,23 @@ class SparkResource(LazyPySparkResource):
     """
 
     spark_config: dict[str, Any] = {}  # noqa: RUF012 - a field of pydantic, which copies it
-    master: str = ""  # empty: this machine, with all of its cores
+    master: str = ""  # empty: as the pipeline says
     name: str = "photon"
 
     def _init_session(self) -> None:
         if self._spark_session is None:
             self._spark_session = build_session(self.name, self.master or None, self.spark_config)
 
-    def rebuild(self) -> SparkSession:
+    def for_joins(self, pipeline: Pipeline) -> SparkSession:
         """A session for joins: a new one if the one before is dead."""
-        return self.session_on(joining_master())
+        return self.session_for(pipeline, joining_master(pipeline.limits.workers))
 
-    def session_on(self, master: str) -> SparkSession:
-        """A live session, on this master unless the environment names one."""
+    def session_for(self, pipeline: Pipeline, here: str | None = None) -> SparkSession:
+        """A live session where this resource or the pipeline says, else with the master `here`."""
         if self._spark_session is None or not is_alive(self._spark_session):
-            self._spark_session = build_session(self.name, self.master or master, self.spark_config)
+            settings = {key: str(value) for key, value in self.spark_config.items()}
+            place = pipeline.on_spark(self.master or None, settings)
+            self._spark_session = session_for(place, self.name, here)
         session: SparkSession = self._spark_session
         return session
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -121,6 +122,18 @@ class BatchTasks:
     @property
     def tasks(self) -> list[Task]:
         return [*self.index_tasks, *self.join_tasks]
+
+    def elsewhere(self) -> BatchTasks:
+        """The same tasks for machines that see nothing of the dispatcher's disk."""
+        pipeline = _without_own_folders(self.context.pipeline)
+        return replace(self, context=replace(self.context, pipeline=pipeline))
+
+
+def _without_own_folders(pipeline: Pipeline) -> Pipeline:
+    """A pipeline without its file's folder and its states'."""
+    no_state = {"state": Path()}
+    places = {name: each.model_copy(update=no_state) for name, each in pipeline.datacenters.items()}
+    return pipeline.model_copy(update={"file": Path(pipeline.file.name), "datacenters": places})
 
 
 @dataclass(frozen=True)
@@ -246,7 +259,9 @@ class RunnerDied(Exception):
 class BatchRunner(Protocol):
     """Carries out one batch."""
 
-    workers: int  # tasks that run at once
+    @property
+    def workers(self) -> int:
+        """How many tasks run at once."""
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """The outcome of every task, index tasks first.

@@ -6,7 +6,7 @@ A field whose name is not its key says in its name the unit that the key leaves 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -107,6 +107,13 @@ class Datacenter(Strict):
         if self.work is not None:
             return self.work / epoch
         return self.lake / WORK_IN_LAKE / epoch if isinstance(self.lake, S3Folder) else self.state
+
+
+class Spark(Strict):
+    """Where tasks run."""
+
+    master: str | None = Field(default=None, min_length=1)  # None: on the cores of this machine
+    settings: dict[str, str] = Field(default_factory=dict)  # Spark's own, before those that Photon makes
 
 
 class Log(Strict):
@@ -346,6 +353,7 @@ class Pipeline(Strict):
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
     shift: Shift = Shift()
+    spark: Spark = Spark()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 
@@ -353,6 +361,11 @@ class Pipeline(Strict):
     def ids_carry_time(self) -> bool:
         """Whether events have a time in their key (protocol C4): only then their shards may change."""
         return self.foreign.time_in_id or self.foreign.id_codec is not None
+
+    def on_spark(self, master: str | None, settings: Mapping[str, str]) -> Pipeline:
+        """The pipeline with another master, where one is named, and with these settings before its own."""
+        spark = Spark(master=master or self.spark.master, settings={**self.spark.settings, **settings})
+        return self.model_copy(update={"spark": spark})
 
     @property
     def registry_folder(self) -> Path:

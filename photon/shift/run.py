@@ -119,7 +119,7 @@ def open_runner(engine: Engine | BatchRunner, pipeline: Pipeline, datacenter: st
         runner: BatchRunner = LocalRunner()
     else:  # imported only when it is needed, so that `photon` works without PySpark
         spark_runner = importlib.import_module("jobs.batch_job").SparkRunner
-        runner = spark_runner.for_shift(f"photon {pipeline.name} {datacenter}", pipeline.limits.workers)
+        runner = spark_runner.for_shift(pipeline, datacenter)
     with closing(runner):
         yield runner
 

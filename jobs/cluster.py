@@ -1,0 +1,81 @@
+"""What tasks on other machines need: Photon's code, the user's adapter, JARs.
+
+Packages (PyArrow, NumPy, ...) are on the machines, in an image or in a packed environment
+(docs/deployment.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from photon.errors import WrongUsage
+from photon.pipeline.file import Pipeline
+from photon.toolchain.maven import spark_jars_dir
+
+PYTHON = "python3"  # of the machines, unless `spark.pyspark.python` says otherwise
+_OWN = ("photon", "jobs")
+_MADE_AT = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same archive
+
+
+class OutOfReach(WrongUsage):
+    """Something that tasks need is on the driver's machine alone; the message says what and what to do."""
+
+
+def is_cluster(master: str) -> bool:
+    """Whether tasks run on other machines than the driver."""
+    return not master.startswith("local")
+
+
+def refuse_local_registry(pipeline: Pipeline, master: str) -> None:
+    """OutOfReach if the registry answers on the driver's machine alone."""
+    if pipeline.registry.endpoints == "local":
+        raise OutOfReach(
+            f"registry.endpoints of {pipeline.file} is local, a server of this machine alone, but Spark's "
+            f"master is {master}: name endpoints that all of its machines reach"
+        )
+
+
+def code_archive(pipeline: Pipeline) -> Path:
+    """A zip of Photon's code and the adapter's module, named by its content."""
+    files = sorted(_files(pipeline))
+    content = hashlib.sha256()
+    for name, path in files:
+        content.update(f"{name}\0".encode() + path.read_bytes())
+    folder = Path(tempfile.mkdtemp(prefix="photon-code-"))
+    archive = folder / f"photon-{content.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as sink:
+        for name, path in files:
+            sink.writestr(zipfile.ZipInfo(name, _MADE_AT), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return archive
+
+
+def settings_of(archive: Path) -> dict[str, str]:
+    """Spark's settings for a cluster whose executors get this archive."""
+    return {
+        "spark.jars": ",".join(sorted(map(str, spark_jars_dir().glob("*.jar")))),
+        # Executors fetch the archive into the folder that they run in, before their first task.
+        "spark.executorEnv.PYTHONPATH": archive.name,
+    }
+
+
+def _files(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
+    """The files of the archive, with their names in it."""
+    for package in _OWN:
+        (folder,) = importlib.import_module(package).__path__
+        yield from _modules(Path(folder))
+    top = pipeline.adapter.partition(":")[0].partition(".")[0]
+    beside = pipeline.file.parent
+    if (module := beside / f"{top}.py").is_file():
+        yield module.name, module
+    elif (beside / top).is_dir():
+        yield from _modules(beside / top)
+
+
+def _modules(package: Path) -> Iterator[tuple[str, Path]]:
+    for path in package.rglob("*.py"):
+        yield str(path.relative_to(package.parent)), path
