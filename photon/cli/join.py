@@ -52,6 +52,14 @@ SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoina
     show_default=True,
     help="local: without Spark, in this process; for logs too small for a JVM.",
 )
+@click.option("--master", help="Spark's master, such as spark://HOST:7077. Default: the pipeline file's.")
+@click.option(
+    "--spark",
+    "spark_settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark; may be repeated.",
+)
 @click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
 @click.option(
     "--child", is_flag=True, hidden=True, help="Of a parent that runs every datacenter: end with it."
@@ -63,6 +71,8 @@ def join(
     complete: bool,
     as_json: bool,
     engine: str,
+    master: str | None,
+    spark_settings: tuple[str, ...],
     crash_at: str | None,
     child: bool,
 ) -> None:
@@ -79,7 +89,7 @@ def join(
         from photon.pipeline.file import load_pipeline
         from photon.shift.run import prepare
 
-        pipeline = load_pipeline(pipeline_file)
+        pipeline = load_pipeline(pipeline_file).on_spark(master, _parsed(spark_settings))
         names = chosen(pipeline, datacenter)
         if not child:
             prepare(pipeline)
@@ -89,10 +99,20 @@ def join(
         status = DONE
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
-        passed_on += ["--engine", engine]
+        passed_on += ["--engine", engine, *(["--master", master] if master else [])]
+        passed_on += [f"--spark={setting}" for setting in spark_settings]
         results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
     print_result(results, _results_text(results), as_json)
     sys.exit(status)
+
+
+def _parsed(settings: Iterable[str]) -> dict[str, str]:
+    """Settings of Spark by their names."""
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            fail(f"--spark {name}: expected KEY=VALUE, such as spark.executor.memory=2g", WRONG_USAGE)
+    return {name: value for name, _, value in pairs}
 
 
 def _join_one(

@@ -44,10 +44,10 @@ from pathlib import Path
 import pyarrow as pa
 
 import photon
-from photon.adapters import MergeColumns
+from photon.adapters import Adapter
 
 
-class TellsWhere(MergeColumns):
+class TellsWhere(Adapter):
     def combine(self, foreign, primary):
         rows = super().combine(foreign, primary)
         places = {{"saw_folder": str(Path({folder!r}).joinpath("pipeline.yaml").exists())}}
@@ -114,7 +114,7 @@ def test_machines_that_come_and_die_leave_every_event_once(
         wait_for_rows(pipeline, "east", 1)
         cluster.workers[0].kill()
         cluster.add_worker()
-        said, errors = east.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = east.communicate(timeout=PATIENCE_SECONDS)
         assert east.returncode == 0, errors
     photon("join", pipeline, "-d", "west", "--complete")
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
