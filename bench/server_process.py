@@ -26,6 +26,8 @@ class ServerProcess(ABC):
     Its process ends with the thread that started it.
     """
 
+    start_seconds = START_SECONDS
+
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
         self.port = port or free_steady_port()
@@ -63,7 +65,7 @@ class ServerProcess(ABC):
                 env={**os.environ, **self.environment()},
                 preexec_fn=die_with_parent,
             )
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise TimeoutError(f"{self.url} does not answer; see {self.folder / 'server.log'}")

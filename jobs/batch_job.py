@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.cluster import is_cluster
-from jobs.session import is_alive, joining_master, session_for, stop_session, usable_cores
+from jobs.session import is_alive, session_for_joins, stop_session, usable_cores
 from photon.join.messages import BatchTasks, RunnerDied, TaskOutcome, WorkerDied
 from photon.join.tasks import run_task
 from photon.pipeline.file import Pipeline
@@ -40,8 +40,8 @@ class SparkRunner:
     @classmethod
     def for_shift(cls, pipeline: Pipeline, datacenter: str) -> SparkRunner:
         """With a session for a datacenter, where the pipeline says."""
-        name, workers = f"photon {pipeline.name} {datacenter}", pipeline.limits.workers
-        return cls(lambda: session_for(pipeline, name, joining_master(workers)), workers)
+        name = f"photon {pipeline.name} {datacenter}"
+        return cls(lambda: session_for_joins(pipeline, name), pipeline.limits.workers)
 
     @property
     def workers(self) -> int:

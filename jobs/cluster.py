@@ -19,6 +19,7 @@ from photon.toolchain.maven import spark_jars_dir
 
 PYTHON = "python3"  # of the machines, unless `spark.pyspark.python` says otherwise
 _OWN = ("photon", "jobs")
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # executors fetch from them until this process ends
 _MADE_AT = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same archive
 
 
@@ -46,8 +47,8 @@ def code_archive(pipeline: Pipeline) -> Path:
     content = hashlib.sha256()
     for name, path in files:
         content.update(f"{name}\0".encode() + path.read_bytes())
-    folder = Path(tempfile.mkdtemp(prefix="photon-code-"))
-    archive = folder / f"photon-{content.hexdigest()[:16]}.zip"
+    _folders.append(tempfile.TemporaryDirectory(prefix="photon-code-"))
+    archive = Path(_folders[-1].name) / f"photon-{content.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as sink:
         for name, path in files:
             sink.writestr(zipfile.ZipInfo(name, _MADE_AT), path.read_bytes(), zipfile.ZIP_DEFLATED)

@@ -59,9 +59,17 @@ def joining_master(workers: int | None = None) -> str:
     return local_master(workers, jobs=2)
 
 
-def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
-    """A session for a pipeline: with the master that it names, else `here`. OutOfReach."""
-    master = pipeline.spark.master or here or local_master()
+def session_here(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
+    """A session for what reads files that its driver writes: on this machine, whatever the pipeline says."""
+    spark = pipeline.spark
+    if spark.master is not None and is_cluster(spark.master):
+        return build_session(name, here)
+    return build_session(name, spark.master or here, spark.settings)
+
+
+def session_for_joins(pipeline: Pipeline, name: str) -> SparkSession:
+    """A session with the master that the pipeline names, else on this machine. OutOfReach."""
+    master = pipeline.spark.master or joining_master(pipeline.limits.workers)
     if not is_cluster(master):
         return build_session(name, master, pipeline.spark.settings)
     refuse_local_registry(pipeline, master)

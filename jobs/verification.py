@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.session import reach_lakes, session_for, stop_session
+from jobs.session import reach_lakes, session_here, stop_session
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
@@ -66,7 +66,7 @@ def verify(
     """
     scope = open_scope(pipeline, datacenters, anew)
     progress("starting Spark")
-    base = session or session_for(pipeline, f"photon verify {pipeline.name}")
+    base = session or session_here(pipeline, f"photon verify {pipeline.name}")
     reach_lakes(base, pipeline)
     own = base.newSession()  # so that these settings stay with these queries
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, joining_master, session_for, stop_session
+from jobs.session import build_session, is_alive, session_for_joins, session_here, stop_session
 from photon.pipeline.file import Pipeline
 
 
@@ -28,14 +29,16 @@ class SparkResource(LazyPySparkResource):
 
     def for_joins(self, pipeline: Pipeline) -> SparkSession:
         """A session for joins: a new one if the one before is dead."""
-        return self.session_for(pipeline, joining_master(pipeline.limits.workers))
+        return self._live(pipeline, lambda place: session_for_joins(place, self.name))
 
-    def session_for(self, pipeline: Pipeline, here: str | None = None) -> SparkSession:
-        """A live session where this resource or the pipeline says, else with the master `here`."""
+    def session_here(self, pipeline: Pipeline, here: str | None = None) -> SparkSession:
+        """A live session on this machine, with the master `here` unless this resource or the pipeline say."""
+        return self._live(pipeline, lambda place: session_here(place, self.name, here))
+
+    def _live(self, pipeline: Pipeline, build: Callable[[Pipeline], SparkSession]) -> SparkSession:
         if self._spark_session is None or not is_alive(self._spark_session):
             settings = {key: str(value) for key, value in self.spark_config.items()}
-            place = pipeline.on_spark(self.master or None, settings)
-            self._spark_session = session_for(place, self.name, here)
+            self._spark_session = build(pipeline.on_spark(self.master or None, settings))
         session: SparkSession = self._spark_session
         return session
 

@@ -45,6 +45,7 @@ from photon.pipeline.values import (
     LogDuration,
     Place,
     PositiveDuration,
+    Settings,
     Share,
     TimeUnit,
     Url,
@@ -113,7 +114,7 @@ class Spark(Strict):
     """Where tasks run."""
 
     master: str | None = Field(default=None, min_length=1)  # None: on the cores of this machine
-    settings: dict[str, str] = Field(default_factory=dict)  # Spark's own, before those that Photon makes
+    settings: Settings = Field(default_factory=dict)  # Spark's own, before those that Photon makes
 
 
 class Log(Strict):

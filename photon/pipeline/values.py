@@ -5,6 +5,7 @@ A wrong value raises ValueError with what was expected.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -90,6 +91,14 @@ def _location(value: object, info: ValidationInfo) -> object:
 def _scheme(value: str) -> str | None:
     found = re.match(r"([a-z0-9]+)://", value)
     return found[1] if found else None
+
+
+def _texts(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: json.dumps(one) if isinstance(one, bool | int | float) else one for key, one in value.items()
+    }
 
 
 def _cron(value: str) -> str:
@@ -181,6 +190,8 @@ Url = Annotated[
 Folder = Annotated[Path, BeforeValidator(_folder)]
 Place = Annotated[Location, BeforeValidator(_location)]
 Cron = Annotated[str, AfterValidator(_cron)]
+# Of another program, which takes all of them as text.
+Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 Format = Literal["csv", "tsv", "jsonl"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
 ColumnType = Literal["string", "int64", "float64", "bool", "timestamp_us", "date", "binary"]

@@ -1,0 +1,83 @@
+"""What the machines of a Spark cluster are sent: Photon's code and the adapter's, in one archive."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jobs.cluster import OutOfReach, code_archive
+from jobs.session import session_for_joins
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.testing.traffic import Traffic
+
+ADAPTER = "from photon.adapters import Adapter\nfrom sent_pkg.words import WORD\nown = Adapter()\n"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """A pipeline whose adapter is a package beside it."""
+    package = tmp_path / "sent_pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text(ADAPTER)
+    (package / "words.py").write_text("WORD = 1\n")
+    return load_pipeline(Traffic(1).write_pipeline(tmp_path, more="adapter: sent_pkg:own\n"))
+
+
+def test_a_machine_with_the_archive_alone_runs_tasks_and_finds_the_adapter(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    archive = code_archive(pipeline)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / archive.name).write_bytes(archive.read_bytes())
+    asked = (
+        "import jobs.worker_daemon, photon.join.tasks as tasks\n"
+        "from photon.join.adapting import load_adapter\n"
+        "load_adapter('sent_pkg:own')\n"
+        "import sent_pkg\n"
+        "print(tasks.__file__, sent_pkg.__file__)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=elsewhere,
+        env={"PYTHONPATH": archive.name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    own = str(elsewhere / archive.name)
+    assert [each.startswith(own) for each in told.stdout.split()] == [True, True]
+
+
+def test_the_same_code_is_the_same_archive_and_other_code_another(pipeline: Pipeline) -> None:
+    first, second = code_archive(pipeline), code_archive(pipeline)
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+    (pipeline.file.parent / "sent_pkg" / "words.py").write_text("WORD = 2\n")
+    assert code_archive(pipeline).name != first.name
+
+
+def test_no_more_is_sent_than_code(pipeline: Pipeline) -> None:
+    (pipeline.file.parent / "sent_pkg" / "secret.env").write_text("password")
+    (pipeline.file.parent / "other.py").write_text("")
+    with zipfile.ZipFile(code_archive(pipeline)) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0] for name in names} == {"photon", "jobs", "sent_pkg"}
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_a_cluster_is_refused_whose_machines_do_not_reach_the_registry(pipeline: Pipeline) -> None:
+    with pytest.raises(OutOfReach, match=r"registry\.endpoints of .* is local"):
+        session_for_joins(pipeline.on_spark("spark://127.0.0.1:9", {}), "never started")
+
+
+def test_what_a_run_says_of_spark_comes_before_what_the_file_says(pipeline: Pipeline) -> None:
+    first = pipeline.on_spark("spark://a:1", {"x": "1", "y": "1"})
+    assert first.on_spark(None, {"y": "2"}).spark.master == "spark://a:1"
+    assert first.on_spark("spark://b:1", {"y": "2"}).spark.master == "spark://b:1"
+    assert first.on_spark(None, {"y": "2"}).spark.settings == {"x": "1", "y": "2"}
