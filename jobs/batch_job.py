@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -90,7 +90,10 @@ class SparkRunner:
 
     def _outlived(self, session: SparkSession, error: Exception) -> bool:
         """Whether the session lives; else there is a new one, if one can be had."""
-        dying_seconds = DYING_SECONDS if isinstance(error, OSError | Py4JNetworkError) else 0.0
+        # What the JVM itself answered shows that it lives. One that dies also leaves errors that do not say
+        # so, such as "PythonRDD does not exist in the JVM".
+        is_answer = isinstance(error, Py4JJavaError | PySparkException)
+        dying_seconds = 0.0 if is_answer else DYING_SECONDS
         with self._mending:
             if session is not self._session:  # the other job has noticed it
                 return False

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from py4j.protocol import Py4JError
 
+from photon.join.messages import BatchTasks, RunnerDied
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, running, wait_for_rows
 
 PIPELINE = """
@@ -46,3 +50,27 @@ def test_a_datacenter_whose_spark_is_killed_goes_on_in_another_session(tmp_path:
         assert joining.returncode == 0
     assert sorted(joined_rows(pipeline)["click"].to_pylist()) == ["c0", "c1", "c2", "c3"]
     assert said.count("Spark's process has ended") == 1
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_error_that_says_nothing_of_the_dying_jvm_is_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    from jobs.batch_job import SparkRunner
+    from jobs.session import build_session
+
+    runner = SparkRunner(lambda: build_session("dying"))
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+
+    def fails_first(*_: Any) -> Any:
+        threading.Timer(0.5, jvm.kill).start()
+        raise Py4JError("PythonRDD does not exist in the JVM")
+
+    monkeypatch.setattr(session.sparkContext, "parallelize", fails_first)
+    with pytest.raises(RunnerDied):
+        runner.run(BatchTasks(context=None, join_tasks=(object(),)))  # type: ignore[arg-type]
+    runner.warm_up()  # in the next session
+    runner.close()
