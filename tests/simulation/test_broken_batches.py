@@ -60,8 +60,8 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
     world: World, monkeypatch: Patch
 ) -> None:  # A14
     for module in (batch, releasing):
-        monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
-    monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
+        monkeypatch.setattr(module, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     story = stories.what_is_registered_is_joined_though_its_log_is_gone
     caught_by_story(
         partial(story, world, "clicks", "task.after_register"), because="an id is registered and has no row"
@@ -130,8 +130,8 @@ def test_random_losses_find_that_rows_are_not_stored_before_they_are_registered(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:  # A14
     for module in (batch, releasing):
-        monkeypatch.setattr(module, "candidate_files", lambda lake, plan: [])
-    monkeypatch.setattr(candidates, "own_candidate_files", lambda lake, plan, task: [])
+        monkeypatch.setattr(module, "candidate_files", lambda *_: [])
+    monkeypatch.setattr(candidates, "own_candidate_files", lambda *_: [])
     search(partial(problem_of, tmp_path), range(8), "an id is registered and has no row", "random losses")
 
 
