@@ -141,9 +141,9 @@ VARIANTS: dict[str, Variant] = {
     "rows are not stored before their ids are registered": Variant(
         "A14",
         {
-            "photon.dispatcher.batch.candidate_files": lambda lake, plan: [],
-            "photon.dispatcher.releasing.candidate_files": lambda lake, plan: [],
-            "photon.join.candidates.own_candidate_files": lambda lake, plan, task: [],
+            "photon.dispatcher.batch.candidate_files": lambda *_: [],
+            "photon.dispatcher.releasing.candidate_files": lambda *_: [],
+            "photon.join.candidates.own_candidate_files": lambda *_: [],
         },
         "F13",
         ("die_and_lose_log",),
