@@ -36,8 +36,10 @@ subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
 subprocess.Popen([sys.executable, "-c", {DAEMON!r}]).wait()
 time.sleep(600)
 """
+# A background job of a shell begins with SIGINT ignored, and so would whatever it starts.
 DEMO = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from pathlib import Path
 from examples.demo.process_tree import ProcessTree, Program
