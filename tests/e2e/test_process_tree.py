@@ -36,10 +36,13 @@ subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
 subprocess.Popen([sys.executable, "-c", {DAEMON!r}]).wait()
 time.sleep(600)
 """
-# A background job of a shell begins with SIGINT ignored, and so would whatever it starts.
+# Whoever runs these tests may have signals ignored or blocked, as a shell's background job has, and what it
+# starts inherits that.
 DEMO = """
 import signal, sys, time
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 from dataclasses import replace
 from pathlib import Path
 from examples.demo.process_tree import ProcessTree, Program
