@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from bench.minio_server import CREDENTIALS, MinioServer, has_minio, minio_server
+from photon.pipeline.location import Location, S3Folder
 
 BUCKET = "photon"  # of the tests' MinIO
 
@@ -41,3 +43,23 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         yield server
+
+
+@pytest.fixture
+def on_s3(minio: MinioServer, tmp_path: Path) -> S3Folder:
+    """An empty folder on S3."""
+    return S3Folder(BUCKET, f"Läden & Co/{tmp_path.name}", minio.url)
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty folder on this machine's disk, or on S3: what is tested holds for both."""
+    found: Location = tmp_path / "store" if request.param == "local" else request.getfixturevalue("on_s3")
+    return found
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's local copies of objects are: no other test has left one there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from bench.minio_server import MinioServer
 from photon.adapters import ROW_COLUMNS
-from photon.pipeline.location import Location, S3Folder
+from photon.pipeline.location import Location
 from photon.storage import tables
 from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.compaction import compact, groups_of
@@ -31,24 +29,15 @@ from photon.storage.tables import (
 )
 from photon.storage.vacuum import vacuum
 from photon.tokens import Occurrence, PlanKey
-from tests.conftest import BUCKET
 
 APP, BATCHES = app_id("east", "e"), 9
 FAR_US = 2**52  # all checkpoints were written before
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    if request.param == "local":
-        return tmp_path
-    minio: MinioServer = request.getfixturevalue("minio")
-    return S3Folder(BUCKET, f"fit/{tmp_path.name}", minio.url)
-
-
 @pytest.fixture
-def table(lake: Location) -> OutputTable:
-    made = OutputTable(lake, "joined_events")
+def table(folder: Location) -> OutputTable:
+    made = OutputTable(folder, "joined_events")
     made.create("clicks", "east")
     for batch in range(1, BATCHES + 1):
         append(made, batch)
@@ -96,35 +85,35 @@ def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable
     assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
 
 
-def compact_and_clean(lake: Location) -> None:
+def compact_and_clean(folder: Location) -> None:
     """As another process does it, long after all handles were opened."""
-    table = OutputTable(lake, "joined_events")
+    table = OutputTable(folder, "joined_events")
     compact_all(table)
     checkpoint(table.folder)
     assert clean(table.folder, FAR_US) > 0
 
 
 def test_a_dispatcher_that_opens_its_table_anew_goes_on_and_a_zombie_fails(
-    table: OutputTable, lake: Location, monkeypatch: pytest.MonkeyPatch
+    table: OutputTable, folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "REOPENED_AFTER_SECONDS", 0.0)
-    zombie = OutputTable(lake, "joined_events")
+    zombie = OutputTable(folder, "joined_events")
     zombie.load()
     append(table, BATCHES + 1)
-    compact_and_clean(lake)
+    compact_and_clean(folder)
     with pytest.raises(CommitConflict):
         append(zombie, BATCHES + 1)
     append(table, BATCHES + 2)
     assert len(ids(table)) == 2 * BATCHES + 4
-    found = OutputTable(lake, "joined_events").occurrences_of("e", 4, "p4")
+    found = OutputTable(folder, "joined_events").occurrences_of("e", 4, "p4")
     assert sorted(found) == [Occurrence(4, 0), Occurrence(4, 1)]
 
 
 def test_a_handle_whose_entries_went_all_the_same_is_told_once_and_opened_anew(
-    table: OutputTable, lake: Location
+    table: OutputTable, folder: Location
 ) -> None:
     """Without an earlier look: what `REOPENED_AFTER_SECONDS` spares everybody."""
-    other = OutputTable(lake, "joined_events")
+    other = OutputTable(folder, "joined_events")
     other.commit([], app_id("east", "an epoch that was fenced"), 1, 0)
     table.load()
     checkpoint(other.folder)
@@ -142,15 +131,15 @@ def test_compacted_rows_are_read_in_pages(table: OutputTable) -> None:
 
 
 def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(
-    table: OutputTable, lake: Location, monkeypatch: pytest.MonkeyPatch
+    table: OutputTable, folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = [PlanKey("east", "e", BATCHES + 1, name) for name in ("open", "ended")]
     for plan in plans:
-        write_candidates(lake, plan, 0, rows(BATCHES + 1))
+        write_candidates(folder, plan, 0, rows(BATCHES + 1))
     listed: Callable[..., list[str]] = lambda handle, hours, dry_run, full=False: [  # noqa: E731  # all are old
-        name for plan in plans for name in candidate_files(lake, plan, 1)
+        name for plan in plans for name in candidate_files(folder, plan, 1)
     ]
     monkeypatch.setattr("deltalake.DeltaTable.vacuum", listed)
     assert vacuum(table, plans[0], True) == 2
-    assert len(candidate_files(lake, plans[0], 1)) == 2
-    assert candidate_files(lake, plans[1], 1) == []
+    assert len(candidate_files(folder, plans[0], 1)) == 2
+    assert candidate_files(folder, plans[1], 1) == []

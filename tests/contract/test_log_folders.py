@@ -21,7 +21,6 @@ from photon.pipeline.file import Limits, PrimaryLog, Tailing
 from photon.pipeline.location import Location, S3Folder
 from photon.storage import s3
 from photon.storage.s3 import S3Store
-from tests.conftest import BUCKET
 from tests.unit.tailing_world import World
 
 LINE_LIMIT_BYTES = 2**20
@@ -66,19 +65,18 @@ class Logs(World):
         return self.tracked[number]
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Logs:
+@pytest.fixture
+def logs(folder: Location) -> Logs:
     """An empty folder of logs."""
-    if request.param == "local":
-        (tmp_path / "logs").mkdir()
-        return Logs(tmp_path / "logs")
-    return request.getfixturevalue("bucket")  # type: ignore[no-any-return]
+    if isinstance(folder, Path):
+        folder.mkdir()
+    return Logs(folder)
 
 
 @pytest.fixture
-def bucket(minio: MinioServer, tmp_path: Path) -> Logs:
+def bucket(on_s3: S3Folder) -> Logs:
     """The same on S3."""
-    return Logs(S3Folder(BUCKET, f"Protokolle & Co/{tmp_path.name}", minio.url))
+    return Logs(on_s3)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from bench.minio_server import MinioServer
 from photon.event_store.compaction import Compaction, compact
 from photon.event_store.opened import open_segments
 from photon.event_store.segments import (
@@ -24,25 +23,8 @@ from photon.event_store.segments import (
 from photon.pipeline.location import Location, S3Folder
 from photon.storage import local_copies, store
 from photon.storage.store import LocalStore, store_of
-from tests.conftest import BUCKET
 
-
-@pytest.fixture
-def on_s3(minio: MinioServer, tmp_path: Path) -> S3Folder:
-    return S3Folder(BUCKET, f"segments/{tmp_path.name}", minio.url)
-
-
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    found: Location = tmp_path / "index" if request.param == "local" else request.getfixturevalue("on_s3")
-    return found
-
-
-@pytest.fixture(autouse=True)
-def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's copies are."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("copies")
 
 
 def made(folder: Location, name: str, hashes: list[int], file: int = 1) -> SegmentInfo:

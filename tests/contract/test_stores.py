@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.minio_server import CREDENTIALS, MinioServer
+from bench.minio_server import CREDENTIALS
 from photon.pipeline.location import Location, S3Folder
 from photon.storage import s3
 from photon.storage.s3 import S3Store
 from photon.storage.store import store_of
 from tests.conftest import BUCKET
-
-
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """An empty folder."""
-    if request.param == "local":
-        return tmp_path / "lake"
-    minio: MinioServer = request.getfixturevalue("minio")
-    return S3Folder(BUCKET, f"lakes/{tmp_path.name}", minio.url)
 
 
 def put(folder: Location, name: str, content: bytes = b"content") -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +26,8 @@ from photon.waiting.segments import (
     write_index,
     write_segment,
 )
-from tests.conftest import BUCKET
 
-
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
-    """An empty folder, and no copies of what is in it."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    if request.param == "local":
-        return tmp_path / "waiting"
-    minio: MinioServer = request.getfixturevalue("minio")
-    return S3Folder(BUCKET, f"waiting/{tmp_path.name}", minio.url)
+pytestmark = pytest.mark.usefixtures("copies")
 
 
 def records(count: int, raw_bytes: int = 10) -> pa.Table:
@@ -113,10 +103,8 @@ def test_an_index_that_was_made_again_is_the_one_that_is_read(folder: Location) 
 
 @pytest.mark.server
 def test_a_damaged_copy_of_an_index_is_fetched_again(
-    minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_s3: S3Folder,
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    on_s3 = S3Folder(BUCKET, f"waiting/{tmp_path.name}", minio.url)
     write_segment(on_s3, "a", records(50))
     assert len(WaitingIndex(on_s3, "a")) == 50
     local_copies.path_of(on_s3, "a" + INDEX).write_bytes(b"cut short")
@@ -126,15 +114,14 @@ def test_a_damaged_copy_of_an_index_is_fetched_again(
 @pytest.mark.server
 @pytest.mark.parametrize("ill", ["away", "refused"])
 def test_a_store_that_does_not_answer_has_damaged_nothing(
-    minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ill: str
+    minio: MinioServer, monkeypatch: pytest.MonkeyPatch, ill: str
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(s3, "RETRIES", 0)
     url = "http://127.0.0.1:9" if ill == "away" else minio.url
     s3.forget_clients()
     if ill == "refused":
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
-    folder = S3Folder(BUCKET, "waiting", url)
+    folder = S3Folder("photon", "waiting", url)
     for read in (lambda: WaitingIndex(folder, "a"), lambda: read_retries(folder, [references("a", 0)])):
         with pytest.raises(OSError, match="cannot read waiting records from s3://photon/waiting/a"):
             read()
@@ -143,10 +130,9 @@ def test_a_store_that_does_not_answer_has_damaged_nothing(
 
 @pytest.mark.server
 def test_a_store_that_goes_while_records_are_read_has_damaged_nothing(
-    minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_s3: S3Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = S3Folder(BUCKET, f"waiting/{tmp_path.name}", minio.url)
-    write_segment(folder, "a", records(3 * GROUP_ROWS, 1000))
+    write_segment(on_s3, "a", records(3 * GROUP_ROWS, 1000))
     read = s3.S3Store.read
 
     def goes(store: s3.S3Store, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
@@ -156,4 +142,4 @@ def test_a_store_that_goes_while_records_are_read_has_damaged_nothing(
 
     monkeypatch.setattr(s3.S3Store, "read", goes)
     with pytest.raises(OSError, match=r"cannot read waiting records from .*: it is away"):
-        read_retries(folder, [references("a", 0)])
+        read_retries(on_s3, [references("a", 0)])

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.minio_server import MinioServer
 from photon.event_store.interface import index_folder
-from photon.pipeline.location import Location, S3Folder
+from photon.pipeline.location import Location
 from photon.storage.store import store_of
 from photon.waiting import segments
-from tests.conftest import BUCKET
 from tests.simulation.world import World
 
 
@@ -21,14 +19,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.server)])
-def work(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
-    """A place for the world's work that is not its state folder."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    if request.param == "local":
-        return tmp_path / "shared"
-    minio: MinioServer = request.getfixturevalue("minio")
-    return S3Folder(BUCKET, f"work/{tmp_path.name}", minio.url)
+pytestmark = pytest.mark.usefixtures("copies")
 
 
 def use(world: World, work: Location | None) -> None:
@@ -58,10 +49,10 @@ def wait_for_a_query(world: World) -> None:
     (world.folder / "logs" / "east" / "clicks" / "a.jsonl").unlink()
 
 
-def test_segments_and_waiting_records_lie_where_the_pipeline_says(world: World, work: Location) -> None:
-    use(world, work)
+def test_segments_and_waiting_records_lie_where_the_pipeline_says(world: World, folder: Location) -> None:
+    use(world, folder)
     wait_for_a_query(world)
-    assert {name.rpartition(".")[2] for name in files(work / epoch(world))} == {
+    assert {name.rpartition(".")[2] for name in files(folder / epoch(world))} == {
         "segment",
         "files",
         "records",
@@ -73,21 +64,21 @@ def test_segments_and_waiting_records_lie_where_the_pipeline_says(world: World, 
     world.join()
     assert world.joined_ids() == ["c1", "c2"]
     world.join()
-    assert not list(store_of(work / epoch(world) / segments.FOLDER).names())
+    assert not list(store_of(folder / epoch(world) / segments.FOLDER).names())
 
 
 def test_what_was_elsewhere_is_moved_by_the_next_start_and_nothing_is_lost(
-    world: World, work: Location
+    world: World, folder: Location
 ) -> None:
     wait_for_a_query(world)
-    use(world, work)
+    use(world, folder)
     world.join()
     assert not files(world.state())
     use(world, None)
     world.queries("q2", file="b.jsonl")
     world.clicks(("c1", "q1"), file="b.jsonl")
     world.join()
-    assert not files(work / epoch(world))
+    assert not files(folder / epoch(world))
     assert world.joined_ids() == ["c1", "c2"]
 
 
@@ -103,14 +94,14 @@ def test_a_move_that_a_crash_has_ended_is_made_again(world: World, tmp_path: Pat
     assert world.joined_ids() == ["c2"]
 
 
-def test_a_new_epoch_removes_what_the_one_before_had(world: World, work: Location) -> None:
-    use(world, work)
+def test_a_new_epoch_removes_what_the_one_before_had(world: World, folder: Location) -> None:
+    use(world, folder)
     wait_for_a_query(world)
     before = epoch(world)
-    assert files(work / before)
+    assert files(folder / before)
     shutil.rmtree(world.state())
     world.queries("q2", file="b.jsonl")
     world.join()
     assert epoch(world) != before
-    assert files(work / epoch(world))
-    assert not files(work / before)
+    assert files(folder / epoch(world))
+    assert not files(folder / before)
