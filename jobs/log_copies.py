@@ -15,7 +15,7 @@ from jobs.session import session_here, stop_session
 from photon.dispatcher.task_splitter import spread
 from photon.log_copies.comparing import ComparedCopies, compare_copies
 from photon.log_copies.lacks import FileDigest, Hour, Lack
-from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, ids_of_parts
+from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
 from photon.pipeline.file import Pipeline
 
 TASKS_PER_CORE = 4
@@ -68,13 +68,7 @@ class SparkReading:
         sums = [F.sum(name).alias(name) for name in ("events", "low", "high")]
         places = [F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")]
         rows = read.groupBy(*FILE, "hour_us", "lost").agg(*sums, *places).collect()
-        columns = [name for name in DIGESTS.names if name not in ("datacenter", "lost")]
-        found = [
-            (row["datacenter"], FileDigest(**{name: row[name] for name in columns}))
-            for row in rows
-            if not row["lost"]
-        ]
-        return found, {(row["datacenter"], row["file"]) for row in rows if row["lost"]}
+        return digests_of(row.asDict() for row in rows)
 
     def lacks(
         self,

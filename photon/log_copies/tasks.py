@@ -5,15 +5,16 @@ Arrow out, without Spark, so that it is tested without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.event_store.hashing import hash_ids
-from photon.log_copies.lacks import HOUR_US
+from photon.log_copies.lacks import HOUR_US, FileDigest
 from photon.logs.files import Side
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
@@ -125,3 +126,17 @@ def _batch(part: Part, schema: pa.Schema, columns: dict[str, object]) -> pa.Reco
     arrays = {f.name: given.get(f.name, pa.nulls(rows, f.type)) for f in schema}
     (batch,) = pa.table(arrays).cast(schema).combine_chunks().to_batches()
     return batch
+
+
+def digests_of(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
+    """Digests by datacenter, and the files with bytes that can't be read, of rows of `DIGESTS`."""
+    columns = [name for name in DIGESTS.names if name not in ("datacenter", "lost")]
+    found, lost = [], set()
+    for row in rows:
+        if row["lost"]:
+            lost.add((row["datacenter"], row["file"]))
+        else:
+            found.append((row["datacenter"], FileDigest(**{name: row[name] for name in columns})))
+    return found, lost

@@ -11,19 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from bench.minio_server import MinioServer
 from jobs.backfill import rebuild
-from jobs.batch_job import SparkRunner
 from jobs.session import reach_lakes
 from jobs.verification import verify
-from photon.dispatcher.retrying import Callbacks
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.location import S3Folder
 from photon.registry.open import close_registries
-from photon.shift.run import prepare, run_shift
 from photon.storage.tables import open_table
 from photon.testing.traffic import START_US, Traffic
 from photon.verification.days import utc_day
-from tests.conftest import BUCKET
+from tests.spark.on_s3 import joined_on_s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -31,21 +28,11 @@ DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()
 
 
 @pytest.fixture
-def joined(tmp_path: Path, minio: MinioServer, session: Any) -> Iterator[Pipeline]:
-    """A pipeline whose east has joined by Spark and whose west by itself, both into lakes on S3."""
-    traffic = Traffic(23, ("east", "west"), 100, 20, duration_seconds=10)
-    folder, storage = f"s3://{BUCKET}/Läden & Co/{tmp_path.name}", f"storage: {{endpoint_url: {minio.url}}}"
-    places = {name: f"lake: {folder}/{name}, {storage}" for name in traffic.datacenters}
-    file = traffic.write_pipeline(tmp_path, places=places)
-    traffic.write_all(tmp_path)
-    pipeline = load_pipeline(file)
-    prepare(pipeline)
-    told = Callbacks(on_wait=pytest.fail)
-    east = run_shift(pipeline, "east", "complete", SparkRunner(lambda: session), callbacks=told)
-    west = run_shift(pipeline, "west", "complete", "local", callbacks=told)
-    rows = sum(done.counts.as_dict()["joined"] for done in (east, west))
-    assert rows == traffic.expected_outcomes().joined_total
-    yield pipeline
+def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
+    """A pipeline with its lakes on S3."""
+    yield joined_on_s3(
+        tmp_path, on_s3, "lake", Traffic(23, ("east", "west"), 100, 20, duration_seconds=10), session
+    )
     close_registries()
 
 

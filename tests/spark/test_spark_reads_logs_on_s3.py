@@ -9,22 +9,18 @@ from typing import Any
 
 import pytest
 
-from bench.minio_server import MinioServer
 from jobs.backfill import rebuild
-from jobs.batch_job import SparkRunner
 from jobs.log_copies import compare
 from jobs.verification import verify
-from photon.dispatcher.retrying import Callbacks
-from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.open import close_registries
-from photon.shift.run import prepare, run_shift
 from photon.storage.s3 import S3Store
 from photon.storage.tables import open_table
 from photon.testing.traffic import START_US, Traffic
 from photon.tracing.trace import trace
 from photon.verification.days import utc_day
-from tests.conftest import BUCKET
+from tests.spark.on_s3 import joined_on_s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -34,20 +30,9 @@ ILLS = dict.fromkeys(("click_before_query", "copies_apart", "broken_line"), 3)
 
 
 @pytest.fixture
-def joined(tmp_path: Path, minio: MinioServer, session: Any) -> Iterator[Pipeline]:
-    """A pipeline with its logs on S3, whose east has joined by Spark and whose west by itself."""
-    traffic = Traffic(29, ("east", "west"), 100, 20, 10, ILLS)
-    storage = f"storage: {{endpoint_url: {minio.url}}}"
-    places = {name: f"logs: s3://{BUCKET}/{tmp_path.name}/{name}, {storage}" for name in traffic.datacenters}
-    pipeline = load_pipeline(traffic.write_pipeline(tmp_path, places=places))
-    traffic.write_all(tmp_path, {name: place.logs for name, place in pipeline.datacenters.items()})
-    prepare(pipeline)
-    told = Callbacks(on_wait=pytest.fail)
-    east = run_shift(pipeline, "east", "complete", SparkRunner(lambda: session), callbacks=told)
-    west = run_shift(pipeline, "west", "complete", "local", callbacks=told)
-    rows = sum(done.counts.as_dict()["joined"] for done in (east, west))
-    assert rows == traffic.expected_outcomes().joined_total
-    yield pipeline
+def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
+    """A pipeline with its logs on S3."""
+    yield joined_on_s3(tmp_path, on_s3, "logs", Traffic(29, ("east", "west"), 100, 20, 10, ILLS), session)
     close_registries()
 
 

@@ -25,7 +25,7 @@ from photon.log_copies.lacks import (
     short_copy,
     suspicions,
 )
-from photon.log_copies.tasks import Part, digest_parts, ids_of_parts
+from photon.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
 from photon.logs.ranges import Stretch
 from photon.state.view import read_offsets
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
@@ -145,12 +145,9 @@ class PlainReading:
 
     def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         self.bytes += sum(part.stretch.length_bytes for part in parts)
-        rows = [row for part in digest_parts(parts, self.world.pipeline) for row in part.to_pylist()]
-        names = [name for name in rows[0] if name not in ("datacenter", "lost")] if rows else []
-        found = [
-            (row["datacenter"], FileDigest(**{n: row[n] for n in names})) for row in rows if not row["lost"]
-        ]
-        return found, {(row["datacenter"], row["file"]) for row in rows if row["lost"]}
+        return digests_of(
+            row for part in digest_parts(parts, self.world.pipeline) for row in part.to_pylist()
+        )
 
     def lacks(
         self,
