@@ -36,7 +36,7 @@ class Run:
 
 
 def measure(folder: Path, seed: int) -> list[Run]:
-    """One, two and three datacenters; three of which the last is killed."""
+    """Measure one, two and three datacenters, and three that lose the last."""
     runs = [_measure(folder / str(n), seed, f"{n} of {n}", n) for n in (1, 2, 3)]
     return [*runs, _measure(folder / "lost", seed, "2 of 3", 3, is_one_lost=True)]
 

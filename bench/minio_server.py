@@ -61,7 +61,7 @@ def minio_server(folder: Path, buckets: Sequence[str] = (), port: int | None = N
 def places_on_minio(
     folder: Path, datacenters: Sequence[str], port: int | None = None
 ) -> Iterator[Mapping[str, str]]:
-    """What a pipeline file says of logs and lakes on a server that runs meanwhile.
+    """Run a server; give each datacenter's lines of the pipeline file: its logs and its lake there.
 
     Its credentials are in the environment of this process and of all that it starts. MinioMissing.
     """
