@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from photon.availability.budget import BUDGET_DAYS, HOUR_US, Minute
 from photon.clock import MICROSECONDS
-from photon.pipeline.file import Availability
+from photon.pipeline.sections import Availability
 from photon.registry.operations.report import KINDS, ShardState
 from photon.shift.report import ShiftReport
 

@@ -17,7 +17,7 @@ from dagster import (
 
 from assets.runs import failures_with_a_message
 from photon.clock import MICROSECONDS, SystemClock, microseconds
-from photon.pipeline.file import Shift
+from photon.pipeline.sections import Shift
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from resources.environment import ServedPipeline, dagster_name

@@ -20,7 +20,8 @@ from assets.registry_state import (
 from assets.runs import Metadata, pipeline_of_run, table
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
-from photon.pipeline.file import MOST_SHARDS, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import MOST_SHARDS
 from resources.environment import ServedPipeline
 
 if TYPE_CHECKING:

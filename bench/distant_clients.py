@@ -19,7 +19,7 @@ from typing import Any
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import MICROSECONDS, microseconds
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.interface import Claim, Unknown

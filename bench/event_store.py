@@ -26,7 +26,7 @@ from photon.event_store.segments import SegmentInfo
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
 from photon.logs.source import hash_bytes
-from photon.pipeline.file import Limits, PrimaryLog
+from photon.pipeline.sections import Limits, PrimaryLog
 from photon.tokens import new_id
 
 T = TypeVar("T")

@@ -19,7 +19,8 @@ from bench.figure_batching import Load
 from bench.figure_resharding import Story
 from bench.store_servers import fastest_kind, registry_pipeline, store_servers
 from photon.clock import SystemClock
-from photon.pipeline.file import Pipeline, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Registry
 from photon.pipeline.values import parse_duration
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry

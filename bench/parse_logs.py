@@ -13,7 +13,7 @@ from typing import Literal
 
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import read_events
-from photon.pipeline.file import Limits, PrimaryLog
+from photon.pipeline.sections import Limits, PrimaryLog
 
 HEADER = b"id,time,query,session,status,score"
 

@@ -25,7 +25,8 @@ from bench.store_servers import StoreServer, fastest_kind, is_available, registr
 from bench.stored_items import stored_items
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.layout import fixed_shards
 from photon.registry.dynamodb.answers import bytes_beside_key

@@ -17,7 +17,8 @@ from botocore.config import Config
 
 from bench.server_process import ServerProcess
 from photon.errors import UserError
-from photon.pipeline.file import Datacenter, Endpoint, ForeignLog, Pipeline, PrimaryLog, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.registry.dynamodb.credentials import LOCAL_REGION
 from photon.registry.dynamodb.local_server import (
     ServerKind,

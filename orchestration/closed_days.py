@@ -21,7 +21,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB, partition_key
 from photon.backfill.days import day_of
 from photon.clock import Clock, SystemClock
-from photon.pipeline.file import Backfill
+from photon.pipeline.sections import Backfill
 from photon.verification.days import watermark_of
 from resources.environment import ServedPipeline, dagster_name
 

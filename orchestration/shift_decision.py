@@ -9,7 +9,7 @@ from itertools import takewhile
 from dagster import DagsterRunStatus
 
 from photon.clock import MICROSECONDS, microseconds
-from photon.pipeline.file import Shift
+from photon.pipeline.sections import Shift
 from photon.shift.growth import Growth
 from photon.shift.lease import Lease, LeaseStatus
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.clock import MICROSECONDS, in_utc, microseconds
-from photon.pipeline.file import Availability
+from photon.pipeline.sections import Availability
 
 MINUTE_US = 60 * MICROSECONDS
 HOUR_US = 60 * MINUTE_US

@@ -10,7 +10,8 @@ from photon.availability.budget import Budget, Minute, budget_of, sentence, toge
 from photon.availability.minutes import judge, stored_minutes
 from photon.clock import in_utc
 from photon.errors import UserError
-from photon.pipeline.file import Availability, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Availability
 from photon.verification.report import DatacenterReport
 
 ALL = "all datacenters"

@@ -14,8 +14,9 @@ from photon.backfill.records_at import LogCopy
 from photon.event_store.logs import Index
 from photon.join.adapting import adapter_of
 from photon.logs.files import TrackedFile
-from photon.pipeline.file import Log, Pipeline
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Log
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputFile
 from photon.tokens import Occurrence

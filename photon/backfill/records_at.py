@@ -17,8 +17,8 @@ from photon.join.records import raw_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.lines_at import ends_of_files, read_lines_at
 from photon.logs.parse import parse_combined
-from photon.pipeline.file import Log
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Log
 from photon.tokens import Occurrence
 
 Rows = TypeVar("Rows", pa.Array, pa.ChunkedArray, pa.Table)

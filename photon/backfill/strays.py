@@ -16,7 +16,8 @@ import pyarrow as pa
 from photon.backfill.records_at import Mask
 from photon.errors import UserError
 from photon.pipeline.event_key import EventKey, event_key
-from photon.pipeline.file import ForeignLog, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import ForeignLog
 from photon.registry.interface import Joined, LookupOutcome
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry

@@ -11,7 +11,7 @@ import click
 
 from photon.cli.output import DONE, chosen, json_option, opened, pipeline_argument, print_result
 from photon.errors import NOT_DONE
-from photon.pipeline.file import MOST_SHARDS
+from photon.pipeline.sections import MOST_SHARDS
 
 if TYPE_CHECKING:
     from photon.registry.consensus.acceptor import StoreSize

@@ -18,7 +18,8 @@ from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.task_splitter import index_tasks
 from photon.join.messages import BatchRunner, BatchTasks, IndexResult, IndexTask, TaskContext, TaskOutcome
 from photon.logs.files import TrackedFile
-from photon.pipeline.file import Limits, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Limits
 from photon.registry.address import RegistryAddress
 from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id

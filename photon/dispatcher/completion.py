@@ -24,7 +24,8 @@ from photon.join.messages import (
 )
 from photon.logs.files import TrackedFile
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Limits, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Limits
 from photon.registry.interface import Claim, RegistryUnavailable
 from photon.storage.columns import TableName
 from photon.storage.tables import LakeUnavailable, OutputFile, RowStatus

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from photon.clock import microseconds
-from photon.pipeline.file import Home
+from photon.pipeline.sections import Home
 
 
 @dataclass

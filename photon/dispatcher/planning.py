@@ -8,8 +8,8 @@ from zlib import crc32
 
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.ranges import RangeGone, read_range
-from photon.pipeline.file import Limits
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Limits
 from photon.state.plan import Plan, PlanContent
 from photon.waiting import retries as retrying
 

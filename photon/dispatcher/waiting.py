@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.clock import microseconds
-from photon.pipeline.file import Retry
+from photon.pipeline.sections import Retry
 from photon.state.waiting_list import WaitingList
 from photon.waiting.retries import Retries
 

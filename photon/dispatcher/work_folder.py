@@ -9,8 +9,8 @@ from functools import partial
 from typing import BinaryIO
 
 from photon.event_store.interface import index_folder
-from photon.pipeline.file import Datacenter
 from photon.pipeline.location import Location, S3Folder
+from photon.pipeline.sections import Datacenter
 from photon.state.database import DispatcherState
 from photon.storage.store import Store, store_of
 from photon.storage.tables import lake_errors

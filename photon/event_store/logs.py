@@ -21,8 +21,8 @@ from photon.event_store.segments import Places, concat
 from photon.logs.files import LogFile
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines
-from photon.pipeline.file import PrimaryLog
 from photon.pipeline.location import Location
+from photon.pipeline.sections import PrimaryLog
 
 
 @dataclass(frozen=True)

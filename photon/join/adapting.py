@@ -23,7 +23,8 @@ from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.join.failing import Tally
 from photon.logs.columns import ParsedColumns, parse_columns
-from photon.pipeline.file import ForeignLog, Limits, Log, Pipeline, PrimaryLog
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.storage.columns import fit
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import RECORD_COLUMNS, Ints, Records
 from photon.pipeline.event_key import event_key
-from photon.pipeline.file import ForeignLog
+from photon.pipeline.sections import ForeignLog
 from photon.registry.interface import Claim
 from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
 from photon.storage.columns import fit

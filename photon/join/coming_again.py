@@ -19,7 +19,7 @@ from photon.join.messages import JoinTask, TaskContext
 from photon.join.outcomes import Verdict, Verdicts
 from photon.join.records import Records
 from photon.pipeline.event_key import primary_time_us
-from photon.pipeline.file import PrimaryLog
+from photon.pipeline.sections import PrimaryLog
 from photon.tokens import new_id
 from photon.waiting import segments
 from photon.waiting.reasons import CODE_OF, HELD, PRIMARY, UNJOINABLE, Codes, due_us, held_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from photon.pipeline.file import Limits
+from photon.pipeline.sections import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Datacenter, Pipeline
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Datacenter
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim

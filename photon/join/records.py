@@ -19,7 +19,7 @@ from photon.join.adapting import RawRecords
 from photon.logs.files import LogFile
 from photon.logs.parse import FOREIGN_EVENTS
 from photon.pipeline.event_key import event_key
-from photon.pipeline.file import ForeignLog
+from photon.pipeline.sections import ForeignLog
 from photon.registry.interface import KeyColumns
 from photon.tokens import Occurrence, Token
 from photon.waiting.reasons import ORDERED

@@ -63,7 +63,7 @@ from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_o
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import ForeignLog, PrimaryLog
+from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry

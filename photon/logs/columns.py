@@ -15,8 +15,9 @@ from photon.logs.json_lines import decode_record, read_whole_json_lines
 from photon.logs.source import UNREADABLE, read_header
 from photon.logs.times import parse_times
 from photon.pipeline.document import KeyPath, read_document
-from photon.pipeline.file import ForeignLog, Limits, Log, Pipeline, PrimaryLog
+from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ColumnType
 
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one

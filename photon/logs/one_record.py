@@ -14,8 +14,8 @@ from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.parse import FOREIGN_EVENTS, ParsedRange, read_events
 from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head
-from photon.pipeline.file import ForeignLog, Limits
 from photon.pipeline.location import Location
+from photon.pipeline.sections import ForeignLog, Limits
 from photon.tokens import Occurrence
 
 FIRST_READ_BYTES = 4096  # most lines are shorter

@@ -19,7 +19,7 @@ from photon.logs.json_lines import decode_record, read_json_lines
 from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
 from photon.logs.source import BYTE_ORDER_MARK
 from photon.logs.times import parse_times, time_problem
-from photon.pipeline.file import ForeignLog, Limits, Log, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 
 PRIMARY_EVENTS = pa.schema(
     [

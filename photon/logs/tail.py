@@ -29,8 +29,8 @@ from photon.logs.source import (
     problem_of,
     read_head,
 )
-from photon.pipeline.file import Limits, Log, Tailing
 from photon.pipeline.location import Location
+from photon.pipeline.sections import Limits, Log, Tailing
 
 
 @dataclass(frozen=True, slots=True)

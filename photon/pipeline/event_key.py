@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS
-from photon.pipeline.file import ForeignLog, PrimaryLog
+from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.pipeline.values import UNITS_PER_SECOND, IdCodec, IdTimeUnit
 
 _LARGEST_US = 2**63 - 1

@@ -1,69 +1,45 @@
-"""The pipeline file: every key with its default, and how the file is read.
-
-A field whose name is not its key says in its name the unit that the key leaves to the value.
-"""
+"""The pipeline file: its own keys, and how it is read. `sections` has the keys of each section."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationError,
 )
 
-from photon.adapters import PRIMARY_PREFIX
 from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.location import Location, S3Folder
-from photon.pipeline.values import (
-    LONGEST,
-    AdapterName,
-    BatchSize,
-    ColumnPrefix,
-    Columns,
-    ColumnType,
-    Cron,
-    DatacenterName,
-    Duration,
-    Folder,
-    Format,
-    Glob,
-    IdCodec,
-    IdTimeUnit,
-    LogDuration,
-    Place,
-    PositiveDuration,
-    Settings,
-    Share,
-    TimeUnit,
-    Url,
-    Whole,
+from photon.pipeline.sections import (
+    Availability,
+    Backfill,
+    Compaction,
+    Datacenter,
+    ForeignLog,
+    Home,
+    Limits,
+    PrimaryLog,
+    Recovery,
+    Registry,
+    Retry,
+    Shift,
+    Spark,
+    Storage,
+    Strict,
+    Tailing,
+    Verification,
 )
-
-MOST_SHARDS = 65_536
-WORK_IN_LAKE = "_photon"
-
-
-def _endpoint_count(value: object) -> object:
-    if not isinstance(value, tuple):
-        return value
-    if len(value) not in (1, 3, 5):
-        raise ValueError("`local`, or 1, 3 or 5 endpoints")
-    if len({endpoint.url.rstrip("/").lower() for endpoint in value}) < len(value):
-        raise ValueError("endpoints with different URLs: each is to be a store of its own")
-    return value
+from photon.pipeline.values import (
+    AdapterName,
+    DatacenterName,
+)
 
 
 def _with_default_places(datacenters: object) -> object:
@@ -73,263 +49,6 @@ def _with_default_places(datacenters: object) -> object:
         name: {"lake": f"lake/{name}", "state": f"state/{name}", **keys} if isinstance(keys, dict) else keys
         for name, keys in datacenters.items()
     }
-
-
-def _keyed(key: str, default: Any, **bounds: int) -> Any:
-    """A field whose name says more than its key in the file."""
-    return Field(default=default, validation_alias=key, **bounds)  # type: ignore[call-overload]
-
-
-class Strict(BaseModel):
-    """Every model of the file: immutable, and unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
-
-
-class Storage(Strict):
-    """How a datacenter reaches S3, beside boto3's credentials, which are in no file of Photon."""
-
-    endpoint_url: Url | None = None  # None: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else AWS itself
-    region: str | None = None  # None: as boto3 finds it
-
-
-class Datacenter(Strict):
-    """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
-
-    storage: Storage = Storage()  # before those that it says how to reach
-    logs: Place
-    lake: Place
-    state: Folder
-    # Index segments and waiting records. None: with the state, or with a lake that is on S3.
-    work: Place | None = None
-
-    def work_of(self, epoch: str) -> Location:
-        """Where tasks find what an epoch needs beside logs and tables."""
-        if self.work is not None:
-            return self.work / epoch
-        return self.lake / WORK_IN_LAKE / epoch if isinstance(self.lake, S3Folder) else self.state
-
-
-class Spark(Strict):
-    """Where tasks run."""
-
-    master: str | None = Field(default=None, min_length=1)  # None: on the cores of this machine
-    settings: Settings = Field(default_factory=dict)  # Spark's own, before those that Photon makes
-
-
-class Log(Strict):
-    """What both kinds of log have in common."""
-
-    files: Glob
-    format: Format
-    id: Columns
-    time: str
-    time_unit: TimeUnit = "s"
-    columns: dict[str, ColumnType] = Field(default_factory=dict)  # undeclared columns are text
-    id_codec: IdCodec | None = None  # ids that carry their time
-    id_time_unit: IdTimeUnit = "us"
-
-
-class PrimaryLog(Log):
-    """The log that is waited for: queries, impressions, requests."""
-
-    prefix: ColumnPrefix = PRIMARY_PREFIX  # of its columns in joined rows
-
-
-class ForeignLog(Log):
-    """The log whose every event names its primary: clicks, conversions, responses."""
-
-    key: Columns
-    time_in_id: bool = False  # (time, id) together are the identity of an event
-
-
-class Endpoint(Strict):
-    """One store of the registry, spoken to with the DynamoDB API."""
-
-    url: Url
-    region: str = "local"
-    transactions: bool = False  # register many ids at a time; on AWS each then costs double
-    profile: str | None = Field(default=None, min_length=1)  # of AWS's configuration files
-    role: str | None = Field(default=None, pattern=r"^arn:[^:]+:iam::\d{12}:role/.+$")  # to assume by STS
-
-
-LocalServerName = Literal["dynoxide", "dynamodb-local"]
-
-Endpoints = Annotated[
-    Annotated[Literal["local"], Tag("local")] | Annotated[tuple[Endpoint, ...], Tag("list")],
-    Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "local"),
-    AfterValidator(_endpoint_count),
-]
-
-
-class Clearing(Strict):
-    """Whether ids whose row is in the output are cleared of their tokens, and when."""
-
-    # Costs more than the room it saves, on AWS and on local stores alike (docs/adr/0030).
-    enabled: bool = False
-    cron: Cron = "32 * * * *"  # when Dagster clears, in UTC: after verification, before gc
-
-
-class StateReport(Strict):
-    """How much of the registry is looked at when its state is reported."""
-
-    cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after gc
-    # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
-    pages: Whole = Field(default=2_000, ge=1)
-
-
-class Gc(Strict):
-    """When gc deletes ids older than `registry.keep_days`."""
-
-    cron: Cron = "47 3 * * *"  # when Dagster runs gc, in UTC: half an hour after a verification
-
-
-class Resharding(Strict):
-    """Whether to propose another number of shards, or to put it in force, and when."""
-
-    policy: Literal["off", "propose", "apply"] = "propose"
-    cron: Cron = "27 4 * * *"  # when Dagster looks, in UTC
-
-
-class Registry(Strict):
-    """The IdRegistry: where it is and how it is laid out."""
-
-    endpoints: Endpoints = "local"
-    # Serves `endpoints: local`. None: dynoxide, or DynamoDB Local on a machine that dynoxide is not made for.
-    local_server: LocalServerName | None = None
-    # A new registry's; then: photon reshard. Each bears 500 ids/s on AWS: together 10^9 ids a day, with peaks
-    # of five times that rate. An empty one costs a pass of gc one request.
-    shards: Whole = Field(default=128, ge=1, le=MOST_SHARDS)
-    keep_days: Whole | None = Field(default=None, ge=1, le=LONGEST.days)
-    request_timeout: PositiveDuration = timedelta(seconds=2)
-    # Without getting on, retries included; then a commit is unknown.
-    total_timeout: PositiveDuration = _keyed("deadline", timedelta(seconds=10))
-    # Requests at once to each endpoint, per task, while it keeps up: 1,000 ids, 25 a request, in one round.
-    concurrent_requests: Whole = _keyed("concurrency", 40, ge=1, le=256)
-    # Shards that gc and a repair work on at once, at each endpoint. On AWS a key range bears 1,000 writes a
-    # second, so that eight are some 30 million ids an hour.
-    ranges_at_once: Whole = _keyed("ranges", 8, ge=1, le=256)
-    horizon_step: PositiveDuration = timedelta(days=1)
-    clearing: Clearing = Clearing()
-    state: StateReport = StateReport()
-    collection: Gc = Gc()
-    resharding: Resharding = Resharding()
-
-
-class Retry(Strict):
-    """When to look again for a missing primary, and when to give up."""
-
-    first_delay: PositiveDuration = timedelta(milliseconds=250)
-    max_delay: PositiveDuration = timedelta(hours=1)  # a primary that comes wakes its events at once
-    unjoinable_after: Duration = timedelta(hours=24)
-    min_attempts: Whole = Field(default=8, ge=1)
-    allowed_lateness: Duration = timedelta(minutes=1)
-    clock_tolerance: Duration = timedelta(minutes=5)  # a time further ahead says nothing of the watermark
-    lookup_window: PositiveDuration | None = None  # None: in all of the log that is indexed (protocol C7)
-
-
-class Home(Strict):
-    """How long an event is left to its home datacenter before the others take it up."""
-
-    takeover_delay: Duration = timedelta(seconds=2)
-    quiet_after: Duration = timedelta(seconds=30)  # nothing registered for this long: no delay
-    # So many of its events in a row were left to it in vain: no delay either.
-    quiet_after_events: Whole = Field(default=20, ge=1)
-
-
-class Recovery(Strict):
-    """When what was registered and not joined, or went missing, is joined after all."""
-
-    # An open batch of it gives no sign of life for this long, while events of it are held.
-    silent_after: PositiveDuration = timedelta(seconds=30)
-    lake_timeout: PositiveDuration = timedelta(seconds=10)  # the joins here wait so long for its lake, once
-    cron: Cron = "25 * * * *"  # when Dagster recovers, in UTC: after verification, before clearing
-
-
-class Limits(Strict):
-    """A bound on everything that could grow."""
-
-    line_bytes: BatchSize = _keyed("line", 2**20)  # a longer line is a dead letter
-    batch_primary_bytes: BatchSize = _keyed("batch_primary", 256 * 2**20)
-    batch_foreign_bytes: BatchSize = _keyed("batch_foreign", 16 * 2**20)
-    batch_events: Whole = Field(default=200_000, ge=1)  # foreign events and retries of one batch
-    # The same while another datacenter has joined what is read: the registry has time for its live events.
-    catch_up_events: Whole = Field(default=5_000, ge=1)
-    pending_events: Whole = Field(default=2_000_000, ge=1)  # at the bound, tailing of foreign logs pauses
-    workers: Whole | None = Field(default=None, ge=1)  # tasks at once; None: one for each core
-    columns: Whole = Field(default=1_000, ge=1)  # a record with more columns is a dead letter
-    # The adapter may fail on this share of a batch's pairs, if those are at least so many.
-    failing_pairs: Share = 0.5
-    failing_pairs_least: Whole = Field(default=100, ge=1)
-    # A task that takes longer is ended. Half of `shift.stuck`: a batch has two stages of tasks.
-    task_timeout: PositiveDuration = timedelta(minutes=5)
-
-
-class Tailing(Strict):
-    """How log folders are watched."""
-
-    poll_interval: PositiveDuration = timedelta(milliseconds=100)
-    idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
-
-
-class Verification(Strict):
-    """How the join is verified."""
-
-    examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
-    piece_bytes: BatchSize = _keyed("piece", 32 * 2**20)  # a task reads a log file in pieces of this size
-    cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
-    anew_after: PositiveDuration = timedelta(days=7)  # kept results count so long; then all is read again
-    copies_after: Duration = timedelta(minutes=15)  # an event may come into one copy so much later
-
-
-class Availability(Strict):
-    """The promise: of the events of a minute this share is readable so soon, in this share of the minutes."""
-
-    within: PositiveDuration = timedelta(seconds=5)  # of the moment when both events had come
-    of_events: Share = 0.999
-    of_minutes: Share = 0.99  # of 28 days: the others are the error budget
-    keep_timeline: PositiveDuration = timedelta(days=3)  # what a datacenter notes of when its logs grew
-
-
-class Backfill(Strict):
-    """How rows of some days are made again beside live joins."""
-
-    page_rows: Whole = Field(default=1_000_000, ge=1)  # of one commit; a file that has more is one alone
-    piece_rows: Whole = Field(default=100_000, ge=1)  # of one task, which holds them in memory
-    workers: Whole = Field(default=1, ge=1)  # tasks at once
-    niceness: Whole = Field(default=10, ge=0, le=19)  # how much its process yields to others
-    # While the datacenter's joins are further behind, no page is begun.
-    pause_lag: PositiveDuration = timedelta(seconds=30)
-    first_day: date = date(2026, 1, 1)  # of the partitions that Dagster shows of `daily_joins`, in UTC
-    # So many days that closed before the sensor of closed days looks for the first time are verified too.
-    first_look_days: Whole = Field(default=7, ge=0, le=366)
-
-
-class Compaction(Strict):
-    """How tables are kept fit beside live joins."""
-
-    cron: Cron = "7,37 * * * *"  # when Dagster compacts, in UTC
-    file_bytes: BatchSize = _keyed("file", 64 * 2**20)  # small files become one of about this size
-    least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
-    # Commits stay in a table's log. The next verification reads those since the last one: keep more.
-    keep_log: LogDuration = timedelta(minutes=90)
-
-
-class Shift(Strict):
-    """How Dagster's runs of one datacenter follow one another."""
-
-    length: PositiveDuration = timedelta(minutes=30)  # then a successor may take over
-    # A run has this long to load the code, open its session and wait for the lock: it takes 15 s, or 60 s on
-    # a busy machine.
-    start_timeout: PositiveDuration = _keyed("start", timedelta(minutes=2))
-    # Nothing to do for this long: the shift ends.
-    idle_timeout: PositiveDuration = _keyed("idle", timedelta(minutes=2))
-    # No sign of life for this long: the shift is replaced.
-    lease_duration: PositiveDuration = _keyed("lease", timedelta(seconds=10))
-    # No progress for this long: it gives no sign of life.
-    stuck_after: PositiveDuration = _keyed("stuck", timedelta(minutes=10))
-    # Between two materializations of one shift.
-    report_interval: PositiveDuration = _keyed("report", timedelta(minutes=1))
 
 
 class Pipeline(Strict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.pipeline.file import LocalServerName, Registry
+from photon.pipeline.sections import LocalServerName, Registry
 from photon.registry.consensus.register import Members
 
 

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS
 from photon.pipeline.event_key import EventKey, event_key
-from photon.pipeline.file import ForeignLog
+from photon.pipeline.sections import ForeignLog
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile, DataFiles, pages_of_rows
 from photon.storage.tables import OutputTable

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from photon.clock import Clock, SystemClock
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,

@@ -15,7 +15,8 @@ from photon.logs.files import Side, TrackedFile
 from photon.logs.parse import read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.logs.tail import LogTail
-from photon.pipeline.file import ForeignLog, Log, Pipeline, PrimaryLog
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.state.view import read_offsets
 from photon.tracing.report import LogRecord, SearchedFile, SearchedLog, Trace
 

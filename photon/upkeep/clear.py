@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from photon.errors import FormatTooNew
 from photon.faults import fault_point
 from photon.pipeline.event_key import event_key
-from photon.pipeline.file import ForeignLog, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import ForeignLog
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value
 from photon.registry.consensus.register import EpochRecord
 from photon.registry.interface import Claim

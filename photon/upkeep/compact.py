@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from photon.clock import Clock, microseconds
-from photon.pipeline.file import Compaction, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Compaction
 from photon.state.view import open_view
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.compaction import compact, groups_of

@@ -16,7 +16,7 @@ from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import RangeGone, Stretch, read_pieces
 from photon.pipeline.event_key import event_key, primary_time_us
-from photon.pipeline.file import ForeignLog, Log, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.verification.classes import Evidence
 from photon.verification.tasks import (
     FOREIGN_RECORDS,

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from photon.clock import MICROSECONDS, microseconds
-from photon.pipeline.file import Pipeline, Recovery, Retry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Recovery, Retry
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from bench.store_servers import dynamodb_client, fastest_kind
 from photon.clock import Clock
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig

@@ -23,7 +23,8 @@ from pathlib import Path
 from bench.store_servers import registry_pipeline
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
 from photon.registry.dynamodb.local_server import ServerKind
 from photon.registry.interface import Claim, Joined, Lost, RegistryUnavailable, Won

@@ -17,8 +17,8 @@ from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read
 from photon.logs.scattered import read_stretches_in_order
 from photon.logs.source import LogsUnavailable
 from photon.logs.tail import LogTail
-from photon.pipeline.file import Limits, PrimaryLog, Tailing
 from photon.pipeline.location import Location, S3Folder
+from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
 from photon.storage.s3 import S3Store
 from tests.unit.tailing_world import World

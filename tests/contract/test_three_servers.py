@@ -18,7 +18,8 @@ from bench.store_servers import StoreServer, is_available, registry_pipeline, st
 from photon.clock import SystemClock
 from photon.faults import arm, disarm
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Registry
 from photon.registry.address import EndpointAddress
 from photon.registry.interface import (
     Claim,

@@ -14,7 +14,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB
 from orchestration import closed_days as module
 from orchestration.closed_days import DATACENTER_TAG, closed_days, closed_days_sensor
-from photon.pipeline.file import Backfill
+from photon.pipeline.sections import Backfill
 from photon.verification.days import DAY_US, utc_day
 from tests.orchestration.location import Location
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, ItemKey, item_key
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor

@@ -23,7 +23,7 @@ from unittest import mock
 from bench.distant_clients import Distances
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus import layout
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, item_key
 from photon.registry.consensus.register import EpochRecord, Members, Register, ShardConfig, with_shards

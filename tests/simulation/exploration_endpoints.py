@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply, Stored
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH, item_key
 from photon.registry.consensus.register import (

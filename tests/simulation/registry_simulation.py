@@ -25,7 +25,7 @@ from unittest import mock
 
 from photon.faults import disarm
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus import layout
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import SHARD_HASH, item_key

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import REGISTER_KEY, SHARD_HASH
 from photon.registry.consensus.register import Members, Register, decode_register
 from photon.registry.endpoints.channel import Channel

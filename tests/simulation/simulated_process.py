@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.endpoints.tempo import Tempo
 from photon.registry.quorum.proposer import QuorumRegistry

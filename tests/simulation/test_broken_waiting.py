@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from photon.dispatcher import waiting
-from photon.pipeline.file import Retry
+from photon.pipeline.sections import Retry
 from photon.state.database import DispatcherState
 from photon.state.waiting_list import WaitingList
 from photon.waiting.merging import Merged

@@ -13,7 +13,7 @@ import pytest
 
 from photon import faults
 from photon.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
-from photon.pipeline.file import Compaction
+from photon.pipeline.sections import Compaction
 from photon.storage import compaction
 from photon.storage.compaction import pages_of_rows
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash

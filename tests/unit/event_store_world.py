@@ -21,7 +21,7 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import PRIMARY_EVENTS, read_events
 from photon.logs.ranges import read_at
 from photon.logs.source import hash_bytes
-from photon.pipeline.file import Limits, PrimaryLog
+from photon.pipeline.sections import Limits, PrimaryLog
 from photon.tokens import new_id
 
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")

@@ -12,7 +12,7 @@ import pytest
 from photon.logs.files import TrackedFile
 from photon.logs.ranges import read_range
 from photon.logs.tail import LogTail, Observation
-from photon.pipeline.file import Limits, PrimaryLog, Tailing
+from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 
 
 class World:

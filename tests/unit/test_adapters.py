@@ -26,7 +26,8 @@ from photon.join.adapting import (
     skip_isolating_failures,
 )
 from photon.logs.columns import parse_columns
-from photon.pipeline.file import ForeignLog, Limits, load_pipeline
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.sections import ForeignLog, Limits
 
 FOREIGN = pa.table({"n": [0, 1, 2, 3, 4], "click": list("abcde")})
 PRIMARY = pa.table({"query": list("vwxyz")})

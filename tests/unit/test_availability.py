@@ -21,7 +21,7 @@ from photon.availability.budget import (
     together,
 )
 from photon.clock import MICROSECONDS
-from photon.pipeline.file import Availability
+from photon.pipeline.sections import Availability
 
 SECOND = MICROSECONDS
 BEGIN_US = 1_767_607_200 * SECOND // MINUTE_US * MINUTE_US

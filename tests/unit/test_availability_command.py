@@ -13,7 +13,7 @@ from assets.availability import availability_check, availability_metadata
 from photon.availability.budget import MINUTE_US, Minute
 from photon.availability.report import AvailabilityReport, judge_all, report_of
 from photon.cli.main import main
-from photon.pipeline.file import Availability
+from photon.pipeline.sections import Availability
 from tests.simulation.test_availability import SECOND, START_US, Live, make
 from tests.simulation.world import World
 

@@ -52,7 +52,7 @@ from photon.join.messages import (
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Home, Limits, Retry
+from photon.pipeline.sections import Home, Limits, Retry
 from photon.registry.interface import Claim
 from photon.state.plan import (
     Advance,

@@ -14,7 +14,7 @@ import pytest
 
 from photon.dispatcher.waiting import due_retries
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.pipeline.file import Retry
+from photon.pipeline.sections import Retry
 from photon.state.database import Completion, DispatcherState, StateUnavailable
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Advance, Plan, PlanContent

@@ -9,7 +9,7 @@ import pytest
 from bench import figure_batching, figure_resharding
 from bench.figure_batching import Counted, Load, Served, Tally, serve, served
 from bench.figure_resharding import Sizes, Story, sizes_over_time
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.pipeline.values import parse_duration
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock

@@ -6,7 +6,7 @@ import pytest
 
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.logs.json_lines import read_whole_json_lines
-from photon.pipeline.file import ForeignLog, Limits
+from photon.pipeline.sections import ForeignLog, Limits
 
 
 def parse(raws: list[bytes], header: bytes = b"", most_columns: int = 1000, **log: object) -> ParsedColumns:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.gzips import CompressedBytes, GzipStream, NotClosedYet
-from photon.pipeline.file import Limits
+from photon.pipeline.sections import Limits
 from tests.unit.tailing_world import Story, World, cases, play
 
 ONE_TWO = gzip.compress(b"one\ntwo\n")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from photon.logs import gzips
-from photon.pipeline.file import Limits
+from photon.pipeline.sections import Limits
 from tests.unit.tailing_world import World
 
 PICKS = st.integers(0, 99)

@@ -11,7 +11,7 @@ import pytest
 from photon.logs.files import LogFile
 from photon.logs.one_record import FIRST_READ_BYTES, read_records
 from photon.logs.source import hash_bytes
-from photon.pipeline.file import ForeignLog, Limits
+from photon.pipeline.sections import ForeignLog, Limits
 
 LOG = ForeignLog(files="*.jsonl", format="jsonl", id="click", key="query", time="at", time_unit="us")
 

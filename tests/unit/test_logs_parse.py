@@ -17,7 +17,7 @@ from photon.logs.parse import (
     read_events,
     read_events_of,
 )
-from photon.pipeline.file import ForeignLog, Limits, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
 
 HEADER = b"event_id,key,ts,note"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.pipeline.file import Limits
+from photon.pipeline.sections import Limits
 from tests.unit.tailing_world import Story, World, cases, named, play
 
 LONG_START = b"x" * 2000 + b"\n"

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import (
     ABSENT,
     Accept,

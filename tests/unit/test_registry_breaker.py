@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor, Insert, NoReply, ReadReply, WriteReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.consensus.quorums import all_of_them

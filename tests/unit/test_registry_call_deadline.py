@@ -14,7 +14,7 @@ import pytest
 from bench.virtual_network import Send, VirtualClient, VirtualTime
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.interface import Claim, Joined, RegistryUnavailable, Unknown, Won

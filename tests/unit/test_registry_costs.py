@@ -17,7 +17,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Page
 from photon.registry.consensus.layout import SHARD_HASH, Cleared, encode_value, shards_of
 from photon.registry.consensus.register import Members, Register, ShardConfig

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.endpoints.deadline import MAX_BACKOFF_SECONDS, Deadline
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won

@@ -10,7 +10,7 @@ import pytest
 
 from photon.clock import microseconds
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.layout import REGISTER_KEY
 from photon.registry.consensus.register import Register, with_boundary
 from photon.registry.endpoints.channel import Threads

@@ -15,14 +15,8 @@ import pytest
 from bench.store_servers import dynamodb_client
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import (
-    Datacenter,
-    Endpoint,
-    ForeignLog,
-    Pipeline,
-    PrimaryLog,
-    Registry,
-)
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.registry.address import EndpointAddress, RegistryAddress
 from photon.registry.consensus.acceptor import Done, Insert, NoReply
 from photon.registry.consensus.layout import ItemKey

@@ -25,7 +25,8 @@ import pytest
 
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Datacenter, ForeignLog, LocalServerName, Pipeline, PrimaryLog, Registry
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, PrimaryLog, Registry
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb import local_server as module

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Accept, Prepare
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import REGISTER_KEY, fenced_epoch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Stored
 from photon.registry.consensus.decisions import fast_quorum, majority, recover
 from photon.registry.consensus.layout import fast_value

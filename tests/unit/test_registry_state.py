@@ -9,7 +9,7 @@ import pytest
 
 from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Endpoint, Registry
+from photon.pipeline.sections import Endpoint, Registry
 from photon.registry.consensus.acceptor import Accept, Insert, NoReply, Prepare, Scanned, Stored
 from photon.registry.consensus.decisions import ballot
 from photon.registry.consensus.layout import ItemKey, fast_value

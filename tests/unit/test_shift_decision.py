@@ -17,7 +17,7 @@ from orchestration.shift_decision import (
     Snapshot,
     decide,
 )
-from photon.pipeline.file import Shift
+from photon.pipeline.sections import Shift
 from photon.shift.growth import Growth, LogSize
 from photon.shift.lease import Lease, LeaseStatus
 from photon.state.view import StateView

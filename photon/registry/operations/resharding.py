@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, replace
 
 from photon.clock import MICROSECONDS
-from photon.pipeline.file import MOST_SHARDS, Pipeline
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import MOST_SHARDS
 from photon.registry.consensus.acceptor import Acceptor, NoReply, StoreSize
 from photon.registry.consensus.layout import ItemKey, shards_of, sortable_time, time_of_key
 from photon.registry.consensus.register import Register, with_shards

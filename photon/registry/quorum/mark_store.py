@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Accept, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, votes_of
 from photon.registry.consensus.marks import Mark, encode_mark, greatest_mark, mark_key

@@ -13,7 +13,7 @@ import numpy as np
 
 from photon.clock import Clock, microseconds
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
 from photon.registry.consensus.columns import (
     Indices,

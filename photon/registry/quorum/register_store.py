@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from photon.clock import microseconds
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import ABSENT, Accept, NoReply, Prepare, ReadReply, Stored
 from photon.registry.consensus.decisions import ballot, majority, next_counter, recover, votes_of
 from photon.registry.consensus.layout import REGISTER_KEY

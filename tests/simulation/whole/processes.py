@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.virtual_network import Strand
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import TIMED_OUT
 from tests.simulation.network import REQUEST_TIMEOUT_SECONDS, Client, Network

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Pipeline, Registry, load_pipeline
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.pipeline.sections import Registry
 from photon.pipeline.values import Format
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.layout import SHARD_HASH, ItemKey, item_key

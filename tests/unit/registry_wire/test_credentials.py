@@ -15,7 +15,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from photon.pipeline.event_key import EventKey
-from photon.pipeline.file import Registry
+from photon.pipeline.sections import Registry
 from photon.registry.address import EndpointAddress
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
