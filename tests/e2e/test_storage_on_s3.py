@@ -45,6 +45,10 @@ KILLS: dict[Part, tuple[str, ...]] = {
 }
 
 
+# What a join says first where the store refuses its credentials.
+REFUSED: dict[Part, str] = {"logs": "waits:", "lake": "photon: cannot look for the table"}
+
+
 def write(tmp_path: Path, minio: MinioServer, traffic: Traffic, part: Part = "logs", more: str = "") -> Path:
     """A pipeline with this part of each datacenter on S3, its logs written; its registry."""
     storage = f"storage: {{endpoint_url: {minio.url}}}"
@@ -116,7 +120,7 @@ def test_a_join_waits_for_a_store_that_is_away_says_so_once_and_goes_on(
 
 
 def test_neither_state_nor_messages_have_credentials(
-    tmp_path: Path, pipeline: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pipeline: Path, part: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with local_server(tmp_path / "state" / "registry"):
         joined = photon("join", pipeline, "-d", "east", "--engine", "local", "--until-idle")
