@@ -129,9 +129,9 @@ def test_neither_state_nor_messages_have_credentials(
         done = [photon(*command, status=None) for command in commands]
         with running("join", pipeline, "-d", "west", "--engine", "local", "--until-idle") as refused:
             assert refused.stderr is not None
-            waits = refused.stderr.readline()
-    assert "waits:" in waits
-    said = waits + "".join(f"{each.stdout}{each.stderr}" for each in (joined, *done))
+            says = refused.stderr.readline()
+    assert REFUSED[part] in says
+    said = says + "".join(f"{each.stdout}{each.stderr}" for each in (joined, *done))
     assert "SignatureDoesNotMatch" in said
     written = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
     assert written
