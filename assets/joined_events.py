@@ -5,11 +5,10 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 from dagster import (
-    AssetCheckResult,
-    AssetCheckSpec,
     AssetExecutionContext,
     AssetsDefinition,
     DagsterExecutionInterruptedError,
+    FreshnessPolicy,
     MaterializeResult,
     PartitionsDefinition,
     asset,
@@ -26,20 +25,10 @@ from resources.spark import SparkResource
 RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
 
 
-LOST_CHECK = "nothing_lost"
-LOST_PROMISE = "No log file went away in the latest shift before it was read to its end."
-
-
-def nothing_lost(lost_bytes: int, datacenter: str) -> AssetCheckResult:
-    """Whether a shift has read all that was in its datacenter's logs before it went."""
-    says = f"{datacenter}: {lost_bytes:,} bytes of log files that went away were not read"
-    remedy = "photon status names the files; put them back, and keep rotated files longer"
-    return AssetCheckResult(
-        check_name=LOST_CHECK,
-        passed=lost_bytes == 0,
-        description=f"{says}. What to do: {remedy}" if lost_bytes else f"Holds in {datacenter}.",
-        metadata={"datacenter": datacenter, "lost_bytes": lost_bytes},
-    )
+def freshness(served: ServedPipeline) -> FreshnessPolicy:
+    """Some datacenter's shift has reported within `health.stale`."""
+    stale = served.pipeline.health.stale
+    return FreshnessPolicy.time_window(fail_window=stale.error, warn_window=stale.warn)
 
 
 def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> AssetsDefinition:
@@ -51,9 +40,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
         partitions_def=partitions,
         deps=[served.asset_key("primary_log"), served.asset_key("foreign_log")],
         kinds={"pyspark", "deltalake"},
-        check_specs=[
-            AssetCheckSpec(LOST_CHECK, asset=served.asset_key("joined_events"), description=LOST_PROMISE)
-        ],
+        freshness_policy=freshness(served),
         description=(
             "One row for each foreign event whose primary exists. A materialization is a shift, which joins "
             "for some time what is in the datacenter's logs and what comes, and reports while it does."
@@ -96,7 +83,6 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
                 reporter.materialize(metadata)
                 raise DagsterExecutionInterruptedError
             # After another signal, as when the machine goes down, the shift has ended in order: a success.
-            check = nothing_lost(result.lost_bytes, context.partition_key)
-            return MaterializeResult(metadata=metadata, check_results=[check])
+            return MaterializeResult(metadata=metadata)
 
     return joined_events

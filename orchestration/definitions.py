@@ -14,16 +14,18 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
+from assets.health import health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.pipeline_files import all_served_check, pipeline_files_asset
 from assets.run_history import pruning_job
-from assets.standing_still import works_check
 from assets.upkeep import UPKEEP, upkeep_asset
+from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
 from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
+from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
 from resources.spark import SparkResource
 
@@ -48,11 +50,11 @@ def build_defs(settings: LocationSettings) -> Definitions:
 def _definitions_of(served: ServedPipeline) -> Definitions:
     """What one pipeline adds; each of its datacenters is a partition."""
     datacenters = StaticPartitionsDefinition(list(served.datacenters))
-    works = [works_check(served, name) for name in served.datacenters]
+    health = [health_checks(served, name) for name in served.datacenters]
     shift = define_asset_job(
         served.job_name("shift"),
-        # Not what is to tell of shifts that stand still.
-        selection=AssetSelection.assets(served.asset_key("joined_events")) - AssetSelection.checks(*works),
+        # Not what is told of shifts by others.
+        selection=AssetSelection.assets(served.asset_key("joined_events")) - AssetSelection.checks(*health),
         executor_def=in_process_executor,
         description="Joins one datacenter's logs for some time; its sensor starts it.",
     )
@@ -70,10 +72,13 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
             daily_joins_asset(served, datacenters),
             *(upkeep_asset(kind, served) for kind in UPKEEP),
         ],
-        asset_checks=works,
+        asset_checks=health,
         jobs=[shift, days, *(upkeep_job(kind, served) for kind in UPKEEP)],
         sensors=[
-            make(served, name) for name in served.datacenters for make in (shift_sensor, closed_days_sensor)
+            watcher_sensor(served),
+            alerts_sensor(served),
+            *(shift_sensor(served, name) for name in served.datacenters),
+            *(closed_days_sensor(served, name) for name in served.datacenters),
         ],
         schedules=upkeep_schedules(served),
     )

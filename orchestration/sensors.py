@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
 from dagster import (
-    AssetCheckEvaluation,
     AssetObservation,
     DefaultSensorStatus,
     RunRequest,
@@ -21,7 +20,6 @@ from dagster import (
 )
 
 from assets.logs import ObservedLogs, observations
-from assets.standing_still import Standing, evaluation
 from orchestration.people import why_not_to_run
 from orchestration.shift_decision import Decision, Snapshot, decide
 from orchestration.shift_runs import ShiftRuns
@@ -34,7 +32,7 @@ from resources.environment import ServedPipeline, dagster_name
 # Dagster's daemon goes round every 5 s. With 5 here as well it left out half of the ticks, which came a
 # millisecond early: a killed shift waited for up to 10 s.
 TICK_SECONDS = 3
-CURSOR_FORMAT = 3
+CURSOR_FORMAT = 4
 REASON_TAG = "photon/why"  # of a run: why it was launched
 
 log = logging.getLogger(__name__)
@@ -61,16 +59,12 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
             decision = replace(decision, launch=False, reason=why)
         _carry_out(decision, found, runs, pipeline.datacenters[datacenter].state)
         observed, observed_now = _observe(served, datacenter, found, cursor.observed)
-        events: list[AssetObservation | AssetCheckEvaluation] = [*observed_now]
-        standing = cursor.standing.next(found.growth, found.lease_status, pipeline.shift, found.now_us)
-        if standing.told != cursor.standing.told:
-            events.append(evaluation(served, datacenter, standing))
         request = RunRequest(partition_key=datacenter, tags={REASON_TAG: decision.reason})
         return SensorResult(
             run_requests=[request] if decision.launch else [],
             skip_reason=None if decision.launch else SkipReason(decision.reason),
-            cursor=Cursor(observed, decision.unresponsive_since_us, standing).as_text(),
-            asset_events=events,
+            cursor=Cursor(observed, decision.unresponsive_since_us).as_text(),
+            asset_events=observed_now,
         )
 
     return shifts
@@ -82,7 +76,6 @@ class Cursor:
 
     observed: ObservedLogs | None = None  # at the last observation
     unresponsive_since_us: int | None = None
-    standing: Standing = field(default_factory=Standing)
 
     @classmethod
     def from_text(cls, text: str | None) -> Cursor:
@@ -91,12 +84,7 @@ class Cursor:
         if stored.get("format") != CURSOR_FORMAT:
             return cls()
         observed = ObservedLogs(**stored["observed"]) if stored["observed"] else None
-        standing, told = stored["standing"], stored["standing"]["told"]
-        return cls(
-            observed,
-            stored["unresponsive_since_us"],
-            Standing(standing["still_since_us"], None if told is None else tuple(told)),
-        )
+        return cls(observed, stored["unresponsive_since_us"])
 
     def as_text(self) -> str:
         return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})

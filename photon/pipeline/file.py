@@ -18,11 +18,13 @@ from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import (
+    Alerts,
     Availability,
     Backfill,
     Compaction,
     Datacenter,
     ForeignLog,
+    Health,
     Home,
     Limits,
     PrimaryLog,
@@ -72,6 +74,8 @@ class Pipeline(Strict):
     availability: Availability = Availability()
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
+    health: Health = Health()
+    alerts: Alerts = Alerts()
     shift: Shift = Shift()
     spark: Spark = Spark()
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.

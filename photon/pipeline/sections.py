@@ -21,6 +21,7 @@ from photon.adapters import PRIMARY_PREFIX
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.values import (
     LONGEST,
+    AdapterName,
     BatchSize,
     ColumnPrefix,
     Columns,
@@ -37,6 +38,7 @@ from photon.pipeline.values import (
     PositiveDuration,
     Settings,
     Share,
+    Size,
     TimeUnit,
     Url,
     Whole,
@@ -294,6 +296,52 @@ class Compaction(Strict):
     least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
     # Commits stay in a table's log. The next verification reads those since the last one: keep more.
     keep_log: LogDuration = timedelta(minutes=90)
+
+
+class Durations(Strict):
+    """From when on something is a warning, and an error."""
+
+    warn: PositiveDuration
+    error: PositiveDuration
+
+
+class Sizes(Strict):
+    """The same, of bytes."""
+
+    warn: Size
+    error: Size
+
+
+class Shares(Strict):
+    """The same, of all records."""
+
+    warn: Share
+    error: Share
+
+
+class Health(Strict):
+    """From when on a datacenter is not well: what Dagster's checks of `joined_events` go by."""
+
+    # It has work, and nobody is at it. A shift that is killed is replaced within some 20 s.
+    standing_still: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
+    lag: Durations = Durations(warn=timedelta(minutes=1), error=timedelta(minutes=10))
+    backlog: Sizes = Sizes(warn=2**30, error=2**34)  # unread bytes of its logs
+    dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the foreign records of the window
+    unjoinable: Shares = Shares(warn=0.2, error=0.9)
+    clock_skew: Durations = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
+    unverified: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
+    window: PositiveDuration = timedelta(hours=1)  # shares are of the records of the last one or two
+    least_records: Whole = Field(default=100, ge=1)  # a share of fewer says nothing
+    # No shift has reported for so long, whatever the reason: Dagster's freshness policy.
+    stale: Durations = Durations(warn=timedelta(hours=6), error=timedelta(days=1))
+    # What still goes on is told again after this time, with its numbers of then.
+    tell_again: PositiveDuration = timedelta(minutes=5)
+
+
+class Alerts(Strict):
+    """Who is told of failed checks, failed runs and stale assets."""
+
+    hook: AdapterName | None = None  # a function of an Alert, also of a module beside the file
 
 
 class Shift(Strict):

@@ -82,7 +82,6 @@ class ShiftResult:
     seconds: float
     events_before: int  # of both kinds, that earlier shifts of the epoch had read
     ended: Ended
-    lost_bytes: int = 0  # unread bytes of files that went away in this shift
 
     def as_dict(self) -> dict[str, float]:
         """The equation, seconds, and events (of both kinds) read per second in this shift."""
@@ -203,8 +202,7 @@ def run_shift(
                 ended = end.why or ("idle" if limits.idle is not None else "done")
                 seconds = (clock.now_us() - began_us) / MICROSECONDS
                 counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
-                lost_bytes = max(0, counts.lost_bytes - before.lost_bytes)
-                return ShiftResult(counts, seconds, events_before, ended, lost_bytes)
+                return ShiftResult(counts, seconds, events_before, ended)
     finally:
         heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)

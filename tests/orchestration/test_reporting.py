@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from dagster import AssetMaterialization
 
-from assets.joined_events import LOST_CHECK, nothing_lost
 from assets.reporting import Reporter
 from photon.dispatcher.retrying import BatchReport
 from photon.quantiles import Sample
@@ -112,11 +111,3 @@ def test_a_state_that_cannot_be_read_is_not_reported_as_empty(
         minutes(world, reporter(world, context), 1)
     assert context.materializations == []
     assert "could not be stored" in caplog.text
-
-
-@pytest.mark.parametrize(("lost_bytes", "passes"), [(0, True), (1_234, False)])
-def test_a_shift_under_which_unread_bytes_went_fails_its_check(lost_bytes: int, passes: bool) -> None:
-    result = nothing_lost(lost_bytes, "east")
-    assert (result.check_name, result.passed) == (LOST_CHECK, passes)
-    assert "east" in (result.description or "")
-    assert ("1,234 bytes" in (result.description or "")) is not passes

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckEvaluation, AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus
+from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from assets.logs import OBSERVED_EVERY_SECONDS
@@ -22,7 +22,6 @@ from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry
 from photon.shift.growth import growth_of
 from photon.shift.lease import DatacenterLock, Lease
-from photon.state.database import DispatcherState
 from tests.orchestration.location import Location, launched
 
 
@@ -273,50 +272,3 @@ def test_a_registry_that_does_not_answer_keeps_no_shift_from_being_launched(
     )
     assert launched(Location(tmp_path, more=nowhere).tick(instance)) == ["east"]
     close_registries()
-
-
-def told(tick: SensorExecutionData) -> list[AssetCheckEvaluation]:
-    """What a tick says of the datacenter's standing."""
-    return [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
-
-
-def test_what_stands_still_for_long_is_told_once_and_again_when_it_works(
-    location: Location, instance: DagsterInstance
-) -> None:
-    with location.holder("a run of another Dagster"):
-        first = location.tick(instance)
-        assert [check.passed for check in told(first)] == [True]
-        location.clock.advance(60)
-        silent = location.tick(instance, cursor=first.cursor)
-        location.clock.advance(location.pipeline.shift.start_timeout.total_seconds())
-        still = location.tick(instance, cursor=silent.cursor)
-        again = location.tick(instance, cursor=still.cursor)
-        now_us = location.clock.now_us()
-        os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
-        works = location.tick(instance, cursor=again.cursor)
-    assert (told(silent), told(again)) == ([], [])
-    (check,) = told(still)
-    assert (check.check_name, check.passed) == ("east__works", False)
-    assert "no sign of life" in (check.description or "")
-    assert [check.passed for check in told(works)] == [True]
-
-
-def test_logs_that_nobody_joins_for_long_are_told(location: Location, instance: DagsterInstance) -> None:
-    first = location.tick(instance)
-    location.clock.advance(location.pipeline.shift.start_timeout.total_seconds())
-    (check,) = told(location.tick(instance, cursor=first.cursor))
-    assert not check.passed
-    assert "nobody has run it" in (check.description or "")
-
-
-def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
-    location: Location, instance: DagsterInstance
-) -> None:
-    state = DispatcherState(location.state())
-    state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
-    state.note_out_of_reach({"west": "there is no table"})
-    state.close()
-    (check,) = told(location.tick(instance))
-    assert not check.passed
-    assert "datacenter west registered them and is silent" in (check.description or "")
-    assert "photon retire" in (check.description or "")

@@ -47,13 +47,17 @@ def models_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
         yield from ((suffix + inner, model) for inner, model in models_in(part))
 
 
-def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of the pipeline file as `a.b.c`, with its default."""
+def keys_of(model: type[BaseModel], prefix: str = "", defaults: object = None) -> Iterator[tuple[str, Any]]:
+    """Every key of the pipeline file as `a.b.c`, with its default: that of its section, if it has one."""
+    fields = {id(field): name for name, field in model.model_fields.items()}
     for name, field in fields_by_key(model).items():
         key = prefix + name
-        yield key, field.get_default(call_default_factory=True)
+        default = field.get_default(call_default_factory=True)
+        if isinstance(defaults, model):
+            default = getattr(defaults, fields[id(field)])
+        yield key, default
         for suffix, inner in models_in(field.annotation):
-            yield from keys_of(inner, key + suffix + ".")
+            yield from keys_of(inner, key + suffix + ".", default)
 
 
 KEYS = dict(keys_of(Pipeline))

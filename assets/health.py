@@ -1,0 +1,85 @@
+"""Checks of `joined_events`, a set for each datacenter: whether it is well (`photon.health`), and what to do.
+
+A watcher evaluates them, and people may: never the shift itself, for what stands still can't tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    multi_asset_check,
+)
+
+from assets.runs import failures_with_a_message
+from photon.clock import SystemClock
+from photon.health.memory import Memory
+from photon.health.verdicts import PROMISES, Level, Verdict, judge
+from photon.health.vitals import look
+from resources.environment import ServedPipeline, dagster_name
+
+_SEVERITY = {
+    "ok": AssetCheckSeverity.WARN,
+    "warn": AssetCheckSeverity.WARN,
+    "error": AssetCheckSeverity.ERROR,
+}
+
+
+def check_name(datacenter: str, promise: str) -> str:
+    """One check a datacenter: what is told of one must not hide what is told of another."""
+    return dagster_name(datacenter, promise)
+
+
+def level_of(passed: bool, severity: AssetCheckSeverity) -> Level:
+    """The level of an evaluation that Dagster has stored."""
+    if passed:
+        return "ok"
+    return "error" if severity is AssetCheckSeverity.ERROR else "warn"
+
+
+def evaluation(
+    served: ServedPipeline, datacenter: str, promise: str, verdict: Verdict
+) -> AssetCheckEvaluation:
+    """A verdict as the check's result, without a run."""
+    return AssetCheckEvaluation(
+        asset_key=served.asset_key("joined_events"),
+        check_name=check_name(datacenter, promise),
+        passed=verdict.level == "ok",
+        severity=_SEVERITY[verdict.level],
+        description=verdict.text,
+        metadata={"datacenter": datacenter},
+    )
+
+
+def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinition:
+    """A datacenter's checks as people may have them evaluated now."""
+    asset = served.asset_key("joined_events")
+    specs = [
+        AssetCheckSpec(check_name(datacenter, promise), asset=asset, description=f"{datacenter}: {says}")
+        for promise, says in PROMISES.items()
+    ]
+
+    @multi_asset_check(specs=specs, name=dagster_name(served.pipeline.name, datacenter, "health"))
+    def health() -> Iterator[AssetCheckResult]:
+        with failures_with_a_message():
+            pipeline = served.load()
+            found = look(pipeline, datacenter, SystemClock().now_us())
+            # There is no earlier look: the last sign of life says since when.
+            memory = Memory(still_since_us=found.lease.beat_us or None).after(found, pipeline)
+            verdicts = judge(datacenter, found, memory, pipeline)
+        for promise, verdict in verdicts.items():
+            yield AssetCheckResult(
+                asset_key=asset,
+                check_name=check_name(datacenter, promise),
+                passed=verdict.level == "ok",
+                severity=_SEVERITY[verdict.level],
+                description=verdict.text,
+                metadata={"datacenter": datacenter},
+            )
+
+    return health

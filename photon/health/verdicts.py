@@ -1,0 +1,215 @@
+"""Verdicts on a datacenter: a pure function of a look, what is remembered, and the thresholds.
+
+Each says what was seen and what to do. A datacenter that nobody runs can't say any of this itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from photon.clock import MICROSECONDS, in_utc, microseconds
+from photon.health.memory import Memory
+from photon.health.vitals import Vitals
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations, Shares
+from photon.shift.standing import size, span
+
+Level = Literal["ok", "warn", "error"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be said of one promise."""
+
+    level: Level
+    says: str
+    remedy: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.says}. What to do: {self.remedy}" if self.remedy else f"{self.says}."
+
+
+Judge = Callable[[str, Vitals, Memory, Pipeline], Verdict]
+BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
+
+
+def judge(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
+    """The verdict on each promise (`PROMISES`); `memory` is that after this look."""
+    return {name: judges(datacenter, found, memory, pipeline) for name, judges in _JUDGES.items()}
+
+
+def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    if found.decision is not None:
+        return Verdict("ok", f"{datacenter} is {found.decision}, as people have decided")
+    held = _held_back(datacenter, found)
+    if memory.still_since_us is None:
+        return held or Verdict("ok", f"{datacenter} works")
+    seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
+    patience = pipeline.health.standing_still
+    level = _level(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
+    if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
+        level = "ok"  # a start takes its time
+    if level == "ok":
+        return held or Verdict("ok", f"{datacenter} has work, and its next shift is on its way")
+    lease = found.lease.lease
+    if found.lease.is_locked:
+        process = f"process {lease.process} on {lease.host}" if lease else "its process"
+        silent = f"{process} has given no sign of life for {span(seconds)}"
+        return Verdict(
+            level,
+            f"{datacenter}: {silent}: it was stopped, or a task, disk or lake hangs",
+            "look at its disks; end the process, and its successor goes on",
+        )
+    due = f", and {found.growth.due:,} events are due" if found.growth.due else ""
+    return Verdict(
+        level,
+        f"{datacenter}: nobody has run it for {span(seconds)}; {size(found.unread_bytes)} of its logs are "
+        f"unread{due}",
+        "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
+        "why it failed",
+    )
+
+
+def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
+    """What waits here for dead datacenters whose lakes can't be reached."""
+    state = found.growth.state
+    if not state.out_of_reach:
+        return None
+    names = ", ".join(state.out_of_reach)
+    why = "; ".join(state.out_of_reach.values())
+    return Verdict(
+        "error",
+        f"{datacenter}: {state.held:,} events are held: {names} registered them and is silent, and what it "
+        f"did not join can't be released from here: {why}",
+        f"start {names} again, or make its lake readable here; if it is lost for good: photon retire",
+    )
+
+
+def _lag(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """The watermark's lag while much is unread, or for how long that is so if it is less.
+
+    Where logs are silent the watermark lags and nothing waits. Old logs lag by years when they are read.
+    """
+    if memory.behind_since_us is None:
+        return Verdict("ok", f"{datacenter} keeps up")
+    behind_seconds = (found.now_us - memory.behind_since_us) / MICROSECONDS
+    lag_seconds = min(behind_seconds, found.growth.lag_seconds or behind_seconds)
+    bounds = pipeline.health.lag
+    level = _level(lag_seconds, bounds.warn.total_seconds(), bounds.error.total_seconds())
+    says = f"{datacenter} is {span(lag_seconds)} behind; {size(found.unread_bytes)} of its logs are unread"
+    return Verdict(level, says, "" if level == "ok" else BEHIND)
+
+
+def _backlog(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    bounds = pipeline.health.backlog
+    level = _level(found.unread_bytes, bounds.warn, bounds.error)
+    says = f"{datacenter}: {size(found.unread_bytes)} of its logs are unread"
+    return Verdict(level, says, "" if level == "ok" else BEHIND)
+
+
+def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    remedy = f"photon dead-letters {pipeline.file} names them with their reasons, and mends them"
+    return _share(datacenter, found, memory, pipeline, "dead_letters", "are dead letters", remedy)
+
+
+def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    remedy = (
+        "look whether foreign.key and primary.id name the same thing, and whether primary logs are missing; "
+        "photon trace tells the story of one event"
+    )
+    return _share(datacenter, found, memory, pipeline, "unjoinable", "found no primary event", remedy)
+
+
+def _share(
+    datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline, name: str, what: str, remedy: str
+) -> Verdict:
+    bounds: Shares = getattr(pipeline.health, name)
+    since = memory.since(found)
+    count, of = since[name], since["foreign"]
+    share = count / of if of else 0.0
+    level: Level = "ok"
+    if of >= pipeline.health.least_records:
+        level = _level(share, bounds.warn, bounds.error)
+    says = f"{datacenter}: {count:,} of the latest {of:,} foreign records {what} ({share:.2%})"
+    return Verdict(level, says, "" if level == "ok" else remedy)
+
+
+def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    lost_bytes = memory.since(found)["lost_bytes"]
+    if not lost_bytes:
+        return Verdict("ok", f"{datacenter} has read every log file to its end")
+    return Verdict(
+        "error",
+        f"{datacenter}: {size(lost_bytes)} of log files that went away were not read",
+        "photon status names the files; put them back, and keep rotated files longer",
+    )
+
+
+def _clock(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    watermark_us, bounds = found.growth.state.watermark_us, pipeline.health.clock_skew
+    ahead_us = 0 if watermark_us is None else max(0, watermark_us - found.now_us)
+    level = _duration(ahead_us, bounds)
+    if level == "ok":
+        return Verdict("ok", f"{datacenter}: no event is ahead of this machine's clock")
+    return Verdict(
+        level,
+        f"{datacenter}: its events are {span(ahead_us / MICROSECONDS)} ahead of this machine's clock",
+        "set the clocks by NTP, here and where the logs are written; look at primary.time_unit",
+    )
+
+
+def _verified(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    remedy = f"photon verify {pipeline.file} --datacenter {datacenter}, or start Dagster's verification"
+    if found.unverified_because:
+        return Verdict("warn", f"{datacenter}: {found.unverified_because}", "make its lake reachable")
+    if found.verified is None:
+        return Verdict("ok", f"{datacenter} was not verified yet")
+    broken = found.verified.report["violations"]
+    at = in_utc(found.verified.at_us, "minutes")
+    if broken:
+        kinds = "; ".join(f"{one['count']:,} {one['says']}" for one in broken)
+        todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
+        return Verdict("error", f"{datacenter}, verified at {at}: {kinds}", todo)
+    level = _duration(found.now_us - found.verified.at_us, pipeline.health.unverified)
+    says = f"{datacenter} was verified at {at}: nothing is missing, and nothing is there twice"
+    return Verdict(level, says, "" if level == "ok" else remedy)
+
+
+def _duration(length_us: int, bounds: Durations) -> Level:
+    return _level(length_us, microseconds(bounds.warn), microseconds(bounds.error))
+
+
+def _level(value: float, warn: float, error: float) -> Level:
+    if value >= error:
+        return "error"
+    return "warn" if value >= warn else "ok"
+
+
+_JUDGES: Mapping[str, Judge] = MappingProxyType(
+    {
+        "works": _works,
+        "lag": _lag,
+        "backlog": _backlog,
+        "dead_letters": _dead_letters,
+        "unjoinable": _unjoinable,
+        "nothing_lost": _nothing_lost,
+        "clock": _clock,
+        "verified": _verified,
+    }
+)
+PROMISES: Mapping[str, str] = MappingProxyType(
+    {
+        "works": "Somebody joins its logs, and it holds nothing for a dead datacenter.",
+        "lag": "It is not far behind its logs (`health.lag`).",
+        "backlog": "Not much of its logs is unread (`health.backlog`).",
+        "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
+        "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
+        "nothing_lost": "No log file went away before it was read to its end.",
+        "clock": "No event is ahead of this machine's clock (`health.clock_skew`).",
+        "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",
+    }
+)

@@ -1,0 +1,60 @@
+"""What a look at a datacenter finds, without disturbing it: the input of every verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from photon.pipeline.file import Pipeline
+from photon.shift.growth import Growth, growth_of
+from photon.shift.lease import LeaseStatus, lease_status_of
+from photon.shift.people import Decision, decisions_of
+from photon.storage.tables import LakeUnavailable
+from photon.verification.stored_reports import StoredReport, newest
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """A datacenter at one moment."""
+
+    now_us: int
+    growth: Growth
+    lease: LeaseStatus
+    is_starting: bool = False  # a run of it is on its way
+    decision: Decision | None = None  # of people, where nobody runs it
+    verified: StoredReport | None = None  # the newest verification; None: there is none
+    unverified_because: str = ""  # why no verification could be read
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.growth.primary.unread_bytes + self.growth.foreign.unread_bytes
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is due, or unread that its last process has not left as it is: half a line."""
+        lease = self.lease.lease
+        is_new = lease is None or lease.idle_seen != self.growth.signature
+        return bool(self.growth.due or (is_new and self.unread_bytes))
+
+    def is_still(self, lease_seconds: float) -> bool:
+        """Whether there is work, and nobody at it."""
+        if self.decision is not None:
+            return False
+        if self.lease.is_locked:
+            return not self.lease.is_live(self.now_us, lease_seconds)
+        return self.has_work
+
+
+def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = False) -> Vitals:
+    """Look at a datacenter now. The registry is asked only where nobody runs it."""
+    growth = growth_of(pipeline, datacenter, now_us)
+    lease = lease_status_of(pipeline.datacenters[datacenter].state)
+    found = Vitals(now_us, growth, lease, is_starting)
+    decision = None
+    if found.is_still(pipeline.shift.lease_duration.total_seconds()):
+        decision = decisions_of(pipeline).on(datacenter)
+    verified, why = None, ""
+    try:
+        verified = newest(pipeline, [datacenter]).get(datacenter)
+    except LakeUnavailable as error:
+        why = str(error)
+    return Vitals(now_us, growth, lease, is_starting, decision, verified, why)

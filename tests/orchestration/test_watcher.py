@@ -1,0 +1,149 @@
+"""The watcher: who is dead is told, whoever should run it, and told once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetSelection,
+    DagsterInstance,
+    Definitions,
+    build_sensor_context,
+    define_asset_job,
+)
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+
+from assets.health import health_checks
+from orchestration.watcher import watcher_sensor
+from photon.health.verdicts import PROMISES
+from photon.registry.open import close_registries
+from photon.shift.run import prepare, run_shift
+from photon.state.database import DispatcherState
+from tests.orchestration.location import Location
+
+ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Iterator[Location]:
+    yield Location(tmp_path, more="health: {least_records: 10}\n")
+    close_registries()
+
+
+def tick(location: Location, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
+    context = build_sensor_context(instance, cursor, definitions=location.defs)
+    return watcher_sensor(location.served, location.clock).evaluate_tick(context)
+
+
+def told(tick: SensorExecutionData) -> dict[str, AssetCheckEvaluation]:
+    """What a tick says, by check."""
+    evaluations = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert len(evaluations) == len(tick.asset_events)
+    return {one.check_name: one for one in evaluations}
+
+
+def test_the_first_look_evaluates_each_check_of_each_datacenter(
+    location: Location, instance: DagsterInstance
+) -> None:
+    names = {f"{name}__{promise}" for name in ("east", "west") for promise in PROMISES}
+    assert told(tick(location, instance)).keys() == names
+
+
+def test_a_datacenter_that_nobody_runs_is_red_within_a_minute_and_green_once_it_is_run(
+    location: Location, instance: DagsterInstance
+) -> None:
+    ticks = [tick(location, instance)]
+    for _ in range(5):
+        location.clock.advance(10)
+        ticks.append(tick(location, instance, ticks[-1].cursor))
+    severities = [told(one)["east__works"].severity for one in ticks[1:] if told(one)]
+    assert severities == [WARN, ERROR]
+    assert "nobody has run it for" in (told(ticks[-1])["east__works"].description or "")
+    prepare(location.pipeline)
+    for name in ("east", "west"):
+        run_shift(location.pipeline, name, "until_idle", "local")
+    again = told(tick(location, instance, ticks[-1].cursor))
+    assert [again[f"{name}__works"].passed for name in ("east", "west")] == [True, True]
+
+
+def test_a_run_that_is_on_its_way_gives_its_datacenter_time(
+    location: Location, instance: DagsterInstance
+) -> None:
+    location.run(instance)
+    first = tick(location, instance)
+    location.clock.advance(60)
+    later = told(tick(location, instance, first.cursor))
+    assert list(later) == ["west__works"]  # nobody comes for that one
+
+
+def test_a_process_that_hangs_is_told_and_so_is_its_next_heartbeat(
+    location: Location, instance: DagsterInstance
+) -> None:
+    with location.holder("a run of another Dagster"):
+        first = tick(location, instance)
+        location.clock.advance(60)
+        silent = tick(location, instance, first.cursor)
+        location.clock.advance(60)
+        hangs = tick(location, instance, silent.cursor)
+        now_us = location.clock.now_us()
+        os.utime(location.state() / "lock", ns=(now_us * 1_000, now_us * 1_000))
+        works = tick(location, instance, hangs.cursor)
+    assert not told(silent).keys() & {"east__works"}
+    assert "no sign of life" in (told(hangs)["east__works"].description or "")
+    assert told(works)["east__works"].passed
+
+
+def test_what_goes_on_is_told_again_only_after_a_while(location: Location, instance: DagsterInstance) -> None:
+    looks = [tick(location, instance)]
+    for seconds in (60, 10, 280, 10):
+        location.clock.advance(seconds)
+        looks.append(tick(location, instance, looks[-1].cursor))
+    assert [bool(told(look)) for look in looks[1:]] == [True, False, False, True]
+
+
+def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
+    location: Location, instance: DagsterInstance
+) -> None:
+    prepare(location.pipeline)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    first = tick(location, instance)
+    clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
+    with clicks.open("ab") as file:
+        file.write(b"no event\n" * 20)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    found = told(tick(location, instance, first.cursor))["east__dead_letters"]
+    assert (found.passed, found.severity) == (False, ERROR)
+    assert "20 of the latest 20 foreign records are dead letters" in (found.description or "")
+    assert "photon dead-letters" in (found.description or "")
+
+
+def test_people_may_have_the_checks_evaluated_now(location: Location, instance: DagsterInstance) -> None:
+    checks = health_checks(location.served, "east")
+    defs = Definitions(asset_checks=[checks], jobs=[define_asset_job("now", AssetSelection.checks(checks))])
+    done = defs.resolve_job_def("now").execute_in_process(instance=instance)
+    assert {one.check_name for one in done.get_asset_check_evaluations()} == {
+        f"east__{promise}" for promise in PROMISES
+    }
+
+
+def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
+    first = tick(location, instance)
+    assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
+
+
+def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
+    location: Location, instance: DagsterInstance
+) -> None:
+    state = DispatcherState(location.state())
+    state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+    state.note_out_of_reach({"west": "there is no table"})
+    state.close()
+    check = told(tick(location, instance))["east__works"]
+    assert not check.passed
+    assert "west registered them and is silent" in (check.description or "")
+    assert "photon retire" in (check.description or "")

@@ -1,0 +1,199 @@
+"""Verdicts on a datacenter, from looks that are made up: thresholds, patience, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.health.memory import Memory
+from photon.health.verdicts import PROMISES, Verdict, judge
+from photon.health.vitals import Vitals
+from photon.join.outcomes import Counts
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.growth import Growth, LogSize
+from photon.shift.lease import Lease, LeaseStatus
+from photon.state.view import StateView
+from photon.testing.traffic import Traffic
+from photon.verification.stored_reports import StoredReport
+
+NOW_US = 1_800_000_000 * MICROSECONDS
+GIB = 2**30
+SEEN = Lease(7, "host", "", NOW_US, idle_seen="seen")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return load_pipeline(Traffic(1).write_pipeline(tmp_path))
+
+
+def vitals(
+    seconds: float = 0.0, unread_bytes: int = 2048, lease: LeaseStatus | None = None, **more: Any
+) -> Vitals:
+    """A look so many seconds later, at a datacenter at rest unless something else is said."""
+    state = StateView(**{"epoch": "e", "counts": Counts(), **more.pop("state", {})})
+    growth = Growth(LogSize(1, 10, unread_bytes), LogSize(1, 10, 0), "seen", state, more.pop("lag", None))
+    now_us = NOW_US + round(seconds * MICROSECONDS)
+    return Vitals(now_us, growth, lease or LeaseStatus(SEEN), **more)
+
+
+def counts(foreign: int, lost_bytes: int = 0, **classes: int) -> dict[str, Counts]:
+    return {"counts": Counts(foreign=foreign, lost_bytes=lost_bytes, classes=classes)}  # type: ignore[arg-type]
+
+
+def verdicts(pipeline: Pipeline, *looks: Vitals) -> dict[str, Verdict]:
+    """Those of the last look, after the others."""
+    memory = Memory()
+    for look in looks:
+        memory = memory.after(look, pipeline)
+    return judge("east", looks[-1], memory, pipeline)
+
+
+WORK = {"lease": LeaseStatus(replace(SEEN, idle_seen="other"))}
+
+
+def test_a_datacenter_at_rest_keeps_every_promise(pipeline: Pipeline) -> None:
+    found = verdicts(pipeline, vitals(0), vitals(10_000))
+    assert found.keys() == PROMISES.keys()
+    assert {verdict.level for verdict in found.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (44, "warn"), (45, "error")])
+def test_work_that_nobody_does_is_a_warning_and_then_an_error(
+    pipeline: Pipeline, seconds: float, level: str
+) -> None:
+    verdict = verdicts(pipeline, vitals(0, **WORK), vitals(seconds, **WORK))["works"]
+    assert verdict.level == level
+    if level == "error":
+        assert "nobody has run it for 45 s; 2.0 KiB of its logs are unread" in verdict.text
+        assert "sensor" in verdict.remedy
+
+
+def test_a_run_that_starts_has_its_time(pipeline: Pipeline) -> None:
+    start_seconds = pipeline.shift.start_timeout.total_seconds()
+    looks = [vitals(seconds, is_starting=True, **WORK) for seconds in (0, start_seconds - 1, start_seconds)]
+    assert verdicts(pipeline, *looks[:2])["works"].level == "ok"
+    assert verdicts(pipeline, *looks)["works"].level == "error"
+
+
+def test_what_people_keep_from_running_is_no_alarm(pipeline: Pipeline) -> None:
+    verdict = verdicts(
+        pipeline, vitals(0, decision="on hold", **WORK), vitals(99, decision="on hold", **WORK)
+    )
+    assert (verdict["works"].level, "on hold" in verdict["works"].says) == ("ok", True)
+
+
+def test_a_process_without_a_sign_of_life_is_named(pipeline: Pipeline) -> None:
+    lease = LeaseStatus(replace(SEEN, process=4711), is_locked=True, beat_us=NOW_US)
+    verdict = verdicts(pipeline, vitals(20, lease=lease), vitals(80, lease=lease))["works"]
+    assert verdict.level == "error"
+    assert "process 4711 on host has given no sign of life for 60 s" in verdict.says
+
+
+def test_work_that_somebody_takes_up_again_is_well_at_once(pipeline: Pipeline) -> None:
+    lease = LeaseStatus(SEEN, is_locked=True, beat_us=NOW_US + 100 * MICROSECONDS)
+    looks = [vitals(0, **WORK), vitals(99, **WORK), vitals(100, lease=lease)]
+    assert verdicts(pipeline, *looks)["works"].level == "ok"
+
+
+def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeline) -> None:
+    state = {"held": 12, "out_of_reach": {"west": "its lake can't be read"}}
+    verdict = verdicts(pipeline, vitals(state=state))["works"]
+    assert verdict.level == "error"
+    assert "12 events are held: west registered them and is silent" in verdict.says
+    assert "photon retire" in verdict.remedy
+
+
+def test_old_logs_that_are_read_for_the_first_time_are_not_years_behind(pipeline: Pipeline) -> None:
+    looks = [vitals(seconds, GIB // 2, lag=3e8) for seconds in (0, 59, 60)]
+    assert verdicts(pipeline, *looks[:2])["lag"].level == "ok"
+    verdict = verdicts(pipeline, *looks)["lag"]
+    assert (verdict.level, verdict.says) == ("warn", "east is 60 s behind; 512 MiB of its logs are unread")
+
+
+def test_logs_that_are_silent_are_not_behind(pipeline: Pipeline) -> None:
+    assert verdicts(pipeline, vitals(0, 100, lag=1e6), vitals(1e6, 100, lag=2e6))["lag"].level == "ok"
+
+
+@pytest.mark.parametrize(("unread_bytes", "level"), [(GIB - 1, "ok"), (GIB, "warn"), (16 * GIB, "error")])
+def test_a_long_backlog_is_told_by_its_bytes(pipeline: Pipeline, unread_bytes: int, level: str) -> None:
+    assert verdicts(pipeline, vitals(0, unread_bytes))["backlog"].level == level
+
+
+@pytest.mark.parametrize(
+    ("promise", "count", "level"),
+    [
+        ("dead_letters", 0, "ok"),
+        ("dead_letters", 1, "warn"),
+        ("dead_letters", 50, "error"),
+        ("unjoinable", 199, "ok"),
+        ("unjoinable", 200, "warn"),
+        ("unjoinable", 900, "error"),
+    ],
+)
+def test_shares_of_a_thousand_records_are_told(
+    pipeline: Pipeline, promise: str, count: int, level: str
+) -> None:
+    verdict = verdicts(pipeline, vitals(state=counts(0)), vitals(9, state=counts(1_000, **{promise: count})))
+    assert verdict[promise].level == level
+
+
+def test_a_share_of_few_records_says_nothing(pipeline: Pipeline) -> None:
+    looks = vitals(state=counts(0)), vitals(9, state=counts(99, dead_letters=99))
+    assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
+
+
+def test_shares_are_of_the_last_hours_and_not_of_all_times(pipeline: Pipeline) -> None:
+    bad, hour = counts(1_000, dead_letters=1_000), 3_600
+    later = counts(11_000, dead_letters=1_000)
+    looks = [vitals(0, state=counts(0)), vitals(9, state=bad), vitals(hour, state=bad)]
+    assert verdicts(pipeline, *looks)["dead_letters"].level == "error"
+    looks += [vitals(2 * hour, state=later), vitals(2 * hour + 9, state=later)]
+    assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
+
+
+def test_a_new_epoch_is_not_compared_with_the_one_before(pipeline: Pipeline) -> None:
+    looks = vitals(0, state=counts(5_000)), vitals(9, state={"epoch": "f", **counts(10)})
+    assert "of the latest 0 foreign records" in verdicts(pipeline, *looks)["dead_letters"].says
+
+
+def test_bytes_that_went_unread_are_an_error_for_a_window_or_two(pipeline: Pipeline) -> None:
+    lost = counts(9, lost_bytes=2048)
+    looks = [vitals(0, state=counts(9)), vitals(9, state=lost)]
+    assert verdicts(pipeline, *looks)["nothing_lost"].says.startswith("east: 2.0 KiB of log files")
+    looks += [vitals(3_600, state=lost), vitals(7_200, state=lost), vitals(7_300, state=lost)]
+    assert verdicts(pipeline, *looks)["nothing_lost"].level == "ok"
+
+
+@pytest.mark.parametrize(("ahead_seconds", "level"), [(4, "ok"), (5, "warn"), (60, "error")])
+def test_events_of_the_future_tell_of_clocks(pipeline: Pipeline, ahead_seconds: int, level: str) -> None:
+    state = {"watermark_us": NOW_US + ahead_seconds * MICROSECONDS}
+    assert verdicts(pipeline, vitals(state=state))["clock"].level == level
+
+
+def report(hours_ago: float, *violations: dict[str, Any]) -> StoredReport:
+    return StoredReport(
+        NOW_US - round(hours_ago * 3_600 * MICROSECONDS), "r", 1.0, {"violations": list(violations)}
+    )
+
+
+@pytest.mark.parametrize(("hours", "level"), [(2.9, "ok"), (3, "warn"), (24, "error")])
+def test_a_verification_that_is_old_proves_nothing(pipeline: Pipeline, hours: float, level: str) -> None:
+    verdict = verdicts(pipeline, vitals(verified=report(hours)))["verified"]
+    assert verdict.level == level
+    assert ("photon verify" in verdict.remedy) is (level != "ok")
+
+
+def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> None:
+    broken = {"count": 3, "says": "events are missing", "what_to_do": "photon recover"}
+    verdict = verdicts(pipeline, vitals(verified=report(1, broken)))["verified"]
+    assert (verdict.level, verdict.remedy) == ("error", "photon recover")
+    assert "3 events are missing" in verdict.says
+
+
+def test_memory_outlives_its_process(pipeline: Pipeline) -> None:
+    memory = Memory().after(vitals(0, GIB, state=counts(5), **WORK), pipeline)
+    assert Memory.from_dict(memory.as_dict()) == memory
