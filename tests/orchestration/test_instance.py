@@ -33,7 +33,9 @@ def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
 
 
 def test_only_daemons_that_have_something_to_do_run(instance: DagsterInstance) -> None:
-    assert set(instance.get_required_daemon_types()) == {"SENSOR", "SCHEDULER", "BACKFILL", "MONITORING"}
+    assert set(instance.get_required_daemon_types()) == {
+        *("SENSOR", "SCHEDULER", "BACKFILL", "MONITORING", "FRESHNESS_DAEMON"),
+    }
 
 
 def test_a_run_that_never_starts_or_never_ends_is_given_up(instance: DagsterInstance) -> None:
