@@ -69,7 +69,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
                 relief=RELIEF,
                 idle=times.idle_timeout,
             )
-            callbacks = Callbacks(should_stop, reporter.on_batch, reporter.on_wait)
+            callbacks = Callbacks(should_stop, reporter.on_batch, reporter.on_wait, reporter.on_resume)
             try:
                 result = run_shift(pipeline, context.partition_key, "until_idle", runner, limits, callbacks)
             except StoppedWaiting:

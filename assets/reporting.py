@@ -12,13 +12,14 @@ from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 from assets.logs import ObservedLogs, observations
 from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
-from photon.clock import Clock, SystemClock
+from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.dispatcher.retrying import BatchReport
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
+from photon.shift.standing import span
 from photon.state.database import StateUnavailable
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
@@ -58,6 +59,13 @@ class Reporter:
         self._shift.waits(self._clock.now_us())
         with self._tolerating_errors():
             self._context.log.warning("waits for %s", reason)
+
+    def on_resume(self, reason: str, seconds: float) -> None:
+        with self._tolerating_errors():
+            since = in_utc(self._clock.now_us() - round(seconds * MICROSECONDS), "seconds")
+            self._context.log.info(
+                "goes on: since %s, for %s, it waited for %s", since, span(seconds), reason
+            )
 
     def report_if_due(self) -> None:
         """Report if it is time. Call it while the shift waits too: then people want to know the backlog."""

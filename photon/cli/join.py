@@ -127,6 +127,7 @@ def _join_one(
     from photon import faults
     from photon.dispatcher.retrying import BatchReport, Callbacks, StoppedWaiting
     from photon.shift.run import ForTests, ShiftLimits, run_shift
+    from photon.shift.standing import span
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
@@ -142,6 +143,9 @@ def _join_one(
             signals.stop_requested,
             on_batch,
             on_wait=lambda reason: log.warning("%s: waits: %s", datacenter, reason),
+            on_resume=lambda reason, seconds: log.warning(
+                "%s: goes on after %s without %s", datacenter, span(seconds), reason
+            ),
         )
         for_tests = ForTests(crash_task_at=crash_at if in_task else None)
         limits = ShiftLimits(parent=signals.parent)

@@ -143,6 +143,8 @@ class BatchExecution:
             before, life = life, lifecycle.after(life, event, reason)
             if life.attempts != before.attempts and life.state is not State.COMPLETED:
                 self.state.note_attempts(life.attempts)
+        if life.state is State.COMPLETED:
+            retry.over()
         if life.state is State.SUPERSEDED:
             raise Superseded(reason)
         if life.state is State.HALTED:

@@ -74,7 +74,6 @@ class Dispatcher:
         """
         callbacks = self.execution.callbacks
         retry = BackoffRetry(callbacks, self.clock, self.execution.rng)
-        logs_retry: BackoffRetry | None = None  # of an outage that lasts
         begun = index_is_lost = False
         while not callbacks.should_stop():
             try:
@@ -88,7 +87,7 @@ class Dispatcher:
                     begun = self._finish_earlier_work(mode)
                 elif self._step(mode, idle_seconds):
                     break
-                logs_retry = None
+                retry.over()
             except IndexLost as error:
                 begun, index_is_lost = False, True
                 log.warning("%s", error)
@@ -101,8 +100,7 @@ class Dispatcher:
                 if not retry.wait(str(error)):
                     return
             except LogsUnavailable as error:
-                logs_retry = logs_retry or BackoffRetry(callbacks, self.clock, self.execution.rng)
-                if not logs_retry.wait(f"logs: {error}"):
+                if not retry.wait(f"logs: {error}"):
                     return
             except (StateUnavailable, sqlite3.OperationalError) as error:
                 begun = False

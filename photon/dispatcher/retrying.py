@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from photon.clock import Clock
+from photon.clock import MICROSECONDS, Clock
 from photon.quantiles import Sample
 from photon.registry.interface import RegistryUnavailable
 from photon.storage.tables import LakeUnavailable
@@ -38,10 +38,11 @@ class Callbacks:
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
     on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
+    on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # it is there again; after so long
 
 
 class BackoffRetry:
-    """Waits with backoff for what is unavailable, and says so once."""
+    """Waits with backoff for what is unavailable; says once that it does, and once that it is over."""
 
     FIRST_SECONDS = 0.25
     MOST_SECONDS = 10.0
@@ -51,14 +52,17 @@ class BackoffRetry:
         self._callbacks = callbacks
         self._clock = clock
         self._rng = rng
+        self._begin()
+
+    def _begin(self) -> None:
         self._wait_seconds = self.FIRST_SECONDS
-        self._said = False
+        self._reason, self._since_us = "", 0  # what was said, and when
 
     def wait(self, reason: str) -> bool:
         """Wait before the next try; False if a stop is requested."""
-        if not self._said:
+        if not self._reason:
+            self._reason, self._since_us = reason, self._clock.now_us()
             self._callbacks.on_wait(reason)
-            self._said = True
         left = self._wait_seconds * self._rng.uniform(0.75, 1.25)
         self._wait_seconds = min(self._wait_seconds * 2, self.MOST_SECONDS)
         while left > 0:
@@ -68,6 +72,13 @@ class BackoffRetry:
             left -= self.SLICE_SECONDS
         return not self._callbacks.should_stop()
 
+    def over(self) -> None:
+        """Say that a wait is over, if there was one; the next one begins anew."""
+        if self._reason:
+            seconds = (self._clock.now_us() - self._since_us) / MICROSECONDS
+            self._callbacks.on_resume(self._reason, seconds)
+            self._begin()
+
     def until_available(self, attempt: Callable[[], T]) -> T:
         """The result of `attempt`, retried while registry or lake is unavailable.
 
@@ -75,7 +86,9 @@ class BackoffRetry:
         """
         while True:
             try:
-                return attempt()
+                result = attempt()
+                self.over()
+                return result
             except (RegistryUnavailable, LakeUnavailable) as error:
                 if not self.wait(str(error)):
                     raise StoppedWaiting(f"a stop was requested while this was awaited: {error}") from error

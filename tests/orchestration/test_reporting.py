@@ -11,6 +11,7 @@ import pytest
 from dagster import AssetMaterialization
 
 from assets.reporting import Reporter
+from photon.clock import in_utc
 from photon.dispatcher.retrying import BatchReport
 from photon.quantiles import Sample
 from photon.state.database import STATE_FILE
@@ -35,7 +36,14 @@ class Context:
             raise OSError("database or disk is full")
         self.stored.append(event)
 
-    warning = log_event
+    def warning(self, text: str, *values: object) -> None:
+        self.log_event(text % values)
+
+    info = warning
+
+    @property
+    def said(self) -> list[str]:
+        return [event for event in self.stored if isinstance(event, str)]
 
     @property
     def materializations(self) -> list[AssetMaterialization]:
@@ -92,6 +100,19 @@ def test_logs_are_observed_with_the_first_report_and_then_only_where_they_change
     context = Context()
     minutes(world, reporter(world, context), 12)
     assert len(context.stored) - len(context.materializations) == 2
+
+
+def test_a_registry_that_stands_still_is_told_when_it_begins_and_when_it_ends(world: World) -> None:
+    context = Context()
+    shift = reporter(world, context)
+    shift.on_wait("registry: no endpoint answers")
+    began = in_utc(world.clock.now_us(), "seconds")
+    world.clock.advance(34)
+    shift.on_resume("registry: no endpoint answers", 34.0)
+    assert context.said == [
+        "waits for registry: no endpoint answers",
+        f"goes on: since {began}, for 34 s, it waited for registry: no endpoint answers",
+    ]
 
 
 def test_a_storage_that_is_full_ends_no_shift(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -313,6 +313,7 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
     world.queries("q1", "q2")
     world.clicks(("c1", "q1"), ("c2", "q2"))
     said: list[str] = []
+    resumed: list[tuple[str, float]] = []
 
     def mend_later(reason: str) -> None:
         said.append(reason)
@@ -322,9 +323,10 @@ def test_nothing_is_committed_while_the_registry_is_down_and_all_of_it_once_it_i
     world.store.on_request = lambda kind, batch: (
         world.store.fail("down") if not said and kind == "insert" else None
     )
-    world.join(callbacks=Callbacks(on_wait=mend_later))
+    world.join(callbacks=Callbacks(on_wait=mend_later, on_resume=lambda *how: resumed.append(how)))
     assert len(said) == 1
     assert "registry" in said[0]
+    assert [reason for reason, seconds in resumed if seconds > 0] == said
     assert world.joined_ids() == ["c1", "c2"]
 
 
