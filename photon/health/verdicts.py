@@ -89,6 +89,20 @@ def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
     )
 
 
+def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    growth, place = found.growth, pipeline.datacenters[datacenter].logs
+    if growth.problems:
+        more = f", and {len(growth.problems) - 1:,} more" if len(growth.problems) > 1 else ""
+        remedy = f"look at datacenters.{datacenter}.logs ({place}), and at who may read it"
+        return Verdict("error", f"{datacenter}: {growth.problems[0]}{more}", remedy)
+    patterns = {"primary": (growth.primary, pipeline.primary), "foreign": (growth.foreign, pipeline.foreign)}
+    none = [f"{side}.files ({log.files})" for side, (files, log) in patterns.items() if not files.files]
+    if none:
+        remedy = f"compare the pattern with what is in {place}; logs that have yet to come need nothing"
+        return Verdict("warn", f"{datacenter}: no file matches {' and '.join(none)}", remedy)
+    return Verdict("ok", f"{datacenter} has files of both logs, and can read them")
+
+
 def _lag(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """The watermark's lag while much is unread, or for how long that is so if it is less.
 
@@ -192,6 +206,7 @@ def _level(value: float, warn: float, error: float) -> Level:
 _JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         "works": _works,
+        "logs": _logs,
         "lag": _lag,
         "backlog": _backlog,
         "dead_letters": _dead_letters,
@@ -204,6 +219,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
         "works": "Somebody joins its logs, and it holds nothing for a dead datacenter.",
+        "logs": "There are files of both logs, and they can be read.",
         "lag": "It is not far behind its logs (`health.lag`).",
         "backlog": "Not much of its logs is unread (`health.backlog`).",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",

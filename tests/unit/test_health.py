@@ -107,6 +107,23 @@ def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeli
     assert "photon retire" in verdict.remedy
 
 
+def test_a_pattern_that_matches_no_file_is_told_with_its_key(pipeline: Pipeline) -> None:
+    found = vitals()
+    found = replace(found, growth=replace(found.growth, foreign=LogSize(0, 0, 0)))
+    verdict = verdicts(pipeline, found)["logs"]
+    assert (verdict.level, verdict.says) == (
+        "warn",
+        f"east: no file matches foreign.files ({pipeline.foreign.files})",
+    )
+
+
+def test_logs_that_cannot_be_read_are_an_error(pipeline: Pipeline) -> None:
+    found = vitals()
+    found = replace(found, growth=replace(found.growth, problems=("a.log: Permission denied", "b.log: gone")))
+    verdict = verdicts(pipeline, found)["logs"]
+    assert (verdict.level, verdict.says) == ("error", "east: a.log: Permission denied, and 1 more")
+
+
 def test_old_logs_that_are_read_for_the_first_time_are_not_years_behind(pipeline: Pipeline) -> None:
     looks = [vitals(seconds, GIB // 2, lag=3e8) for seconds in (0, 59, 60)]
     assert verdicts(pipeline, *looks[:2])["lag"].level == "ok"
