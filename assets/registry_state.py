@@ -13,6 +13,7 @@ from photon.clock import in_utc
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import FIXED_SHARDS
 from photon.registry.consensus.register import Register, ShardConfig
+from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.report import HOT_SHARDS, KINDS, EndpointState, RegistryState, ShardState
 
 ENDPOINTS_CHECK = "endpoints_up"
@@ -38,6 +39,16 @@ def endpoints_check(state: RegistryState) -> AssetCheckResult:
         severity=AssetCheckSeverity.ERROR if n - len(unwell) <= majority(n) else AssetCheckSeverity.WARN,
         description=f"{says}. {remedy}" if unwell else f"All {n} answer and take writes.",
         metadata={"unwell": len(unwell)},
+    )
+
+
+def unavailable(error: RegistryUnavailable) -> AssetCheckResult:
+    """The endpoints' check where too few of them answer."""
+    return AssetCheckResult(
+        check_name=ENDPOINTS_CHECK,
+        passed=False,
+        severity=AssetCheckSeverity.ERROR,
+        description=str(error),
     )
 
 

@@ -23,6 +23,7 @@ from assets.upkeep import UPKEEP, upkeep_asset
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
 from orchestration.pipeline_files import pipeline_files_sensor
+from orchestration.registry_watcher import registry_sensor
 from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
 from orchestration.sensors import shift_sensor
 from orchestration.watcher import watcher_sensor
@@ -76,6 +77,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         jobs=[shift, days, *(upkeep_job(kind, served) for kind in UPKEEP)],
         sensors=[
             watcher_sensor(served),
+            *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
             alerts_sensor(served),
             *(shift_sensor(served, name) for name in served.datacenters),
             *(closed_days_sensor(served, name) for name in served.datacenters),

@@ -170,11 +170,15 @@ class RegistryState:
         }
 
 
-def registry_state(pipeline: Pipeline) -> RegistryState:
-    """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises."""
+def registry_state(pipeline: Pipeline, pages: int | None = None) -> RegistryState:
+    """The state of a pipeline's registry now. RegistryUnavailable, and what `find_registry` raises.
+
+    From at most `pages` pages of each endpoint; 0: of the endpoints alone; None: `registry.state.pages`.
+    """
+    pages = pipeline.registry.state.pages if pages is None else pages
     address = find_registry(pipeline)
     names = [(str(one), table) for one, table in zip(address.endpoints, address.tables, strict=True)]
-    return state_of(open_registry(address), names, pipeline.registry.state.pages)
+    return state_of(open_registry(address), names, pages)
 
 
 def state_of(registry: QuorumRegistry, names: Sequence[tuple[str, str]], pages: int) -> RegistryState:

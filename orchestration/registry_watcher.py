@@ -1,0 +1,79 @@
+"""One sensor for a registry with endpoints of its own: it tells soon when one of them is not well.
+
+A local registry is started on demand by whoever needs it, so there is nothing to watch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckResult,
+    DefaultSensorStatus,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from assets.health import level_of
+from assets.registry_state import endpoints_check, shards_check, unavailable
+from photon.pipeline.file import Pipeline
+from photon.registry.interface import RegistryUnavailable
+from photon.registry.open import close_registries
+from photon.registry.operations.init import RegistryMissing
+from photon.registry.operations.report import registry_state
+from resources.environment import ServedPipeline, dagster_name
+
+TICK_SECONDS = 30
+
+
+def registry_sensor(served: ServedPipeline) -> SensorDefinition:
+    """The sensor: it evaluates the checks of `registry_state` when their level changes."""
+
+    @sensor(
+        name=dagster_name(served.pipeline.name, "registry_watcher"),
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Looks whether each endpoint of the registry answers and takes writes.",
+    )
+    def watcher(context: SensorEvaluationContext) -> SensorResult:
+        try:
+            found = _look(served.load())
+        except RegistryMissing as error:
+            return SensorResult(skip_reason=SkipReason(str(error)))
+        finally:
+            close_registries()
+        told: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
+        levels = {str(one.check_name): level_of(one.passed, one.severity) for one in found}
+        news = [one for one in found if levels[str(one.check_name)] != told.get(str(one.check_name))]
+        return SensorResult(
+            skip_reason=SkipReason("; ".join(one.description or "" for one in found)),
+            cursor=json.dumps(told | levels),
+            asset_events=[_evaluation(served, one) for one in news],
+        )
+
+    return watcher
+
+
+def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
+    try:
+        state = registry_state(pipeline, pages=0)
+    except RegistryUnavailable as error:
+        return [unavailable(error)]
+    return [endpoints_check(state), shards_check(state)]
+
+
+def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:
+    """The result without a run."""
+    return AssetCheckEvaluation(
+        asset_key=served.asset_key("registry_state"),
+        check_name=str(result.check_name),
+        passed=result.passed,
+        severity=result.severity,
+        description=result.description,
+        metadata=result.metadata or {},
+    )
