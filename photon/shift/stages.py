@@ -12,7 +12,7 @@ from pathlib import Path
 from photon.clock import MICROSECONDS
 from photon.recovery.orders import REFUSED, waiting_orders
 from photon.state.database import DispatcherState
-from photon.state.plan import PlanContent
+from photon.state.plan import Plan, PlanContent
 from photon.waiting import retries as retrying
 
 
@@ -47,18 +47,38 @@ class Stages:
     orders: Orders = Orders()
 
 
-def stages_of(state: DispatcherState | None, folder: Path, now_us: int) -> Stages:
+@dataclass(frozen=True)
+class StoredPlans:
+    """The plans that a state holds, which may be large: each is read once."""
+
+    open: Plan | None = None
+    requeued: tuple[PlanContent, ...] = ()
+
+    @property
+    def contents(self) -> list[PlanContent]:
+        """What all of them are of."""
+        return [*self.requeued, *([self.open.content] if self.open is not None else [])]
+
+
+def stored_plans(state: DispatcherState | None) -> StoredPlans:
+    """Read the plans of a state."""
+    if state is None:
+        return StoredPlans()
+    return StoredPlans(state.open_plan(), tuple(content for _, content in state.requeued()))
+
+
+def stages_of(state: DispatcherState | None, plans: StoredPlans, folder: Path, now_us: int) -> Stages:
     """The stages of a datacenter's work now. OSError, WaitingDamaged."""
     orders = _orders(folder, now_us)
     if state is None:
         return Stages(orders=orders)
-    plan, uncommitted = state.open_plan(), PlannedWork()
+    plan, uncommitted = plans.open, PlannedWork()
     if plan is not None:
         attempt = 1 if state.is_older else state.attempts().begun
         uncommitted = planned_work([plan.content], plan.key.batch, attempt)
     oldest = {} if state.is_older else state.waiting.oldest_seen_us()
     ages = {reason: max(0, now_us - seen_us) / MICROSECONDS for reason, seen_us in oldest.items()}
-    return Stages(uncommitted, planned_work(content for _, content in state.requeued()), ages, orders)
+    return Stages(uncommitted, planned_work(plans.requeued), ages, orders)
 
 
 def planned_work(contents: Iterable[PlanContent], batch: int | None = None, attempt: int = 0) -> PlannedWork:

@@ -13,7 +13,7 @@ from photon.pipeline.file import Pipeline
 from photon.shift.deletable import deletable, files_of
 from photon.shift.lease import lease_status_of
 from photon.shift.people import Decision, Decisions
-from photon.shift.stages import Stages, stages_of
+from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import DispatcherState
 from photon.state.view import open_view, view_of
@@ -82,8 +82,9 @@ def status_of(
         view = view_of(state, now_us)
         waiting = state.waiting.by_reason() if state is not None else {}
         by_age = _by_age(state, now_us) if waiting and state is not None else {}
-        in_plans, earliest_us = _still_needed(state)
-        stages = stages_of(state, place.state, now_us)
+        plans = stored_plans(state)
+        in_plans, earliest_us = _still_needed(state, plans)
+        stages = stages_of(state, plans, place.state, now_us)
         lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
         out_of_reach = state.out_of_reach if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
@@ -155,13 +156,11 @@ def _by_age(state: DispatcherState, now_us: int) -> dict[str, int]:
     return {name: count for name, count in counts if count}
 
 
-def _still_needed(state: DispatcherState | None) -> tuple[set[int], int | None]:
+def _still_needed(state: DispatcherState | None, plans: StoredPlans) -> tuple[set[int], int | None]:
     """The files of open and requeued plans, and the earliest time at which a primary is looked for."""
     if state is None:
         return set(), None
-    plan = state.open_plan()
-    contents = [content for _, content in state.requeued()] + ([plan.content] if plan is not None else [])
-    return files_of(contents), state.waiting.earliest_primary_us()
+    return files_of(plans.contents), state.waiting.earliest_primary_us()
 
 
 def _log_status(reader: LogReader, side: Side, safe: Iterable[TrackedFile]) -> LogStatus:

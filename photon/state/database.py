@@ -266,6 +266,11 @@ class DispatcherState:
         with reading_column("meta, out_of_reach,"):
             return dict(json.loads(self.meta("out_of_reach") or "{}"))
 
+    @property
+    def has_open_plan(self) -> bool:
+        """Whether a plan is stored and not completed; known without reading it."""
+        return self._count("plan") > 0
+
     def open_plan(self) -> Plan | None:
         """The plan that is stored and not completed, if there is one."""
         row = self._db.execute("SELECT batch, plan_id, content, advances, requeue_id FROM plan").fetchone()

@@ -76,7 +76,7 @@ def view_of(state: DispatcherState | None, now_us: int) -> StateView:
         files=state.files(),
         due=state.waiting.count_due(now_us),
         requeued=state.count_requeued(),
-        has_open_plan=state.open_plan() is not None,
+        has_open_plan=state.has_open_plan,
         held=state.waiting.count(("held",)),
         out_of_reach=state.out_of_reach,
     )

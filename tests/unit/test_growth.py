@@ -117,6 +117,15 @@ def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
     assert "no state yet" in status.problems[0]
 
 
+def test_status_reads_the_open_plan_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.queries("q1")
+    world.join()
+    read, open_plan = [], DispatcherState.open_plan
+    monkeypatch.setattr(DispatcherState, "open_plan", lambda state: read.append(state) or open_plan(state))
+    status_of(world.pipeline, "east", world.clock)
+    assert len(read) == 1
+
+
 def test_a_state_of_a_newer_photon_is_a_problem_that_is_named(world: World) -> None:
     world.queries("q1")
     world.join()
