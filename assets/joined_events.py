@@ -16,6 +16,7 @@ from dagster import (
 
 from assets.reporting import Reporter
 from assets.runs import draining, failures_with_a_message
+from assets.side_tables import table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
@@ -41,6 +42,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
         deps=[served.asset_key("primary_log"), served.asset_key("foreign_log")],
         kinds={"pyspark", "deltalake"},
         freshness_policy=freshness(served),
+        metadata=table_metadata(served, "joined_events"),
         description=(
             "One row for each foreign event whose primary exists. A materialization is a shift, which joins "
             "for some time what is in the datacenter's logs and what comes, and reports while it does."

@@ -55,6 +55,7 @@ class UpkeepKind:
     job_description: str
     config: type[Config] | None = None
     after: Sequence[str] = ()  # the assets upstream
+    group: str = "upkeep"  # in Dagster's graph; empty: that of the data itself
     technologies: Sequence[str] = ("dynamodb",)
     resources: Sequence[str] = ()
     checks: Mapping[str, str] = field(default_factory=dict)  # promises by name
@@ -70,7 +71,7 @@ def upkeep_asset(kind: UpkeepKind, served: ServedPipeline) -> AssetsDefinition:
 
     @asset(
         key=key,
-        group_name=served.name,
+        group_name=served.group_name(kind.group),
         deps=[served.asset_key(name) for name in kind.after],
         kinds=set(kind.technologies),
         required_resource_keys=set(kind.resources),
@@ -326,6 +327,7 @@ UPKEEP: Sequence[UpkeepKind] = (
         "from what the joins have counted. Stored in each datacenter's table verification_reports.",
         "Classifies every foreign record anew; checks that none is missing or joined twice.",
         after=["joined_events"],
+        group="",
         technologies=["pyspark", "deltalake"],
         resources=["spark"],
         checks={**{check.name: check.promise for check in CHECKS}, **OTHER_CHECKS},

@@ -19,6 +19,7 @@ from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.pipeline_files import all_served_check, pipeline_files_asset
 from assets.run_history import pruning_job
+from assets.side_tables import side_table_assets
 from assets.upkeep import UPKEEP, upkeep_asset
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
@@ -69,6 +70,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
     return Definitions(
         assets=[
             *log_assets(served, datacenters),
+            *side_table_assets(served),
             joined_events_asset(served, datacenters),
             daily_joins_asset(served, datacenters),
             *(upkeep_asset(kind, served) for kind in UPKEEP),

@@ -46,6 +46,10 @@ class ServedPipeline:
     def job_name(self, job: str) -> str:
         return dagster_name(self.pipeline.name, job)
 
+    def group_name(self, group: str = "") -> str:
+        """A part of the pipeline's graph; empty: that of the data itself."""
+        return f"{self.name}__{group}" if group else self.name
+
     def asset_key(self, asset: str) -> AssetKey:
         return AssetKey([self.name, asset])
 

@@ -29,7 +29,7 @@ from photon.shift.status import DatacenterStatus, status_of
 from photon.testing.traffic import Traffic
 from photon.verification.stored_reports import StoredReport, newest
 
-LONGEST_SECONDS = 420.0  # all phases of a demo at their bounds; its traffic is stopped long before
+LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
 STAY_SECONDS = 86_400.0  # live traffic ends by itself after a day: it fills a disk
 STAY_ROWS = 10_000  # the last minutes: nothing else is shown
 POLL_SECONDS = 0.1  # a row's delay is measured to within so much

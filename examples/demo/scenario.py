@@ -104,7 +104,7 @@ def phases(seconds: float) -> tuple[Phase, ...]:
         Phase("idle", "the traffic has stopped; what waits is joined or given up, and the shifts leave",
               45, all_have_left, deed="silence", may_end=True),
         Phase("verify", "Dagster verifies: every click is classified anew from the raw logs and the tables",
-              120, lambda facts: facts.verified, deed="verify"),
+              240, lambda facts: facts.verified, deed="verify"),
     )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ from examples.demo.process_tree import DRAIN_SECONDS, END_SECONDS
 from tests.e2e.photon_process import PHOTON, joined_rows
 from tests.e2e.process_marks import marked, soon
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(720)]
 
-DEMO_SECONDS = 400.0  # its phases at their bounds would be more; 150 on two cores
+DEMO_SECONDS = 640.0  # its phases at their bounds; 150 on two cores
 JOINING_SECONDS = 180.0
 
 

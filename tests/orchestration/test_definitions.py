@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from dagster import (
+    AssetKey,
     DailyPartitionsDefinition,
     Definitions,
     MultiPartitionsDefinition,
@@ -25,6 +26,7 @@ from dagster import (
 )
 
 from orchestration.definitions import build_defs
+from photon.storage.columns import TABLE_COLUMNS
 from photon.testing.traffic import Traffic
 from resources.environment import LocationSettings, location_settings
 
@@ -132,6 +134,16 @@ def test_two_pipelines_are_served_side_by_side(tmp_path: Path) -> None:
             *(f"{name}__{sensor}" for name in ("east", "west") for sensor in ("closed_days", "sensor")),
         )
     }
+
+
+def test_a_table_says_where_each_datacenter_has_it_and_what_its_columns_mean(tmp_path: Path) -> None:
+    graph = build_defs(served(tmp_path)).get_repository_def().asset_graph
+    for name, schema in TABLE_COLUMNS.items():
+        metadata = graph.get(AssetKey(["search_clicks", name])).metadata
+        columns = metadata["dagster/column_schema"].value.columns
+        assert [column.name for column in columns] == schema.names
+        assert all(column.description for column in columns)
+        assert metadata["west_table"] == str(tmp_path / "lake" / "west" / name)
 
 
 def test_a_location_may_serve_nothing() -> None:

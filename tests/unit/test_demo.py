@@ -97,7 +97,7 @@ def test_a_demo_is_not_idle_while_something_is_left_or_a_shift_runs(busy: Datace
 
 def test_every_phase_is_bounded_and_the_join_lasts_as_long_as_asked() -> None:
     listed = phases(42)
-    assert all(0 < phase.at_most_seconds <= 120 for phase in listed)
+    assert all(0 < phase.at_most_seconds <= 240 for phase in listed)
     (join,) = (phase for phase in listed if phase.name == "join")
     assert [join.is_over(facts(seconds)) for seconds in (41.9, 42.0)] == [False, True]
 
