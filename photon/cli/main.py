@@ -16,6 +16,7 @@ from photon.errors import DEFECT
 
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("photon.cli.init:init", "Write a pipeline file for logs that are there, and try it."),
     "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
     "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
     "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),

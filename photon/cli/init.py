@@ -1,0 +1,223 @@
+"""`photon init`: a pipeline file for logs that are there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from photon.cli.output import expected_errors, fail, json_option, log_to_stderr, print_result
+from photon.errors import NOT_DONE, WRONG_USAGE
+
+if TYPE_CHECKING:
+    from photon.profile.guess import Answers, Guess
+    from photon.profile.sample import Sample, Where
+    from photon.profile.trial import SideSeen, Trial
+
+UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
+SHOWN_REASONS = 3
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  photon init logs/queries logs/clicks
+  photon init 'logs/ssl/*.csv' 'logs/events/*.csv' --foreign-key key
+  photon init queries clicks -d east=logs/east -d west=logs/west
+"""
+)
+@click.argument("primary")
+@click.argument("foreign")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True,
+    help="The pipeline file to write.",
+)  # fmt: skip
+@click.option("--name", default="joined", show_default=True, help="The pipeline's name.")
+@click.option(
+    "--datacenter", "-d", "datacenters", multiple=True, metavar="NAME=LOGS",
+    help="A datacenter and its folder of logs; may be repeated. PRIMARY and FOREIGN are then below it.",
+)  # fmt: skip
+@click.option("--primary-id", metavar="COLUMN", help="The primary's id; several: a,b.")
+@click.option("--primary-time", metavar="COLUMN", help="When the primary event was.")
+@click.option("--primary-unit", type=UNITS, help="The unit of that time.")
+@click.option("--foreign-id", metavar="COLUMN", help="The foreign event's own id; several: a,b.")
+@click.option("--foreign-key", metavar="COLUMN", help="The primary id that it belongs to; several: a,b.")
+@click.option("--foreign-time", metavar="COLUMN", help="When the foreign event was.")
+@click.option("--foreign-unit", type=UNITS, help="The unit of that time.")
+@click.option("--force", is_flag=True, help="Write over a pipeline file that is there.")
+@click.option("--dry-run", is_flag=True, help="Look and try, and write nothing.")
+@json_option
+def init(
+    primary: str,
+    foreign: str,
+    output: Path,
+    name: str,
+    datacenters: tuple[str, ...],
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **said: Any,
+) -> None:
+    """Look at logs PRIMARY and FOREIGN, write a pipeline file for them, and try it on a sample.
+
+    Each is a folder, a file, or a glob in quotes. PRIMARY has what is waited for (queries, impressions),
+    FOREIGN what names one of them (clicks, conversions). JSON lines, CSV and TSV are known, also gzipped.
+    Asks only on a terminal, and only where several answers are likely. Ends with 3, and writes nothing, if no
+    row of the sample would join and the key was not named.
+    """
+    if output.exists() and not (force or dry_run):
+        fail(f"{output} is there already: --force writes over it, --output FILE writes another", WRONG_USAGE)
+    log_to_stderr()
+    with expected_errors():
+        from photon.profile.guess import guess
+        from photon.profile.proposal import logs_of, pipeline_text
+        from photon.profile.sample import read_sample
+        from photon.profile.trial import try_join
+
+        folders, places = _places(primary, foreign, datacenters)
+        samples = read_sample("primary", places[0]), read_sample("foreign", places[1])
+        answers = _answers(said)
+        found = guess(*samples, answers)
+        found = _asked(found, samples, answers)
+        logs = logs_of(found, *samples, places)
+        trial = try_join(*samples, *logs)
+        relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
+        text = pipeline_text(name, relative, *logs)
+        _check(text, output)
+    is_empty = not trial.joined
+    is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
+    if is_written:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text)
+    told = {
+        "written": str(output) if is_written else None,
+        "pipeline": text,
+        "unsure": [asdict(choice) for choice in found.unsure],
+        "passed_over": [file for sample in samples for file in sample.passed_over],
+        "trial": asdict(trial) | {"key_share": trial.key_share},
+    }
+    print_result(told, _report(text, found, samples, trial, output if is_written else None), as_json)
+    if is_empty:
+        fail(_nothing_joins(trial, found), NOT_DONE)
+
+
+def _places(
+    primary: str, foreign: str, datacenters: tuple[str, ...]
+) -> tuple[dict[str, Path], tuple[Where, Where]]:
+    """Each datacenter's folder of logs, and where the sample is taken: in the first."""
+    from photon.profile.sample import CannotPropose, Where, below, where_of
+
+    if not datacenters:
+        places = where_of(primary, foreign)
+        folders = {"here": places[0].logs}
+    else:
+        folders = {}
+        for each in datacenters:
+            name, equals, folder = each.partition("=")
+            if not (name and equals and folder):
+                raise CannotPropose(f"--datacenter {each}: expected NAME=LOGS, such as east=logs/east")
+            if not Path(folder).is_dir():
+                raise CannotPropose(f"--datacenter {each}: {folder} is no folder; expected that of its logs")
+            folders[name] = Path(folder)
+        logs = next(iter(folders.values()))
+        places = (
+            Where(logs, below(logs, str(logs / primary))),
+            Where(logs, below(logs, str(logs / foreign))),
+        )
+    if places[0].glob == places[1].glob:
+        raise CannotPropose(
+            f"PRIMARY and FOREIGN are both {places[0].logs / places[0].glob}; expected two folders, "
+            "or a glob for each"
+        )
+    return folders, places
+
+
+def _answers(said: dict[str, Any]) -> Answers:
+    from photon.profile.guess import Answers
+
+    for key in ("primary_id", "foreign_id", "foreign_key"):
+        said[key] = tuple(said[key].split(",")) if said[key] else None
+    return Answers(**said)
+
+
+def _asked(found: Guess, samples: tuple[Sample, Sample], answers: Answers) -> Guess:
+    """The guess, after a person at a terminal was asked what is not sure."""
+    if not (found.unsure and sys.stdin.isatty() and sys.stderr.isatty()):
+        return found
+    from photon.profile.guess import guess
+
+    for choice in found.unsure:
+        options = click.Choice([choice.value, *choice.others])
+        value = click.prompt(choice.option, type=options, default=choice.value, err=True)
+        if choice.option == "--foreign-id":
+            answers = replace(answers, foreign_id=(value,))
+        elif " = " in value:
+            key, _, primary_id = value.partition(" = ")
+            answers = replace(answers, foreign_key=(key,), primary_id=(primary_id,))
+        elif choice.option == "--primary-time":
+            answers = replace(answers, primary_time=value)
+        else:
+            answers = replace(answers, foreign_time=value)
+    return guess(*samples, answers)
+
+
+def _check(text: str, output: Path) -> None:
+    """Refuse a text that is no pipeline file, before anything is written."""
+    import tempfile
+
+    from photon.pipeline.file import load_pipeline
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / output.name
+        path.write_text(text)
+        load_pipeline(path)
+
+
+def _nothing_joins(trial: Trial, found: Guess) -> str:
+    keys = f", such as {', '.join(map(repr, trial.unmatched_keys))}" if trial.unmatched_keys else ""
+    return (
+        f"no row of the sample would join: of {trial.foreign.events:,} foreign events "
+        f"{trial.without_primary:,} have a key in {', '.join(found.foreign_key)} that no primary event of "
+        "the sample has in "
+        f"{', '.join(found.primary_id)}{keys}, and {trial.without_key:,} have none. "
+        "Look whether both logs are of the same time; else say --foreign-key and --primary-id"
+    )
+
+
+def _report(
+    text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial, written: Path | None
+) -> str:
+    lines = [text, *_side("primary", trial.primary), *_side("foreign", trial.foreign)]
+    lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
+    whole = "" if trial.primary.is_whole else "; others may be in what was not read"
+    lines += [
+        f"would join: {trial.joined:,} of {trial.foreign.events:,} foreign events "
+        f"({trial.key_share:.1%} of the keys are in the primary's sample{whole})",
+        f"would not: {trial.without_primary:,} without a primary, {trial.without_key:,} without a key, "
+        f"{trial.foreign.duplicates:,} duplicates, {sum(trial.foreign.dead_letters.values()):,} dead letters",
+    ]
+    if trial.example:
+        lines.append("a row: " + ", ".join(f"{k} {v!r}" for k, v in trial.example.items()))
+    for choice in found.unsure:
+        others = ", ".join(choice.others)
+        lines.append(
+            f"NOT SURE: {choice.value} was taken, likely too: {others}. {choice.option} says otherwise"
+        )
+    if written:
+        lines += ["", f"{written} is written. Next: photon join {written} --complete"]
+    return "\n".join(lines)
+
+
+def _side(name: str, seen: SideSeen) -> list[str]:
+    read = "all of them" if seen.is_whole else "a sample of them"
+    order = f"{seen.out_of_order:.1%} out of order, by {seen.latest_by_seconds:,.1f} s at most"
+    lines = [
+        f"{name}: {seen.files:,} files, {read} read: {seen.events:,} events, {seen.duplicates:,} duplicates, "
+        f"{order}"
+    ]
+    reasons = list(seen.dead_letters.items())[:SHOWN_REASONS]
+    return lines + [f"  {count:,} dead letters: {reason}" for reason, count in reasons]

@@ -1,0 +1,241 @@
+"""`photon init`: what it proposes for logs that nobody has described, and what it says of odd ones."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from photon.cli.main import main
+from photon.pipeline.file import load_pipeline
+from tests.e2e.real_logs import JOINED, RealLogs
+
+QUERIES = [{"query_id": f"q{i}", "time": f"2026-01-05T10:00:{i % 60:02}Z", "user": i % 3} for i in range(200)]
+CLICKS = [
+    {"click_id": f"c{i}", "query_id": f"q{i * 7 % 220}", "ts": 1_767_607_200_000 + i, "rank": i % 9}
+    for i in range(100)
+]
+Rows = list[dict[str, Any]]
+
+
+def json_lines(path: Path, rows: Rows) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def csv_lines(path: Path, rows: Rows, delimiter: str = ",") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Queries as JSON lines and clicks as CSV, in the folder where commands are run."""
+    monkeypatch.chdir(tmp_path)
+    json_lines(tmp_path / "logs" / "queries" / "a.jsonl", QUERIES)
+    csv_lines(tmp_path / "logs" / "clicks" / "a.csv", CLICKS)
+    return tmp_path / "logs"
+
+
+def init(*options: str, primary: str = "logs/queries", foreign: str = "logs/clicks") -> Result:
+    return CliRunner().invoke(main, ["init", primary, foreign, *options])
+
+
+def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(logs: Path) -> None:
+    done = init("--json")
+    assert done.exit_code == 0, done.output
+    pipeline = load_pipeline("pipeline.yaml")
+    assert pipeline.datacenters["here"].logs == logs
+    primary, foreign = pipeline.primary, pipeline.foreign
+    assert (primary.files, primary.format) == ("queries/**/*.jsonl", "jsonl")
+    assert (primary.id, primary.time, primary.time_unit) == (("query_id",), "time", "iso8601")
+    assert (foreign.files, foreign.format) == ("clicks/**/*.csv", "csv")
+    assert (foreign.id, foreign.key) == (("click_id",), ("query_id",))
+    assert (foreign.time, foreign.time_unit) == ("ts", "ms")
+    told = json.loads(done.stdout)
+    expected = sum(click["query_id"] in {query["query_id"] for query in QUERIES} for click in CLICKS)
+    assert told["trial"]["joined"] == expected
+    assert told["trial"]["without_primary"] == len(CLICKS) - expected
+    assert told["trial"]["example"]["primary_user"] == "0"
+
+
+def test_a_pipeline_file_that_is_there_is_kept_unless_force_is_said(logs: Path) -> None:
+    Path("pipeline.yaml").write_text("mine")
+    done = init()
+    assert done.exit_code == 2
+    assert "--force" in done.output
+    assert Path("pipeline.yaml").read_text() == "mine"
+    assert init("--force").exit_code == 0
+    assert load_pipeline("pipeline.yaml").name == "joined"
+
+
+def test_a_dry_run_writes_nothing(logs: Path) -> None:
+    assert init("--dry-run").exit_code == 0
+    assert not Path("pipeline.yaml").exists()
+
+
+def test_gzip_and_tabs_are_read_as_well(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", CLICKS, "\t")
+    plain = (logs / "clicks" / "a.csv").read_bytes()
+    (logs / "clicks" / "a.csv").unlink()
+    (logs / "clicks" / "a.tsv.gz").write_bytes(gzip.compress(plain))
+    assert init().exit_code == 0
+    assert load_pipeline("pipeline.yaml").foreign.format == "tsv"
+
+
+def test_duplicates_and_late_lines_are_counted(logs: Path) -> None:
+    json_lines(logs / "queries" / "a.jsonl", [QUERIES[10], *QUERIES[:5], QUERIES[0]])
+    seen = json.loads(init("--json").stdout)["trial"]["primary"]
+    assert (seen["events"], seen["duplicates"]) == (7, 1)
+    assert seen["out_of_order"] == pytest.approx(2 / 7)
+    assert seen["latest_by_seconds"] == 10
+
+
+def test_each_datacenter_is_named_with_its_folder(logs: Path) -> None:
+    logs.rename("east")
+    Path("west").mkdir()
+    done = init("-d", "east=east", "-d", "west=west", primary="queries", foreign="clicks")
+    assert done.exit_code == 0, done.output
+    assert list(load_pipeline("pipeline.yaml").datacenters) == ["east", "west"]
+
+
+def test_a_column_that_is_named_is_taken(logs: Path) -> None:
+    assert init("--foreign-id", "click_id,ts").exit_code == 0
+    assert load_pipeline("pipeline.yaml").foreign.id == ("click_id", "ts")
+
+
+def test_the_real_logs_are_described_and_join_as_their_readme_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RealLogs.open()
+    if real is None:
+        pytest.skip("the real logs are not on this machine")
+    monkeypatch.chdir(tmp_path)
+    done = init(
+        "--json",
+        primary=str(real.folder / "primary_ssl.csv.gz"),
+        foreign=str(real.folder / "secondary_events.csv.gz"),
+    )
+    assert done.exit_code == 0, done.output
+    pipeline = load_pipeline("pipeline.yaml")
+    assert (pipeline.primary.id, pipeline.primary.time) == (("key",), "event_ts")  # and not the counter `seq`
+    assert (pipeline.foreign.id, pipeline.foreign.key) == (("event_id",), ("key",))
+    assert json.loads(done.stdout)["trial"]["joined"] == JOINED
+
+
+def without(rows: Rows, *names: str) -> Rows:
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
+
+
+def no_folder(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").unlink()
+    (logs / "clicks").rmdir()
+
+
+def empty_folder(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").unlink()
+
+
+def empty_file(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_text("")
+
+
+def binary_file(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_bytes(random.Random(1).randbytes(5_000))
+
+
+def cut_gzip(logs: Path) -> None:
+    empty_folder(logs)
+    (logs / "clicks" / "a.csv.gz").write_bytes(gzip.compress(b"click_id,query_id,ts\n" * 50)[:-12])
+
+
+def several_formats(logs: Path) -> None:
+    json_lines(logs / "clicks" / "b.jsonl", CLICKS)
+
+
+def no_header(logs: Path) -> None:
+    file = logs / "clicks" / "a.csv"
+    file.write_text("\n".join(file.read_text().splitlines()[1:]))
+
+
+def json_array(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_text(json.dumps(CLICKS))
+
+
+def no_id(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", without(CLICKS, "click_id"))
+
+
+def nested_fields(logs: Path) -> None:
+    empty_folder(logs)
+    rows = [{"click": {"id": row["click_id"], "query": row["query_id"]}, "ts": row["ts"]} for row in CLICKS]
+    json_lines(logs / "clicks" / "a.jsonl", rows)
+
+
+def no_time(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", without(CLICKS, "ts"))
+
+
+def keys_that_never_match(logs: Path) -> None:
+    csv_lines(logs / "clicks" / "a.csv", [{**row, "query_id": f"x{row['click_id']}"} for row in CLICKS])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named", "expected", "remedy"),
+    [
+        (no_folder, "there is no", "expected a folder", "a glob in quotes"),
+        (empty_folder, "no file matches", "the folder has no file", "name a folder with logs"),
+        (empty_file, "none of the 1 files", "empty", ""),
+        (binary_file, "a.csv holds binary data", "expected JSON lines, or CSV or TSV", "give a glob"),
+        (cut_gzip, "a.csv.gz", "ends early", ""),
+        (several_formats, "b.jsonl is jsonl", "expected one", "give a glob"),
+        (no_header, "a.csv has no header line", "with a header line", ""),
+        (json_array, "a.csv is one JSON array", "one object a line", ""),
+        (no_id, "no column looks like an id", "differ from event to event", "--foreign-id"),
+        (nested_fields, "click hold objects", "the outermost object", "write ids and times there"),
+        (no_time, "foreign: no column looks like a time", "ISO 8601", "--foreign-time"),
+        (keys_that_never_match, "no column of the foreign log", "Expected a key", "--foreign-key"),
+    ],
+)
+def test_logs_that_can_not_be_joined_are_told_with_what_was_expected_and_what_to_do(
+    logs: Path, spoil: Callable[[Path], None], named: str, expected: str, remedy: str
+) -> None:
+    spoil(logs)
+    done = init()
+    assert done.exit_code == 2, done.output
+    for said in (named, expected, remedy):
+        assert said in done.stderr
+    assert not Path("pipeline.yaml").exists()
+
+
+def test_an_unknown_column_is_told_with_those_that_there_are(logs: Path) -> None:
+    done = init("--foreign-key", "search")
+    assert done.exit_code == 2
+    assert "'search'" in done.stderr
+    assert "click_id, query_id, ts, rank" in done.stderr
+
+
+def test_times_of_two_units_are_told_with_how_many_there_are_of_each(logs: Path) -> None:
+    rows = [{**row, "ts": row["ts"] // (1_000 if i % 2 else 1)} for i, row in enumerate(CLICKS)]
+    csv_lines(logs / "clicks" / "a.csv", rows)
+    done = init("--foreign-time", "ts")
+    assert done.exit_code == 2
+    assert "50 of 100 values in ms, 50 of 100 values in s" in done.stderr
+
+
+def test_a_key_that_was_named_and_never_matches_ends_with_3_and_keys_that_were_seen(logs: Path) -> None:
+    keys_that_never_match(logs)
+    done = init("--primary-id", "query_id", "--foreign-key", "query_id")
+    assert done.exit_code == 3
+    assert "'xc0'" in done.stderr
+    assert Path("pipeline.yaml").exists()
