@@ -1,6 +1,7 @@
 """Verdicts on a datacenter: a pure function of a look, what is remembered, and the thresholds.
 
-Each says what was seen and what to do. A datacenter that nobody runs can't say any of this itself.
+Each says what was seen and what to do. A datacenter that nobody runs can't say any of this itself. What is
+well is said without numbers: it is told once, and stays to be read for days.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ def _works(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -
         return Verdict("ok", f"{datacenter} is {found.decision}, as people have decided")
     held = _held_back(datacenter, found)
     if memory.still_since_us is None:
-        return held or Verdict("ok", f"{datacenter} works")
+        return held or Verdict("ok", f"{datacenter} works, or has nothing to do")
     seconds = (found.now_us - memory.still_since_us) / MICROSECONDS
     patience = pipeline.health.standing_still
     level = _level(seconds, patience.warn.total_seconds(), patience.error.total_seconds())
     if found.is_starting and seconds < pipeline.shift.start_timeout.total_seconds():
         level = "ok"  # a start takes its time
     if level == "ok":
-        return held or Verdict("ok", f"{datacenter} has work, and its next shift is on its way")
+        return held or Verdict("ok", f"{datacenter} works, or is about to")
     lease = found.lease.lease
     if found.lease.is_locked:
         process = f"process {lease.process} on {lease.host}" if lease else "its process"
@@ -114,15 +115,20 @@ def _lag(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> 
     lag_seconds = min(behind_seconds, found.growth.lag_seconds or behind_seconds)
     bounds = pipeline.health.lag
     level = _level(lag_seconds, bounds.warn.total_seconds(), bounds.error.total_seconds())
-    says = f"{datacenter} is {span(lag_seconds)} behind; {size(found.unread_bytes)} of its logs are unread"
-    return Verdict(level, says, "" if level == "ok" else BEHIND)
+    if level == "ok":
+        return Verdict("ok", f"{datacenter} keeps up")
+    unread = size(found.unread_bytes)
+    return Verdict(
+        level, f"{datacenter} is {span(lag_seconds)} behind; {unread} of its logs are unread", BEHIND
+    )
 
 
 def _backlog(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     bounds = pipeline.health.backlog
     level = _level(found.unread_bytes, bounds.warn, bounds.error)
-    says = f"{datacenter}: {size(found.unread_bytes)} of its logs are unread"
-    return Verdict(level, says, "" if level == "ok" else BEHIND)
+    if level == "ok":
+        return Verdict("ok", f"{datacenter} has read nearly all of its logs")
+    return Verdict(level, f"{datacenter}: {size(found.unread_bytes)} of its logs are unread", BEHIND)
 
 
 def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -148,8 +154,10 @@ def _share(
     level: Level = "ok"
     if of >= pipeline.health.least_records:
         level = _level(share, bounds.warn, bounds.error)
+    if level == "ok":
+        return Verdict("ok", f"{datacenter}: few of its latest foreign records {what}")
     says = f"{datacenter}: {count:,} of the latest {of:,} foreign records {what} ({share:.2%})"
-    return Verdict(level, says, "" if level == "ok" else remedy)
+    return Verdict(level, says, remedy)
 
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
