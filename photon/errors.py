@@ -5,7 +5,7 @@ Each room derives its own errors from these. Values that a caller is expected to
 
 from __future__ import annotations
 
-WRONG_USAGE, NOT_DONE, ADAPTER_FAILED = 2, 3, 4
+WRONG_USAGE, NOT_DONE, ADAPTER_FAILED, NOT_MEANT = 2, 3, 4, 5
 DEFECT = 70  # EX_SOFTWARE of sysexits.h
 
 

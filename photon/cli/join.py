@@ -27,7 +27,7 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
-from photon.errors import NOT_DONE, WRONG_USAGE
+from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +95,10 @@ def join(
             prepare(pipeline)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     if len(names) == 1:
-        results = {names[0]: _join_one(pipeline, names[0], mode, engine, signals, crash_at, child)}
-        status = DONE
+        name = names[0]
+        results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at, child)}
+        is_cut_short = mode == "stop" or signals.stop_requested()
+        status = DONE if is_cut_short else _warned(pipeline, pipeline_file, name, results[name], complete)
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
@@ -154,6 +156,17 @@ def _join_one(
         except StoppedWaiting as error:
             fail(str(error), NOT_DONE)
     return result.as_dict()
+
+
+def _warned(pipeline: Any, pipeline_file: Path, name: str, counts: Any, complete: bool) -> int:
+    """Tell what nobody can have meant. It is no success of a complete join; else logs may still come."""
+    from photon.shift.meant import look_at_logs, not_meant
+
+    with expected_errors():
+        told = not_meant(str(pipeline_file), counts, look_at_logs(pipeline, name))
+    for each in told:
+        log.warning("%s: %s", name, each)
+    return NOT_MEANT if told and complete else DONE
 
 
 def _join_each(
