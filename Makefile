@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-live  measure the live delay"
 	@echo "make bench-backfill  measure how fast rows are made again"
 	@echo "make bench-tables  measure what tables cost after 200,000 commits, compacted and not"
+	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
@@ -129,6 +130,9 @@ bench-backfill: setup
 
 bench-tables: setup
 	$(BIN)/photon bench tables
+
+bench-verification: setup
+	$(BIN)/photon bench verification
 
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup

@@ -152,6 +152,25 @@ def rebuild(primary: int, foreign: int, workers: int, folder: Path | None, as_js
 
 
 @bench.command()
+@click.option("--hours", type=int, multiple=True, default=(1, 24), show_default=True, help="Of logs; repeat.")
+@click.option("--events-an-hour", default=10_000, show_default=True, help="Of each log.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
+)
+@json_option
+def verification(hours: tuple[int, ...], events_an_hour: int, folder: Path | None, as_json: bool) -> None:
+    """How much memory `photon verify` takes for an hour, and for a day with as many events an hour."""
+    log_to_stderr()
+    from bench.verification_memory import lines_of, measure_verification
+
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        found = measure_verification(
+            folder or Path(temporary), hours, events_an_hour, lambda text: click.echo(text, err=True)
+        )
+    print_result(found, "\n".join(lines_of(found)), as_json)
+
+
+@bench.command()
 @click.option("--commits", default=200_000, show_default=True, help="To each of two tables.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
