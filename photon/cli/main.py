@@ -10,6 +10,7 @@ import sys
 import traceback
 
 import click
+from click.shell_completion import CompletionItem
 
 from photon.cli.output import discard_output
 from photon.errors import DEFECT
@@ -36,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hold": ("photon.cli.datacenters:hold", "Keep a datacenter from running, for planned work."),
     "resume": ("photon.cli.datacenters:resume", "Let a datacenter run again that is on hold."),
     "retire": ("photon.cli.datacenters:retire", "Give a datacenter up for good."),
+    "completion": ("photon.cli.completion:completion", "Have a shell complete commands and options."),
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }
@@ -55,6 +57,15 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin so, of which none is imported; then options."""
+        named = [
+            CompletionItem(name, help=says)
+            for name, (_, says) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; end unexpected errors with status 70, since 1 means a violation."""

@@ -256,3 +256,23 @@ def test_a_join_ends_with_the_worst_status_of_its_children_as_a_shell_counts_the
     returncodes: list[int], status: int
 ) -> None:
     assert worst_status(returncodes) == status
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_given_a_script_that_completes_photon(shell: str) -> None:
+    done = photon("completion", shell)
+    assert done.exit_code == 0, done.output
+    assert f"_PHOTON_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("photon re", {"recover", "reshard", "registry", "resume", "retire"}),
+        ("photon join --comp", {"--complete"}),
+    ],
+)
+def test_commands_and_options_are_completed(words: str, completed: set[str]) -> None:
+    asked = {"_PHOTON_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = CliRunner().invoke(main, env=asked, prog_name="photon")
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == completed
