@@ -96,23 +96,36 @@ class Found:
     settled: DataFrame  # records that were not looked at
     all_rows: DataFrame
     unreadable: Unreadable
+    window: Window | None = None  # None: of all times
 
     def within(self, window: Window) -> Found:
-        """What belongs to the events of a window, by the times of records and rows."""
+        """What belongs to the events of a window, by the times of records and rows.
+
+        A row whose time was altered belongs to two windows: its record's, and that of which it says it is.
+        """
 
         def inside(frame: DataFrame, column: str = "time_us") -> DataFrame:
-            return frame.where((F.col(column) >= window.start_us) & (F.col(column) < window.end_us))
+            return frame.where(_is_in(window, column))
 
-        rows = inside(self.rows)
+        records = inside(self.records)
+        its_record = records.select(*PLACE, "event_id", F.lit(True).alias("has_record"))
+        rows = self.rows.join(its_record, [*PLACE, "event_id"], "left")
+        rows = rows.where(F.coalesce("has_record", _is_in(window, "time_us"))).drop("has_record")
         return Found(
-            inside(self.records),
+            records,
             rows,
             inside(self.decided),
             self.verdicts.join(rows.select(*ROW), ROW, "left_semi"),
             inside(self.settled, "hour_us"),
             inside(self.all_rows),
             self.unreadable,
+            window,
         )
+
+    def compared(self) -> Counter[str]:
+        """How many of `all_rows` were compared, by datacenter."""
+        verdicts = self.verdicts
+        return _by_datacenter(verdicts.where(_is_in(self.window, "row_time_us")) if self.window else verdicts)
 
     def classes(self) -> Counter[tuple[str, str]]:
         """How many of the records that were looked at are in each class, by datacenter and class."""
@@ -157,7 +170,7 @@ class Verification:
 
         settled_before = _counts(told.settled, "class")
         classes = settled_before + told.classes()
-        row_counts, compared = _by_datacenter(told.all_rows), _by_datacenter(told.verdicts)
+        row_counts, compared = _by_datacenter(told.all_rows), told.compared()
         read_now = _by_datacenter(found.records.where("lost_path is null"))
         files = with_kept_times(scope, read_files(found.records, found.decided))
         reports = {}
@@ -335,6 +348,10 @@ def _task_scope(scope: Scope) -> TaskScope:
         mended=scope.mended_lines,
         files={(name, n): tracked for name, read in offsets for n, tracked in read.files.items()},
     )
+
+
+def _is_in(window: Window, time_us: str) -> Column:
+    return (F.col(time_us) >= window.start_us) & (F.col(time_us) < window.end_us)
 
 
 def _case(row: Row) -> Case:

@@ -10,7 +10,7 @@ import pytest
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
 from photon.storage.tables import OutputTable
-from photon.verification.days import utc_day
+from photon.verification.days import Window, utc_day
 from photon.verification.recovery import recover
 from photon.verification.report import DatacenterReport
 
@@ -51,10 +51,10 @@ def rows(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     return {row["_event_id"]: row for row in table.to_pyarrow_table().to_pylist()}
 
 
-def verify(pipeline: Pipeline, session: Any) -> DatacenterReport:
+def verify(pipeline: Pipeline, session: Any, window: Window | None = None) -> DatacenterReport:
     from jobs.verification import verify
 
-    return verify(pipeline, ["east"], session=session).datacenters["east"]
+    return verify(pipeline, ["east"], session=session, window=window).datacenters["east"]
 
 
 def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names(
@@ -77,6 +77,9 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     }
     assert told[DIFFER, "c1"].where.startswith("row of 2031-01-01, batch ")
     assert told[DIFFER, "c1"].detail.startswith("_event_time is 2031-01-01T12:00:00")
+    of_its_day = verify(pipeline, session, utc_day(date(1970, 1, 1)))
+    assert {(one.kind, e.event_id) for one in of_its_day.findings for e in one.examples} == told.keys()
+    assert (of_its_day.rows, of_its_day.rows_not_compared) == (found.rows - 1, found.rows_not_compared)
     for one in found.findings:
         command = (
             "recover" if one.kind == "missing" else "backfill PIPELINE -d DATACENTER --day DAY --rebuild"
@@ -94,3 +97,8 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
     assert {event for event, row in after.items() if row != before[event]} == {"c4"}  # joined again
     mended = verify(pipeline, session)
     assert not mended.findings, mended.as_dict()
+
+    # Nothing tells what these were; at least nobody says that such rows are right.
+    for event, column, value in (("c5", "_epoch", "'forged'"), ("c6", "_batch", "99")):
+        table.load().update({column: value}, predicate=f"_event_id = '{event}'")
+    assert verify(pipeline, session).rows_not_compared == 2
