@@ -173,6 +173,12 @@ class S3Store:
                 return b"", StoredObject.of(obstore.head(self._client, name))  # it ends before
             return found.bytes().to_bytes(), StoredObject.of(found.meta)
 
+    def sizes(self) -> dict[str, int]:
+        return {found.name: found.size_bytes for found in self.objects()}
+
+    def remove_folder(self, name: str) -> None:
+        self.remove(*(found.name for found in self.objects(name)))
+
     def remove(self, *names: str) -> None:
         if names:
             with self._errors(names[0]):

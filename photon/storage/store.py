@@ -9,7 +9,9 @@ Errors are OSError, and never tell credentials.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -65,8 +67,14 @@ class Store(Protocol):
     def names(self, prefix: str = "") -> Iterator[str]:
         """The names of the folder's own objects that begin so, in no order; none of folders in it."""
 
+    def sizes(self) -> dict[str, int]:
+        """The size of every object below the folder, also of those in folders in it, by name."""
+
     def remove(self, *names: str) -> None:
         """Remove these objects, those that are there."""
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder in this one with all that is in it, if it is there."""
 
     def make(self) -> None:
         """Make the folder, where folders must be made."""
@@ -123,9 +131,21 @@ class LocalStore:
             with os.scandir(self._folder) as found:
                 yield from (each.name for each in found if each.name.startswith(prefix) and each.is_file())
 
+    def sizes(self) -> dict[str, int]:
+        found = {}
+        for folder, _, names in os.walk(self._folder):
+            for path in (Path(folder, name) for name in names):
+                with suppress(FileNotFoundError):  # it just went
+                    found[path.relative_to(self._folder).as_posix()] = path.stat().st_size
+        return found
+
     def remove(self, *names: str) -> None:
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
+
+    def remove_folder(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._folder / name)
 
     def make(self) -> None:
         make_folder(self._folder)

@@ -8,21 +8,22 @@ which byte logs were read, and at which versions the tables were. It is written 
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
+from photon.clock import MICROSECONDS
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.storage.changes import Commit
-from photon.storage.sync import make_folder, sync, write_synced
+from photon.storage.store import Store, store_of
 from photon.storage.tables import lake_errors
 
-FOLDER, MANIFESTS = "verification_kept", "kept-*.json"
+FOLDER, MANIFEST = "verification_kept", re.compile(r"kept-(\d+)-\w+\.json")
 FORMAT = 1
 # Another verification may still read a folder that counts no more.
 REMOVED_AFTER_SECONDS = 86_400.0
@@ -70,11 +71,9 @@ class Kept:
         return self.runs[0].at_us
 
 
-def kept_folder(pipeline: Pipeline, datacenter: str) -> Path:
+def kept_folder(pipeline: Pipeline, datacenter: str) -> Location:
     """Where all of a datacenter lies that is kept."""
-    lake = pipeline.datacenters[datacenter].lake
-    assert isinstance(lake, Path), "results are kept in lakes on this machine (`Scope.can_be_kept`)"
-    return lake / FOLDER
+    return pipeline.datacenters[datacenter].lake / FOLDER
 
 
 def read_kept(pipeline: Pipeline, datacenter: str) -> Kept | None:
@@ -84,10 +83,11 @@ def read_kept(pipeline: Pipeline, datacenter: str) -> Kept | None:
     """
     folder = kept_folder(pipeline, datacenter)
     with lake_errors(f"read what verification kept in {folder}"):
-        found = sorted(folder.glob(MANIFESTS), key=lambda path: (-_number(path), path.name))
-        for path in found:
-            kept = _parsed(path)
-            if all(_is_whole(folder, run) for run in kept.runs):
+        store = store_of(folder)
+        sizes = store.sizes()
+        for name, _ in sorted(_manifests(sizes), key=lambda found: (-found[1], found[0])):
+            kept = _parsed(folder / name, store.read(name))
+            if all(_is_whole(sizes, run) for run in kept.runs):
                 return kept
     return None
 
@@ -96,63 +96,66 @@ def next_number(pipeline: Pipeline, datacenter: str) -> int:
     """The number of the next run. LakeUnavailable."""
     folder = kept_folder(pipeline, datacenter)
     with lake_errors(f"read what verification kept in {folder}"):
-        return 1 + max((_number(path) for path in folder.glob(MANIFESTS)), default=0)
+        return 1 + max((number for _, number in _manifests(store_of(folder).names())), default=0)
 
 
-def new_folder(pipeline: Pipeline, datacenter: str, number: int) -> Path:
+def new_folder(pipeline: Pipeline, datacenter: str, number: int) -> Location:
     """A folder for the results of a run. LakeUnavailable."""
     folder = kept_folder(pipeline, datacenter) / f"run-{number}-{uuid.uuid4().hex}"
     with lake_errors(f"write to {folder.parent}, which must be writable"):
-        make_folder(folder)
+        store_of(folder).make()
     return folder
 
 
-def run_in(folder: Path, number: int, at_us: int) -> KeptRun:
+def run_in(folder: Location, number: int, at_us: int) -> KeptRun:
     """The results that a run has written to a folder, put on disk. LakeUnavailable."""
+    store = store_of(folder)
     with lake_errors(f"write to {folder}"):
-        written = sorted(folder.glob("*/*.parquet"))
-        for path in (*written, *{path.parent for path in written}, folder, folder.parent):
-            sync(path)
-        files = {str(path.relative_to(folder)): path.stat().st_size for path in written}
+        files = {name: size for name, size in sorted(store.sizes().items()) if name.endswith(".parquet")}
+        store.sync(*files, *{name.partition("/")[0] for name in files}, "")
+        store_of(folder.parent).sync()
     return KeptRun(number, at_us, folder.name, files)
 
 
 def store_kept(pipeline: Pipeline, datacenter: str, kept: Kept) -> None:
     """Make a manifest count, and remove what none needs any more. LakeUnavailable."""
     folder = kept_folder(pipeline, datacenter)
-    path = folder / f"kept-{kept.number}-{uuid.uuid4().hex}.json"
+    name = f"kept-{kept.number}-{uuid.uuid4().hex}.json"
     text = json.dumps({"format": FORMAT, **asdict(kept)}).encode()
 
     def write(sink: BinaryIO) -> None:
         sink.write(text)
 
     with lake_errors(f"write to {folder}, which must be writable"):
-        unnamed = path.with_suffix(".new")
-        write_synced(unnamed, write)
-        unnamed.rename(path)
-        sync(folder)
-        _remove_old(folder, path, kept)
+        store = store_of(folder)
+        store.put(name, write)
+        store.sync()
+        _remove_old(store, {name, *(run.folder for run in kept.runs)})
 
 
-def _remove_old(folder: Path, newest: Path, kept: Kept) -> None:
-    needed = {newest.name, *(run.folder for run in kept.runs)}
-    before = time.time() - REMOVED_AFTER_SECONDS
-    for path in folder.iterdir():
-        if path.name not in needed and path.stat().st_mtime < before:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+def _remove_old(store: Store, needed: Collection[str]) -> None:
+    before_us = (time.time() - REMOVED_AFTER_SECONDS) * MICROSECONDS
+    # One object tells how old a folder is: each is written in one go. Markers of folders tell nothing.
+    written = (name for name in store.sizes() if name.endswith((".parquet", ".json")))
+    one_of = {name.partition("/")[0]: name for name in written}
+    for found, name in one_of.items():
+        if found not in needed and store.changed_us(name) < before_us:
+            store.remove(name) if found == name else store.remove_folder(found)
 
 
-def _number(path: Path) -> int:
-    return int(path.name.split("-")[1])
+def _manifests(names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """The manifests among these objects, with the numbers of their runs."""
+    for name in names:
+        if (match := MANIFEST.fullmatch(name)) is not None:
+            yield name, int(match[1])
 
 
-def _is_whole(folder: Path, run: KeptRun) -> bool:
-    paths = ((folder / run.folder / name, size) for name, size in run.files.items())
-    return all(path.exists() and path.stat().st_size == size for path, size in paths)
+def _is_whole(sizes: Mapping[str, int], run: KeptRun) -> bool:
+    return all(sizes.get(f"{run.folder}/{name}") == size for name, size in run.files.items())
 
 
-def _parsed(path: Path) -> Kept:
-    values: dict[str, Any] = json.loads(path.read_text())
+def _parsed(path: Location, text: bytes) -> Kept:
+    values: dict[str, Any] = json.loads(text)
     if values["format"] > FORMAT:
         raise FormatTooNew(path, values["format"], FORMAT)
     return Kept(

@@ -138,9 +138,8 @@ class Scope:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether results can be kept: not on S3, nor where a row's event is told by times of all records."""
-        is_local = all(isinstance(place.lake, Path) for place in self.pipeline.datacenters.values())
-        return is_local and not self.pipeline.foreign.time_in_id
+        """Whether results can be kept: not where a row's event is told by times of all records."""
+        return not self.pipeline.foreign.time_in_id
 
     def fingerprint(self, datacenter: str) -> str:
         """What the results of a datacenter depend on beside logs and tables."""

@@ -82,6 +82,18 @@ def test_names_are_those_of_the_folder_that_begin_so(folder: Location) -> None:
     assert list(store_of(folder / "nowhere").names("b")) == []
 
 
+def test_a_folder_is_known_by_the_sizes_of_all_that_is_below_it_and_goes_as_a_whole(folder: Location) -> None:
+    put(folder, "a", b"1")
+    put(folder / "b" / "c", "d", b"22")
+    put(folder / "bb", "e", b"333")
+    store = store_of(folder)
+    assert store.sizes() == {"a": 1, "b/c/d": 2, "bb/e": 3}
+    for _ in range(2):
+        store.remove_folder("b")
+    assert store.sizes() == {"a": 1, "bb/e": 3}
+    assert store_of(folder / "nowhere").sizes() == {}
+
+
 def test_what_is_removed_is_gone_and_may_be_removed_again(folder: Location) -> None:
     put(folder, "a")
     for _ in range(2):

@@ -10,20 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from photon.errors import FormatTooNew
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.tokens import Occurrence
 from photon.verification.kept import (
-    FOLDER,
-    Kept,
     KeptFile,
-    new_folder,
-    next_number,
-    read_kept,
-    run_in,
-    store_kept,
 )
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
 from photon.verification.since import Look, is_trusted, look_at, mended_since
@@ -149,41 +141,3 @@ def test_a_letter_that_is_taken_up_once_more_is_looked_at_again() -> None:
     one, other = Occurrence.parse("1:7"), Occurrence.parse("1:9")
     assert mended_since({"1:7": 4, "1:9": 4}, [(one, 4), (other, 5)]) == (other,)
     assert mended_since({}, [(one, 4)]) == (one,)
-
-
-# -- manifests
-
-
-def stored(pipeline: Pipeline, before: Kept | None = None) -> Kept:
-    number = next_number(pipeline, "east")
-    folder = new_folder(pipeline, "east", number)
-    (folder / "settled").mkdir()
-    (folder / "settled" / "part.parquet").write_bytes(b"rows")
-    runs = (*(before.runs if before else ()), run_in(folder, number, 1_000 * number))
-    kept = Kept("print", runs, {3: KEPT}, {"east/joined_events": Commit(7, "digest")}, {"1:7": 4})
-    store_kept(pipeline, "east", kept)
-    return kept
-
-
-def test_what_was_stored_last_is_read_as_it_was(pipeline: Pipeline) -> None:
-    assert read_kept(pipeline, "east") is None
-    second = stored(pipeline, stored(pipeline))
-    assert read_kept(pipeline, "east") == second
-    assert (second.number, second.begun_us) == (2, 1_000)
-
-
-def test_results_whose_files_are_not_whole_do_not_count(pipeline: Pipeline) -> None:
-    first = stored(pipeline)
-    second = stored(pipeline, first)
-    folder = pipeline.datacenters["east"].lake / FOLDER
-    (folder / second.runs[-1].folder / "settled/part.parquet").write_bytes(b"")
-    assert read_kept(pipeline, "east") == first
-    assert next_number(pipeline, "east") == 3  # so that what comes next is the newest
-
-
-def test_of_a_newer_photon_nothing_is_read(pipeline: Pipeline) -> None:
-    stored(pipeline)
-    (manifest,) = (pipeline.datacenters["east"].lake / FOLDER).glob("kept-*.json")
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(FormatTooNew):
-        read_kept(pipeline, "east")
