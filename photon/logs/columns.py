@@ -188,9 +188,11 @@ def check_columns(pipeline: Pipeline) -> list[str]:
             if column not in there:
                 place, names = next(iter(headers.items()))
                 what = f"expected a column of {place}, got {column!r}; it has {', '.join(names)}"
+                if names[0].startswith("{"):
+                    path, what = (side, "format"), f"expected the format of {place}, which looks like jsonl"
                 line, problem = document.problem(path, what)
                 problems.append(f"{pipeline.file}:{line}: {problem}")
-    return problems
+    return list(dict.fromkeys(problems))
 
 
 def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:

@@ -86,6 +86,17 @@ def test_a_column_that_is_in_no_header_is_named_and_nothing_is_started(pipeline:
     assert not (pipeline.parent / "state").exists()
 
 
+def test_json_lines_that_are_called_csv_are_told_once_by_their_format(pipeline: Path) -> None:
+    folder = pipeline.parent / "logs" / "east" / "clicks"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text('{"click": "c1", "query": "q1", "at": 5}\n')
+    done = photon("join", pipeline)
+    assert done.exit_code == 2
+    (message,) = done.stderr.splitlines()
+    assert "foreign.format: expected the format of" in message
+    assert "looks like jsonl" in message
+
+
 def test_a_pipeline_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = photon("join", tmp_path / "nowhere.yaml")
     assert done.exit_code == 2
