@@ -98,13 +98,9 @@ def newest(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, StoredRe
     """The newest report of each datacenter that was ever verified. LakeUnavailable, FormatTooNew."""
     found = {}
     for name in datacenters:
-        with REPORTS.reading(pipeline, name) as rows:
-            if rows is None:
-                continue
-            latest_at = pc.max(rows.to_table(columns=["at"])["at"])
-            latest = rows.to_table(["at", "run", "seconds", "report"], filter=pc.field("at") == latest_at)
+        latest = REPORTS.latest(pipeline, name, "at").select(["at", "run", "seconds", "report"])
         if latest.num_rows:
-            at_us = latest_at.cast(pa.int64()).as_py()
+            at_us = latest["at"][-1].cast(pa.int64()).as_py()
             row = latest.drop_columns(["at"]).to_pylist()[-1]
             found[name] = StoredReport(at_us, row["run"], row["seconds"], json.loads(row["report"]))
     return found

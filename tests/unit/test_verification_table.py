@@ -75,6 +75,13 @@ def test_a_report_comes_back_as_it_was_stored(pipeline: Pipeline) -> None:
     assert found.adds_up
 
 
+def test_the_newest_of_many_reports_is_found_also_within_a_millisecond(pipeline: Pipeline) -> None:
+    for later_us, report in ((5, BROKEN), (9, SOUND), (0, BROKEN), (7, BROKEN)):
+        store(pipeline, AT_US + later_us, east=report)
+    found = newest(pipeline, ["east"])["east"]
+    assert (found.at_us, found.ok) == (AT_US + 9, True)
+
+
 def test_cases_of_violations_are_counted_and_mere_findings_are_not(pipeline: Pipeline) -> None:
     store(pipeline, west=BROKEN)
     found = newest(pipeline, ["west"])["west"]
