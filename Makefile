@@ -18,7 +18,7 @@ help:
 	@echo "make dynoxide   build a newer dynoxide, for the tests; needs Rust's cargo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
-	@echo "make test       the tests: every rule, about a quarter of an hour"
+	@echo "make test       the tests: every rule, some three quarters of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
