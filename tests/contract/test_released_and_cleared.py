@@ -45,10 +45,13 @@ def test_an_id_whose_holder_was_promised_over_is_still_his(backend: Backend) -> 
 
 
 def test_one_who_was_in_a_round_does_not_bring_a_cleared_token_back(backend: Backend) -> None:
-    backend.client().commit(claims(["a"], EAST))
+    first = backend.client()
+    first.commit(claims(["a"], EAST))
+    first.close()  # no endpoint takes its claim any more that has not done so by now
     item, late = item_key(EventKey("a"), ()), ballot(5, "f" * 16)
-    up = [a for a in backend.acceptors if isinstance(a.prepare([Prepare(item, late)])[0], Promised)]
+    up = [a for a in backend.acceptors if isinstance(a.read([item])[0], Stored)]
     assert len(up) >= majority(len(backend.acceptors))
+    assert all(isinstance(a.prepare([Prepare(item, late)])[0], Promised) for a in up)
     assert backend.client().clear(claims(["a"], EAST)) == 1
     for acceptor in up:
         assert isinstance(acceptor.accept([Accept(item, late, fast_value(EAST))])[0], Refused)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -242,13 +243,19 @@ def test_one_who_prepared_before_a_clearing_does_not_bring_the_token_back(n: int
     registry.commit([Claim(KEY, EAST)])  # by a ballot, so that a repeat takes a ballot too
     other = client([acceptor.another_way_in() for acceptor in acceptors])
 
-    def clear_before_it_is_accepted(kind: str, batch: object) -> None:
-        if kind == "accept":
-            registry.clear([Claim(KEY, EAST)])
+    cleared: list[int] = []
+    one_at_a_time = Lock()
+
+    def clear_before_any_accepts_it(kind: str, batch: object) -> None:
+        with one_at_a_time:
+            if kind == "accept" and not cleared:
+                cleared.append(registry.clear([Claim(KEY, EAST)]))
 
     slow = [acceptor.another_way_in() for acceptor in acceptors]
-    slow[0].on_request = clear_before_it_is_accepted
+    for acceptor in slow:
+        acceptor.on_request = clear_before_any_accepts_it
     client(slow).commit([Claim(KEY, EAST)])
+    assert cleared == [1]
     assert isinstance(other.commit([Claim(KEY, EAST)])[0], Lost)
 
 
