@@ -13,6 +13,8 @@ from assets.logs import ObservedLogs, observations
 from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
+from photon.completeness.estimate import Completeness
+from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.pipeline.file import Pipeline
@@ -104,10 +106,13 @@ class Reporter:
             self._observed = observed
             for observation in observations(self._served, self._datacenter, growth):
                 self._context.log_event(observation)
-        return shift_metadata(self._shift.reports, growth, with_picture)
+        said = last_said(self._pipeline.datacenters[self._datacenter].lake)
+        return shift_metadata(self._shift.reports, growth, said, with_picture)
 
 
-def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture: bool) -> Metadata:
+def shift_metadata(
+    reports: Sequence[ShiftReport], growth: Growth, said: Completeness | None, with_picture: bool
+) -> Metadata:
     """Metadata of the latest of a shift's reports, with a picture of all of them if it is asked for.
 
     Two datacenters store this 2,880 times a day: mind what you add.
@@ -128,6 +133,9 @@ def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture:
         "batch": growth.state.completed,
         "equation": MetadataValue.md(equation(counts)),
     }
+    if said is not None:
+        times = {"complete_up_to": said.complete_up_to_us, "mostly_complete_up_to": said.mostly_up_to_us}
+        metadata |= {name: timestamp(time_us) for name, time_us in times.items() if time_us is not None}
     if growth.lag_seconds is not None:
         metadata["lag_seconds"] = round(growth.lag_seconds, 3)
     if latency is not None:
@@ -135,6 +143,11 @@ def shift_metadata(reports: Sequence[ShiftReport], growth: Growth, with_picture:
     if picture is not None:
         metadata["latency"] = MetadataValue.md(picture)
     return metadata
+
+
+def timestamp(time_us: int) -> MetadataValue:
+    """A time of day as the UI shows and plots it."""
+    return MetadataValue.timestamp(time_us / MICROSECONDS)
 
 
 def equation(counts: Counts) -> str:

@@ -38,6 +38,7 @@ from assets.reporting import PICTURE_EVERY, shift_metadata
 from assets.run_history import SKIPPED_TICKS_KEPT_HOURS
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS
+from photon.completeness.estimate import Completeness
 from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import load_pipeline
 from photon.shift.growth import Growth, LogSize
@@ -177,7 +178,8 @@ def _report(with_picture: bool) -> dict[str, Any]:
         ShiftReport(NOW_US + i * 60 * MICROSECONDS, 60.0, 112, 3_181 + 7 * i % 100, latency)
         for i in range(30)
     ]
-    return shift_metadata(reports, GROWTH, with_picture)
+    said = Completeness("0" * 32, 12_345, NOW_US, NOW_US, NOW_US, NOW_US, 0.999, 900, 4_320_000, 1_234)
+    return shift_metadata(reports, GROWTH, said, with_picture)
 
 
 def _ticks(instance: DagsterInstance, status: TickStatus) -> None:

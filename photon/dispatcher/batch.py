@@ -15,6 +15,7 @@ from functools import partial
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
 from photon.dispatcher.ahead import IndexAhead, IndexedAhead
+from photon.dispatcher.completeness_watch import CompletenessWatch
 from photon.dispatcher.completion import (
     AdapterFails,
     CannotEnd,
@@ -106,6 +107,7 @@ class BatchExecution:
         self.ahead = IndexAhead(self.pipeline, self.address, self.index, self.runner)
         keep_us = microseconds(self.pipeline.availability.keep_timeline)
         self.timeline = Timeline(self.state.folder, self.epoch, keep_us, self.state.files())
+        self.completeness = CompletenessWatch(self.pipeline, self.datacenter, self.state)
         self._quarantined_in_a_row = 0
         # Whether the last batch with fresh events found them free: others may have them after an outage.
         self._nobody_had_fresh = False
@@ -325,10 +327,7 @@ class BatchExecution:
         ended, released = resolved.ended | settled.ended, released | settled.released
         resolved.counts["joined_elsewhere"] += len(settled.ended)
         now_us = self.clock.now_us()
-        max_time_us: dict[int, int] = {}
-        for result in results.index:
-            for number, time_us in result.indexed.max_time_us.items():
-                max_time_us[number] = max(time_us, max_time_us.get(number, time_us))
+        max_time_us = completion.latest_times_us(results)
         reader.advance(plan.advances, max_time_us)
         counts = completion.sums(results, resolved)
         indexed = [result.indexed for result in results.index]
@@ -400,6 +399,7 @@ class BatchExecution:
         since = merge([result.joinable_since_us for result in results.join])
         latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
         self.timeline.committed(plan.key.batch, readable_us)
+        self.completeness.completed(results)
         self.callbacks.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))
 
     @property

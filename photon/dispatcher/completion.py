@@ -243,6 +243,16 @@ def sums(results: Results, resolved: Resolved) -> Counter[str]:
     return total
 
 
+def latest_times_us(results: Results) -> dict[int, int]:
+    """The latest event time that a batch has read in each file, by file number."""
+    latest: dict[int, int] = {}
+    of_tasks = [each.indexed.max_time_us for each in results.index]
+    for times_us in of_tasks + [each.max_time_us for each in results.join]:
+        for number, time_us in times_us.items():
+            latest[number] = max(time_us, latest.get(number, time_us))
+    return latest
+
+
 def watermark_us(
     files: Collection[TrackedFile],
     now_us: int,

@@ -107,7 +107,9 @@ class Dispatcher:
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return
         self.ahead.discard()
-        self.execution.timeline.flush(self.clock.now_us())
+        now_us = self.clock.now_us()
+        self.execution.timeline.flush(now_us)
+        self._tell_completeness(mode, now_us, ends=True)
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
             self.execution.waiting.finish_merge()
@@ -140,6 +142,7 @@ class Dispatcher:
             raise LogsUnavailable(self.reader.away_because)
         if self.reader.saw_everything:
             self.execution.timeline.looked(self.reader.files, now_us)
+        self._tell_completeness(mode, now_us)
         self._take_orders(now_us)
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
@@ -160,6 +163,10 @@ class Dispatcher:
         rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
         self.clock.sleep(max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds))
         return False
+
+    def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
+        foreign = self.reader.of("foreign").values()
+        self.execution.completeness.tend(foreign, now_us, mode == "complete", ends)
 
     def _follow_clock(self, now_us: int) -> None:
         """Have nothing wait for a time that a wrong clock has named."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,6 +15,8 @@ from photon.clock import MICROSECONDS
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.segments import Places, SegmentInfo, concat, events_of, write_segment
 from photon.pipeline.location import Location
+
+Ints = npt.NDArray[np.int64]
 
 FIRST_YEAR_US = 365 * 24 * 3600 * MICROSECONDS  # 1970
 
@@ -43,11 +47,15 @@ class PlausibleTimes:
         """A time of 1970 comes of a clock that was not set, one far ahead of a clock that is wrong."""
         return PlausibleTimes(FIRST_YEAR_US, now_us + clock_tolerance_us)
 
-    def latest(self, places: Places) -> dict[int, int]:
+    def among(self, times_us: Ints) -> npt.NDArray[np.bool_]:
+        """Which of these times lie between them."""
+        is_among: npt.NDArray[np.bool_] = (self.first_us <= times_us) & (times_us <= self.last_us)
+        return is_among
+
+    def latest(self, files: npt.NDArray[Any], times_us: Ints) -> dict[int, int]:
         """The latest of the events of each file that lie between these times, by file number."""
-        times_us = places.times_us
-        among = places.take((self.first_us <= times_us) & (times_us <= self.last_us))
-        by_file = pa.table([among.files, among.times_us], ["file", "time_us"]).group_by("file")
+        is_among = self.among(times_us)
+        by_file = pa.table([files[is_among], times_us[is_among]], ["file", "time_us"]).group_by("file")
         numbers, latest_us = by_file.aggregate([("time_us", "max")]).columns
         return dict(zip(numbers.to_pylist(), latest_us.to_pylist(), strict=True))
 
@@ -68,7 +76,11 @@ def index_events(
     if not len(places):
         return Indexed()
     is_new = np.concatenate(([True], places.hashes[1:] != places.hashes[:-1]))
-    return Indexed(SegmentInfo(name, events_of(places)), plausible.latest(places), places.hashes[is_new])
+    return Indexed(
+        SegmentInfo(name, events_of(places)),
+        plausible.latest(places.files, places.times_us),
+        places.hashes[is_new],
+    )
 
 
 def _places(events: pa.Table) -> Places:

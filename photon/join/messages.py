@@ -180,6 +180,8 @@ class JoinResult:
     taken_over: Mapping[str, int] = field(default_factory=dict)  # by home: left to it, and joined here
     fresh_were_free: bool | None = None  # nobody had fresh events of the own home half; None: no news of any
     lost_bytes: int = 0
+    max_time_us: Mapping[int, int] = field(default_factory=dict)  # of what was read first, by file number
+    came: Mapping[int, int] = field(default_factory=dict)  # how much of it, by the minute of its event time
     adapter_calls: AdapterCalls = field(default_factory=AdapterCalls)
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from photon import faults
 from photon.clock import Clock, SystemClock, microseconds
+from photon.completeness.arrivals import by_minute
 from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
@@ -173,13 +174,15 @@ def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
-        tolerance_us = microseconds(context.pipeline.retry.clock_tolerance)
-        plausible = PlausibleTimes.at(clock.now_us(), tolerance_us)
-        events = reader.events(task.ranges)
+        events, plausible = reader.events(task.ranges), _plausible(context, clock)
         indexed = index_events(events, context.index.folder, task.segment, plausible)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))
+
+
+def _plausible(context: TaskContext, clock: Clock) -> PlausibleTimes:
+    return PlausibleTimes.at(clock.now_us(), microseconds(context.pipeline.retry.clock_tolerance))
 
 
 def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:
@@ -241,9 +244,11 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     fault_point("task.after_waiting")
     classes = verdicts.counts()
     classes["dead_letters"] += dead_letters.num_rows
-    gone = reader.recorded_of_gone()
+    gone, plausible = reader.recorded_of_gone(), _plausible(context, clock)
+    is_first_read = ~records.is_retry
+    came = is_first_read & plausible.among(records.times_us)
     return JoinResult(
-        foreign=int(np.count_nonzero(~records.is_retry)) + bad_lines + gone.total(),
+        foreign=int(np.count_nonzero(is_first_read)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
         lost=_lost(records, verdicts),
         waiting=waiting,
@@ -254,6 +259,8 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         taken_over=dict(verdicts.taken_over),
         fresh_were_free=verdicts.fresh_were_free,
         lost_bytes=reader.lost_bytes,
+        max_time_us=plausible.latest(records.file_numbers[came], records.times_us[came]),
+        came=by_minute(records.times_us[came]),
         adapter_calls=verdicts.adapter_calls,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,

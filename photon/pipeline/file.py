@@ -22,6 +22,7 @@ from photon.pipeline.sections import (
     Availability,
     Backfill,
     Compaction,
+    Completeness,
     Datacenter,
     ForeignLog,
     Health,
@@ -72,6 +73,7 @@ class Pipeline(Strict):
     tailing: Tailing = Tailing()
     verification: Verification = Verification()
     availability: Availability = Availability()
+    completeness: Completeness = Completeness()
     backfill: Backfill = Backfill()
     compaction: Compaction = Compaction()
     health: Health = Health()

@@ -265,6 +265,14 @@ class Verification(Strict):
     copies_after: Duration = timedelta(minutes=15)  # an event may come into one copy so much later
 
 
+class Completeness(Strict):
+    """What is told of how complete the rows are."""
+
+    of_events: Share = 0.999  # "99.9 % complete up to"
+    every: PositiveDuration = timedelta(seconds=10)  # so often it is said anew, while batches are joined
+    keep: PositiveDuration = timedelta(days=1)  # of event time: what the share is of
+
+
 class Availability(Strict):
     """The promise: of the events of a minute this share is readable so soon, in this share of the minutes."""
 

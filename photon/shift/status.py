@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS, Clock, microseconds
+from photon.completeness.estimate import Completeness
+from photon.completeness.published import last_said
 from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
@@ -61,6 +63,7 @@ class DatacenterStatus:
     problems: list[str]
     waiting_by_age: dict[str, int] = field(default_factory=dict)  # by when they were first seen
     stages: Stages = field(default_factory=Stages)
+    completeness: Completeness | None = None  # as the last shift has published it
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     decision: Decision | None = None  # of people
     decision_unknown_because: str | None = None
@@ -126,6 +129,7 @@ def status_of(
         problems=problems if decision != "retired" else [],  # nobody reads or mends it any more
         waiting_by_age=by_age,
         stages=stages,
+        completeness=last_said(place.lake),
         half_lines=_half_lines(reader),
         decision=decision,
         decision_unknown_because=decisions.unknown_because,

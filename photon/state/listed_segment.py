@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from photon.pipeline.location import Location
 from photon.state.rows import reading_column
 from photon.tokens import Occurrence
-from photon.waiting.reasons import NEVER_US, REASONS
-from photon.waiting.segments import SegmentInfo, WaitingIndex
+from photon.waiting.reasons import NEVER_US, REASONS, UNJOINABLE
+from photon.waiting.segments import SegmentInfo, WaitingIndex, read_event_times
 from photon.waiting.states import (
     PAGE_ROWS,
     Rows,
@@ -52,6 +53,7 @@ class Listed:
     touched: set[int] = field(default_factory=set)  # pages that are to be stored
     _states: States | None = None
     _index: WaitingIndex | None = None
+    _times_us: Rows | None = None
 
     @property
     def index(self) -> WaitingIndex:
@@ -70,6 +72,20 @@ class Listed:
                     part[:] = unpack(data, len(part))
             self._states = states
         return self._states
+
+    @property
+    def is_waiting(self) -> npt.NDArray[np.bool_]:
+        """Which records wait: not those that are decided, or given up and kept. WaitingDamaged, OSError."""
+        is_kept = (self.index.reasons == UNJOINABLE) & (self.states == State.OPEN)
+        waits: npt.NDArray[np.bool_] = (self.states != State.GONE) & ~is_kept
+        return waits
+
+    @property
+    def times_us(self) -> Rows:
+        """The event times of what waits. WaitingDamaged, OSError."""
+        if self._times_us is None:
+            self._times_us = read_event_times(self.folder, self.info.name)
+        return self._times_us[self.is_waiting]
 
     def mark(self, rows: Rows, state: State) -> None:
         """Note what became of these records."""

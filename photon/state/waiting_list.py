@@ -129,6 +129,11 @@ class WaitingList:
         waiting = (each for each in self._listed.values() if pending(each.tally))
         return min((each.info.least_primary_us for each in waiting), default=None)
 
+    def event_times_us(self) -> Rows:
+        """The event times of all records that wait, in no order. WaitingDamaged, OSError."""
+        waiting = [listed.times_us for listed in self._listed.values() if pending(listed.tally)]
+        return np.concatenate([np.empty(0, np.int64), *waiting])
+
     def by_age(self, now_us: int, bounds_us: Sequence[int]) -> list[int]:
         """How many records wait by how long ago they were first seen: below each bound, and beyond the last.
 
@@ -136,9 +141,7 @@ class WaitingList:
         """
         counts = np.zeros(len(bounds_us) + 1, np.int64)
         for listed in self._listed.values():
-            is_there = listed.states != State.GONE
-            is_there &= (listed.index.reasons != UNJOINABLE) | (listed.states != State.OPEN)
-            first_seen_us = listed.index.records["first_seen_us"].to_numpy()[is_there]
+            first_seen_us = listed.index.records["first_seen_us"].to_numpy()[listed.is_waiting]
             places = np.searchsorted(np.asarray(bounds_us), now_us - first_seen_us, side="right")
             counts += np.bincount(places, minlength=len(counts))
         return [int(count) for count in counts]

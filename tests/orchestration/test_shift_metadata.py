@@ -6,17 +6,20 @@ import base64
 import io
 from dataclasses import replace
 
+from dagster import MetadataValue
 from PIL import Image
 
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs
 from assets.pictures import latency_plot
 from assets.reporting import equation, shift_metadata
+from photon.clock import MICROSECONDS
+from photon.completeness.estimate import Completeness
 from photon.join.outcomes import OUTCOME_CLASSES, Counts
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 from photon.state.view import StateView
 
-SECOND = 1_000_000
+SECOND, NOON_US = MICROSECONDS, 1_767_607_200_000_000
 # 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.
 MOST_PICTURE_BYTES = 3_000
 
@@ -38,14 +41,14 @@ def report(minute: int, latency: Latency | None = USUAL) -> ShiftReport:
 
 
 def test_a_report_has_every_term_of_the_equation_as_a_number() -> None:
-    metadata = shift_metadata([report(1)], GROWTH, with_picture=False)
+    metadata = shift_metadata([report(1)], GROWTH, None, with_picture=False)
     terms = {name: metadata[name] for name in OUTCOME_CLASSES}
     assert sum(terms.values()) == metadata["foreign"] == 1000
     assert terms["joined"] == 960
 
 
 def test_a_report_says_how_fast_and_how_far_it_is() -> None:
-    metadata = shift_metadata([report(1)], GROWTH, with_picture=False)
+    metadata = shift_metadata([report(1)], GROWTH, None, with_picture=False)
     expected = {
         "joined_per_second": 2.0,
         "read_bytes": 1390,
@@ -60,7 +63,7 @@ def test_a_report_says_how_fast_and_how_far_it_is() -> None:
 
 def test_what_was_not_measured_is_left_out() -> None:
     growth = replace(GROWTH, lag_seconds=None)
-    metadata = shift_metadata([report(1, latency=None)], growth, with_picture=True)
+    metadata = shift_metadata([report(1, latency=None)], growth, None, with_picture=True)
     assert not {"lag_seconds", "latency_p50_seconds", "latency"} & set(metadata)
 
 
@@ -100,3 +103,10 @@ def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
     assert ObservedLogs("as it was", 10, later_us).is_due(first)
     assert not ObservedLogs("as it was", 0, later_us).is_due(first)
     assert not ObservedLogs("grown", 0, later_us - 1).is_due(first)
+
+
+def test_a_report_says_up_to_when_rows_are_complete() -> None:
+    said = Completeness("e", 7, NOON_US, NOON_US, NOON_US - SECOND, NOON_US, 0.999, 3, 1_000, 2)
+    metadata = shift_metadata([report(1)], GROWTH, said, with_picture=False)
+    assert metadata["complete_up_to"] == MetadataValue.timestamp((NOON_US - SECOND) / MICROSECONDS)
+    assert metadata["mostly_complete_up_to"] == MetadataValue.timestamp(NOON_US / MICROSECONDS)

@@ -1,0 +1,159 @@
+"""What whole datacenters say of how complete their rows are, against what they know to wait."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.completeness.published import DOCUMENT, published
+from photon.errors import FormatTooNew
+from photon.read import watermark
+from photon.storage import store
+from tests.simulation.world import NOON_US, World
+
+SECOND = MICROSECONDS
+
+
+def said(world: World, datacenter: str = "east") -> Any:
+    found = published(world.pipeline.datacenters[datacenter].lake)
+    assert found is not None
+    return found[0]
+
+
+def at(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / MICROSECONDS, UTC)
+
+
+def test_rows_are_complete_up_to_the_latest_click_when_all_are_joined(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"), at_us=NOON_US - 9 * SECOND)
+    world.clicks(("c2", "q"), at_us=NOON_US - 5 * SECOND)
+    world.join()
+    assert watermark(world.pipeline, retired=()).complete_up_to == at(NOON_US - 5 * SECOND)
+
+
+def test_a_click_whose_query_is_not_there_yet_holds_the_time_back_until_it_is_joined(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "later"), at_us=NOON_US - 9 * SECOND)
+    world.clicks(("c2", "q"), at_us=NOON_US - 5 * SECOND)
+    world.join()
+    assert (said(world).complete_up_to_us, said(world).waiting) == (NOON_US - 9 * SECOND, 1)
+    world.queries("later")
+    world.join()
+    assert (said(world).complete_up_to_us, said(world).waiting) == (NOON_US - 5 * SECOND, 0)
+
+
+def test_a_few_that_wait_do_not_hold_back_the_time_of_most(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c", "later"), at_us=NOON_US - 3_600 * SECOND)
+    world.clicks(*((f"c{number}", "q") for number in range(1_500)), at_us=NOON_US - 120 * SECOND)
+    world.clicks(("d", "q"), at_us=NOON_US)
+    world.join()
+    now = watermark(world.pipeline, retired=())
+    assert now.complete_up_to == at(NOON_US - 3_600 * SECOND)
+    assert now.mostly_up_to == at(NOON_US)
+
+
+def test_clicks_that_were_given_up_hold_back_nothing(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "never"), at_us=NOON_US - 9 * SECOND)
+    world.clicks(("c2", "q"), at_us=NOON_US - 5 * SECOND)
+    world.join(mode="complete")
+    assert said(world).complete_up_to_us == NOON_US - 5 * SECOND
+
+
+def test_a_click_that_comes_behind_what_is_read_is_counted_as_late(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"), at_us=NOON_US)
+    world.join()
+    world.clicks(("c2", "q"), at_us=NOON_US - 600 * SECOND)
+    world.join()
+    assert (said(world).came, said(world).came_late) == (2, 1)
+
+
+def test_a_wild_time_does_not_move_it(world: World) -> None:  # C6
+    world.queries("q")
+    world.clicks(("c1", "q"), at_us=NOON_US)
+    world.clicks(("c2", "q"), at_us=NOON_US + 100 * 365 * 86_400 * SECOND)
+    world.join()
+    assert said(world).complete_up_to_us == NOON_US
+
+
+def test_nothing_is_said_while_a_plan_that_died_is_to_be_done(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"))
+    assert world.join_with_a_crash("batch.after_run")
+    assert published(world.pipeline.datacenters["east"].lake) is None
+    world.join()
+    assert said(world).complete_up_to_us == NOON_US
+
+
+def test_a_new_epoch_says_only_what_it_has_read_itself(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c1", "q"), at_us=NOON_US - SECOND)
+    world.join()
+    first = said(world)
+    for file in world.state().glob("*.sqlite*"):
+        file.unlink()
+    world.clicks(("c2", "q"))
+    world.join()
+    assert said(world).epoch != first.epoch
+    assert (said(world).complete_up_to_us, said(world).came) == (NOON_US, 2)
+
+
+def test_the_union_is_as_complete_as_the_best_of_its_datacenters(tmp_path: Path) -> None:
+    world = World(tmp_path, ("east", "west"))
+    for datacenter in ("east", "west"):
+        world.queries("q", datacenter=datacenter)
+        world.clicks(("c1", "q"), datacenter=datacenter, at_us=NOON_US - 9 * SECOND)
+    world.join("east")
+    world.join("west")
+    world.clicks(("c2", "q"), datacenter="west")
+    world.join("west")
+    world.clock.sleep(10)
+    world.join("west")  # it takes over what it had left to east
+    now = watermark(world.pipeline, retired=())
+    assert set(now.datacenters) == {"east", "west"}
+    assert now.complete_up_to == at(NOON_US)
+    assert watermark(world.pipeline, retired=("west",)).complete_up_to == at(NOON_US - 9 * SECOND)
+
+
+def test_a_lake_that_takes_no_document_stops_no_join(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError("no space left")
+
+    world.queries("q")
+    world.clicks(("c", "q"))
+    monkeypatch.setattr("photon.completeness.telling.publish", is_full)
+    world.join()
+    assert world.joined_ids() == ["c"]
+    monkeypatch.undo()
+    world.clicks(("d", "q"))
+    world.join()
+    assert said(world).complete_up_to_us == NOON_US
+
+
+def test_a_document_that_is_damaged_is_written_anew(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c", "q"))
+    world.join()
+    lake = world.pipeline.datacenters["east"].lake
+    store.store_of(lake).put(DOCUMENT, lambda sink: sink.write(b"{") and None)
+    world.clicks(("d", "q"))
+    world.join()
+    assert said(world).complete_up_to_us == NOON_US
+
+
+def test_a_document_of_a_newer_photon_is_refused(world: World) -> None:
+    world.queries("q")
+    world.clicks(("c", "q"))
+    world.join()
+    path = Path(str(world.pipeline.datacenters["east"].lake)) / DOCUMENT
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(FormatTooNew):
+        watermark(world.pipeline, retired=())
