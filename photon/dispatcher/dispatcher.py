@@ -109,7 +109,8 @@ class Dispatcher:
         self.ahead.discard()
         now_us = self.clock.now_us()
         self.execution.timeline.flush(now_us)
-        self._tell_completeness(mode, now_us, ends=True)
+        with suppress(StateUnavailable, sqlite3.OperationalError):  # nothing depends on it
+            self._tell_completeness(mode, now_us, ends=True)
         with suppress(StateUnavailable, WaitingDamaged):  # the next start merges again
             self.index.finish_merge()
             self.execution.waiting.finish_merge()
