@@ -9,6 +9,7 @@ from tests.simulation.distant_simulation import FIRST_HORIZON_US, DistantSimulat
 QUICK_SEEDS = range(32, 40)
 SLOW_SEEDS = range(32)
 LONG_SEEDS = range(40, 1_500)
+DUELS = (250, 360, 368)  # a repair of an endpoint and a claim go for the same id
 
 
 def test_clients_far_away_are_told_what_is_so_and_none_is_held_up() -> None:
@@ -26,6 +27,11 @@ def test_clients_far_away_are_told_what_is_so_and_none_is_held_up() -> None:
     assert {s.is_calm for s in simulations} == {s.over_requests for s in simulations} == {True, False}
     claims = [(o.begin, o.id, o.token) for o in operations if o.kind == "commit"]
     assert len(claims) > len(set(claims)), "no claim came twice in a call"
+
+
+@pytest.mark.parametrize("seed", DUELS)
+def test_a_claim_and_a_repair_do_not_outbid_each_other_until_the_deadline(seed: int) -> None:
+    assert simulate(seed) is None
 
 
 @pytest.mark.slow

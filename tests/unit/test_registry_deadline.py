@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from photon.clock import MICROSECONDS
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import NoReply
-from photon.registry.endpoints.deadline import MAX_BACKOFF_SECONDS, Deadline
+from photon.registry.endpoints.deadline import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Deadline
 from photon.registry.interface import Claim, Holder, Joined, RegistryUnavailable, Released, Won
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore
@@ -134,3 +136,25 @@ def test_no_attempt_follows_the_pause_with_which_the_time_is_up() -> None:
     deadline = Deadline(ManualClock(), seconds=1.0)
     while deadline.pause():
         assert deadline.left_seconds() > 0
+
+
+@pytest.mark.parametrize(("took_seconds", "least", "most"), [(1.6, 0.8, 1.6), (60.0, 1.0, 2.0)])
+def test_who_is_outbid_gives_the_other_about_as_long_as_a_round_takes(
+    took_seconds: float, least: float, most: float
+) -> None:
+    clock = ManualClock()
+    deadline = Deadline(clock, 3_600, random.Random(1))
+    for _ in range(5):
+        clock.sleep(took_seconds)
+        began_us = clock.elapsed_us()
+        deadline.pause(outbid=True)
+        assert least <= (clock.elapsed_us() - began_us) / MICROSECONDS <= most
+
+
+def test_who_is_not_outbid_goes_on_soon_after_a_long_attempt() -> None:
+    clock = ManualClock()
+    deadline = Deadline(clock, 3_600, random.Random(1))
+    clock.sleep(60)
+    began_us = clock.elapsed_us()
+    deadline.pause()
+    assert clock.elapsed_us() - began_us <= FIRST_BACKOFF_SECONDS * MICROSECONDS

@@ -14,6 +14,7 @@ Reply = TypeVar("Reply")
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
+MAX_YIELD_SECONDS = 2.0  # to whoever is in the middle of a round
 MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 
@@ -34,6 +35,7 @@ class Deadline:
         self._chance = chance
         self._seconds = seconds
         self._within = within
+        self._tries_since_us = clock.elapsed_us()
         self.renew()
 
     def renew(self) -> None:
@@ -50,13 +52,21 @@ class Deadline:
         """Leave the call at least so much time from now on."""
         self._end_us = max(self._end_us, self._clock.elapsed_us() + round(seconds * MICROSECONDS))
 
-    def pause(self) -> bool:
-        """Wait, longer each time and with jitter, for the next attempt; False if the time is up by then."""
+    def pause(self, outbid: bool = False) -> bool:
+        """Wait, longer each time and with jitter, for the next attempt; False if the time is up by then.
+
+        `outbid`: somebody else is in the middle of a round. He gets about as long as this attempt took, to
+        end it. Two who are half a second away outbid each other for twenty seconds otherwise.
+        """
         left_seconds = self.left_seconds()
         if left_seconds:
+            took_seconds = (self._clock.elapsed_us() - self._tries_since_us) / MICROSECONDS
+            yield_seconds = min(took_seconds, MAX_YIELD_SECONDS) if outbid else 0.0
+            wait_seconds = max(self._backoff_seconds, yield_seconds)
             # Jitter: proposers that collided once must not do so again and again.
-            self._clock.sleep(min(self._backoff_seconds * self._chance.uniform(0.5, 1.0), left_seconds))
+            self._clock.sleep(min(wait_seconds * self._chance.uniform(0.5, 1.0), left_seconds))
             self._backoff_seconds = min(2 * self._backoff_seconds, MAX_BACKOFF_SECONDS)
+            self._tries_since_us = self._clock.elapsed_us()
         return self.left_seconds() > 0
 
 
@@ -72,8 +82,12 @@ def until_answered(
     ask: Callable[[Sequence[Request]], Sequence[Reply | NoReply]],
     requests: Sequence[Request],
     deadline: Deadline,
+    yields: bool = False,
 ) -> Iterator[tuple[Request, Reply]]:
-    """Each request with its reply, as they come. Unanswered if `deadline` passes without any of them."""
+    """Each request with its reply, as they come. Unanswered if `deadline` passes without any of them.
+
+    `yields`: as if outbid, wherever a request has no reply.
+    """
     left = list(requests)
     while left:
         silent: list[tuple[Request, NoReply]] = []
@@ -85,5 +99,5 @@ def until_answered(
         if len(silent) < len(left):
             deadline.renew()
         left = [request for request, _ in silent]
-        if left and not deadline.pause():
+        if left and not deadline.pause(outbid=yields):
             raise Unanswered(left, silent[0][1].reason)

@@ -288,7 +288,7 @@ class Copying:
             return self._identity_round(items, counters, wanted)
 
         deadline = self._endpoints.deadline(seconds)
-        for _, chosen in until_answered(ask, [copies[0] for copies in ids], deadline):
+        for _, chosen in until_answered(ask, [copies[0] for copies in ids], deadline, yields=True):
             yield chosen
 
     def _identity_round(

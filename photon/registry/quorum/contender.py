@@ -25,6 +25,7 @@ class Contender:
     verdict: Verdict | None = None
     confirmed_by: Register | None = None  # read after the replies on which the verdict rests (B11)
     reason: str = "no endpoint was asked"  # why there is no verdict yet
+    is_outbid: bool = False  # somebody else's round came between, when it was last tried
 
     def outbid(self, stored: Iterable[Stored]) -> None:
         """Take a higher ballot than these the next time."""
@@ -33,6 +34,7 @@ class Contender:
     def note(self, votes: Votes) -> None:
         """Take note of votes that may not be enough."""
         self.outbid(votes.refused)
+        self.is_outbid = bool(votes.refused)
         self.reason = votes.reason
 
 

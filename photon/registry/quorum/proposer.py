@@ -294,7 +294,7 @@ class QuorumRegistry:
             left = undecided(contenders)
             if len(left) < before:
                 deadline.renew()
-            if not left or not deadline.pause():
+            if not left or not deadline.pause(outbid=any(contender.is_outbid for contender in left)):
                 return
             before = len(left)
             attempt(left)
