@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from photon.clock import MICROSECONDS
+from photon.completeness.arrivals import MINUTE_US
 from photon.completeness.published import DOCUMENT, published
+from photon.dispatcher.completeness_watch import CompletenessWatch
+from photon.dispatcher.completion import Results
 from photon.errors import FormatTooNew
+from photon.join.messages import JoinResult
 from photon.read import watermark
 from photon.storage import store
 from tests.simulation.world import NOON_US, World
@@ -67,6 +71,20 @@ def test_clicks_that_were_given_up_hold_back_nothing(world: World) -> None:
     assert said(world).complete_up_to_us == NOON_US - 5 * SECOND
 
 
+def test_of_two_that_waited_together_the_one_that_was_given_up_holds_back_nothing(tmp_path: Path) -> None:
+    retry = "retry: {unjoinable_after: 10m, min_attempts: 3, max_delay: 10s, allowed_lateness: 1m}"
+    world = World(tmp_path, more=retry)
+    world.queries("q")
+    world.clicks(("c1", "never"), at_us=NOON_US - 3_600 * SECOND)
+    world.clicks(("c2", "later"), at_us=NOON_US - SECOND)
+    world.clicks(("c3", "q"))
+    for _ in range(12):
+        world.join()
+        world.clock.advance(60)
+    assert world.read_state().counts().of("unjoinable") == 1
+    assert (said(world).complete_up_to_us, said(world).waiting) == (NOON_US - SECOND, 1)
+
+
 def test_a_click_that_comes_behind_what_is_read_is_counted_as_late(world: World) -> None:
     world.queries("q")
     world.clicks(("c1", "q"), at_us=NOON_US)
@@ -81,13 +99,20 @@ def test_a_wild_time_does_not_move_it(world: World) -> None:  # C6
     world.clicks(("c1", "q"), at_us=NOON_US)
     world.clicks(("c2", "q"), at_us=NOON_US + 100 * 365 * 86_400 * SECOND)
     world.join()
-    assert said(world).complete_up_to_us == NOON_US
+    found = published(world.pipeline.datacenters["east"].lake)
+    assert found is not None
+    assert (found[0].complete_up_to_us, found[1].records) == (NOON_US, {NOON_US // MINUTE_US: 1})
 
 
 def test_nothing_is_said_while_a_plan_that_died_is_to_be_done(world: World) -> None:
     world.queries("q")
     world.clicks(("c1", "q"))
     assert world.join_with_a_crash("batch.after_run")
+    state = world.read_state()
+    watch = CompletenessWatch(world.pipeline, "east", state)
+    watch.completed(Results(join=[JoinResult(came={NOON_US // MINUTE_US: 1})]))
+    foreign = [each for each in state.files().values() if each.file.side == "foreign"]
+    watch.tend(foreign, NOON_US, no_more_comes=True, ends=True)
     assert published(world.pipeline.datacenters["east"].lake) is None
     world.join()
     assert said(world).complete_up_to_us == NOON_US
