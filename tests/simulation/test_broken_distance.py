@@ -86,7 +86,7 @@ def test_the_same_claim_twice_in_a_call_that_loses_to_itself_is_seen(monkeypatch
 
 
 def test_proposers_that_do_not_pause_outbid_each_other(monkeypatch: Patch) -> None:  # B15
-    def go_on_at_once(self: Deadline) -> bool:
+    def go_on_at_once(self: Deadline, outbid: bool = False) -> bool:
         return self._clock.elapsed_us() < self._end_us
 
     monkeypatch.setattr(Deadline, "pause", go_on_at_once)
