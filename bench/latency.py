@@ -15,9 +15,12 @@ from deltalake import DeltaTable
 
 from photon.clock import MICROSECONDS, Clock, SystemClock
 from photon.pipeline.location import Location
+from photon.storage.delta import (
+    is_table,
+    open_table,
+)
 from photon.storage.replacing import data_files
 from photon.storage.store import store_of
-from photon.storage.tables import is_table, open_table
 
 _COLUMNS = [
     "click_id", "_datacenter", "_epoch", "_batch", "_occurrence", "logged_at", "primary_logged_at",

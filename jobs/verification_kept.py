@@ -20,7 +20,9 @@ from jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
 from jobs.verification_reach import FileTimes
 from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.tables import LakeUnavailable
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 from photon.verification.classes import Evidence
 from photon.verification.days import HOUR_US
 from photon.verification.kept import (

@@ -11,7 +11,9 @@ from typing import TypeVar
 from photon.clock import MICROSECONDS, Clock
 from photon.quantiles import Sample
 from photon.registry.interface import RegistryUnavailable
-from photon.storage.tables import LakeUnavailable
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 
 T = TypeVar("T")
 

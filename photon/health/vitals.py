@@ -8,7 +8,9 @@ from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, decisions_of
-from photon.storage.tables import LakeUnavailable
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 from photon.verification.stored_reports import StoredReport, newest
 
 

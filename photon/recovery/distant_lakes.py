@@ -8,7 +8,9 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import TypeVar
 
-from photon.storage.tables import LakeUnavailable
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 
 T = TypeVar("T")
 

@@ -15,8 +15,14 @@ import pyarrow.parquet as pq
 
 from photon.pipeline.location import Location
 from photon.storage.columns import TableName, by_date
+from photon.storage.delta import (
+    lake_errors,
+)
+from photon.storage.output_files import (
+    OutputFile,
+    write_parquet,
+)
 from photon.storage.store import store_of
-from photon.storage.tables import OutputFile, lake_errors, write_parquet
 from photon.tokens import PlanKey
 
 log = logging.getLogger(__name__)

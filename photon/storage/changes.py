@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
+from photon.storage.delta import (
+    log_entry,
+)
 from photon.storage.store import store_of
-from photon.storage.tables import log_entry
 
 NO_COMMIT = -1
 

@@ -18,15 +18,20 @@ from deltalake.transaction import RemoveAction
 
 from photon.errors import UserError
 from photon.storage.data_files import DataFiles
+from photon.storage.delta import (
+    HOOKS,
+    lake_errors,
+    partitions_of,
+)
+from photon.storage.output_files import (
+    OutputFile,
+    add_action,
+    partition_values,
+)
 from photon.storage.tables import (
     APP_METADATA,
-    HOOKS,
     CommitConflict,
-    OutputFile,
     OutputTable,
-    lake_errors,
-    partition_values,
-    partitions_of,
 )
 
 MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
@@ -104,7 +109,7 @@ def _commit(
     now_ms = int(time.time() * 1000)
     with lake_errors(f"replace files of {table.folder}"):
         partitions = partitions_of(handle)
-        adds = [table.add_action(file, partitions, changes_rows) for file in files]
+        adds = [add_action(table.folder, file, partitions, changes_rows) for file in files]
         removes = [
             RemoveAction(
                 file.path, changes_rows, now_ms, file.size_bytes, partition_values(file.date, partitions)

@@ -13,8 +13,12 @@ import pyarrow.parquet as pq
 
 from photon.faults import fault_point
 from photon.pipeline.location import Location
+from photon.storage.delta import (
+    LOG_FOLDER,
+    lake_errors,
+    open_table,
+)
 from photon.storage.store import Store, store_of
-from photon.storage.tables import LOG_FOLDER, lake_errors, open_table
 
 MOST_REMOVED = 1_000  # in one request
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|checkpoint\.[0-9a-f.-]+\.(parquet|json))")

@@ -6,31 +6,38 @@ tasks name, together with (app id, batch).
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 
-from photon.adapters import DATE_COLUMN, same_column
-from photon.errors import UserError
+from photon.adapters import same_column
 from photon.faults import fault_point
 from photon.pipeline.location import Location
-from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, by_date, text
+from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, text
 from photon.storage.data_files import DataFiles, rows_of
-from photon.storage.native_errors import is_refusal, reason_of
+from photon.storage.delta import (
+    HOOKS,
+    LOG_FOLDER,
+    LakeUnavailable,
+    columns_in_files,
+    create_table,
+    is_table,
+    lake_errors,
+    log_entry,
+    open_table,
+    partitions_of,
+)
+from photon.storage.output_files import STATS_COLUMNS, OutputFile, add_action, write_rows
 from photon.storage.store import store_of
 from photon.tokens import Occurrence, PlanKey, Token
 
@@ -41,25 +48,13 @@ RowStatus = Literal["row", "no row", "undecided"]
 FENCE_VERSION = 2**53
 FENCE_TRIES = 5
 COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed may not have synced them
-STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
 # What a commit says of itself beside its version (protocol A15).
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
-LOG_FOLDER = "_delta_log"
 _PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
 COMMITS_READ = (8, 1_000)
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-# Old entries of the log go by compaction: a look for them at each commit lists the whole log.
 REOPENED_AFTER_SECONDS = 600.0  # a handle; `compaction.keep_log` is longer
-HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
-
-
-class LakeUnavailable(UserError):
-    """The table can't be read or written now (full, read-only, gone); the message names folder and reason."""
-
-
-class LakeForbidden(LakeUnavailable):
-    """The lake may be there, and does not let us in: credentials are missing, wrong, or lack a right."""
 
 
 class CommitConflict(Exception):
@@ -68,18 +63,6 @@ class CommitConflict(Exception):
 
 class SchemaConflict(Exception):
     """Rows whose types differ from those of the table's columns."""
-
-
-@dataclass(frozen=True)
-class OutputFile:
-    """A Parquet file that a task has written below a table's folder, not yet committed."""
-
-    table: str
-    path: str  # relative to the table's folder
-    size_bytes: int
-    rows: int
-    schema: pa.Schema
-    date: str | None = None  # of all events in it, in UTC; None: unknown, or not told apart
 
 
 @dataclass(frozen=True)
@@ -101,94 +84,6 @@ class LastCommit:
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
     """The name under which an epoch commits to a table."""
     return f"photon:{datacenter}:{epoch}:{table}"
-
-
-@contextmanager
-def lake_errors(doing: str) -> Iterator[None]:
-    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or LakeForbidden."""
-    try:
-        yield
-    except (OSError, DeltaError) as error:
-        said = f"cannot {doing}: {reason_of(error)}"
-        if is_refusal(error):  # whose own words have the key's id and what was signed
-            raise LakeForbidden(said) from None
-        raise LakeUnavailable(said) from error
-
-
-def is_table(folder: Location) -> bool:
-    """Whether there is a Delta table."""
-    store = store_of(folder)
-    return DeltaTable.is_deltatable(store.url, store.delta_options)
-
-
-def open_table(folder: Location) -> DeltaTable:
-    """A handle on a table as it is now. DeltaError."""
-    store = store_of(folder)
-    return DeltaTable(store.url, storage_options=store.delta_options)
-
-
-def create_table(
-    folder: Location,
-    columns: pa.Schema,
-    description: str,
-    properties: dict[str, str],
-    partition_by: Sequence[str] = (),
-) -> None:
-    """Make the table in `folder`, unless there is one."""
-    store = store_of(folder)
-    store.make()
-    DeltaTable.create(
-        store.url,
-        storage_options=store.delta_options,
-        schema=columns,
-        mode="ignore",
-        name=folder.name,
-        description=description,
-        configuration=properties,
-        partition_by=list(partition_by),
-        raise_if_key_not_exists=False,  # Photon has properties of its own
-    )
-
-
-def partitions_of(handle: DeltaTable) -> list[str]:
-    """The columns by which a table is partitioned: they are in its log, and not in its files."""
-    return list(handle.metadata().partition_columns)
-
-
-def partition_values(date: date | str | None, partitions: Collection[str]) -> dict[str, str | None]:
-    """What the log says of a file, of events of one date, in a table with these partitions."""
-    return {DATE_COLUMN: None if date is None else str(date)} if DATE_COLUMN in partitions else {}
-
-
-def columns_in_files(handle: DeltaTable) -> pa.Schema:
-    """The columns of a table's files, as Arrow types."""
-    partitions, everything = partitions_of(handle), pa.schema(handle.schema().to_arrow())
-    return pa.schema([field for field in everything if field.name not in partitions])
-
-
-def write_rows_by_date(lake: Location, name: TableName, batch: int, rows: pa.Table) -> list[OutputFile]:
-    """Write rows to a file for each date of their events, as `write_rows`. LakeUnavailable."""
-    return [replace(write_rows(lake, name, batch, part), date=date) for date, part in by_date(rows)]
-
-
-def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
-    """Write rows to a file below the table's folder, and sync it, for a later commit. LakeUnavailable.
-
-    A file that is never committed is invisible; vacuum removes it.
-    """
-    path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
-    try:
-        size_bytes = write_parquet(lake / name, path, rows)
-        return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)
-    except OSError as error:
-        raise LakeUnavailable(
-            f"cannot write {lake / name / path}: {error}; make it writable, it is tried again"
-        ) from error
-
-
-def write_parquet(folder: Location, name: str, rows: pa.Table) -> int:
-    """Write rows to a new file, and sync it; its size in bytes. OSError, FileExistsError."""
-    return store_of(folder).create(name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
 
 
 class OutputTable:
@@ -354,7 +249,7 @@ class OutputTable:
             fault_point("lake.before_commit", self.folder)
             try:
                 handle.create_write_transaction(
-                    [self.add_action(file, partitions_of(handle)) for file in files],
+                    [add_action(self.folder, file, partitions_of(handle)) for file in files],
                     mode="append",
                     schema=handle.schema(),
                     partition_by=partitions_of(handle) or None,
@@ -477,36 +372,3 @@ class OutputTable:
         names = {field.name for field in self.schema()}
         if new := [field for field in wanted if field.name not in names]:
             handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
-
-    def add_action(
-        self, file: OutputFile, partitions: Collection[str] = (), changes_rows: bool = True
-    ) -> AddAction:
-        target = self.folder / file.path
-        with lake_errors(f"look at {target}, which a task has written"):
-            size_bytes = self.store.size_bytes(file.path)
-            if size_bytes is None:
-                raise LakeUnavailable(f"{target}, written by a task, is not there")
-            if size_bytes != file.size_bytes:
-                raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
-            bounds = _stats(pq.read_metadata(self.store.open(file.path)), file.rows)
-        now_ms = int(time.time() * 1000)
-        values = partition_values(file.date, partitions)
-        return AddAction(file.path, size_bytes, values, now_ms, changes_rows, bounds)
-
-
-def log_entry(version: int) -> str:
-    """The file of a commit in a table's folder."""
-    return f"{LOG_FOLDER}/{version:020d}.json"
-
-
-def _stats(metadata: pq.FileMetaData, rows: int) -> str:
-    """Bounds of the columns by which rows are read back; Parquet's footer has them."""
-    low: dict[str, object] = {}
-    high: dict[str, object] = {}
-    for name in STATS_COLUMNS:
-        column = metadata.schema.names.index(name)
-        groups = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
-        if groups and all(group is not None and group.has_min_max for group in groups):
-            low[name] = min(group.min for group in groups)
-            high[name] = max(group.max for group in groups)
-    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": {}})

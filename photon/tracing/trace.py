@@ -27,8 +27,13 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName, text
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 from photon.storage.mended_letters import all_mended
-from photon.storage.tables import LakeUnavailable, OutputTable
+from photon.storage.tables import (
+    OutputTable,
+)
 from photon.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log

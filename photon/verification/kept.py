@@ -20,8 +20,10 @@ from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.changes import Commit
+from photon.storage.delta import (
+    lake_errors,
+)
 from photon.storage.store import Store, store_of
-from photon.storage.tables import lake_errors
 
 FOLDER, MANIFEST = "verification_kept", re.compile(r"kept-(\d+)-\w+\.json")
 FORMAT = 1

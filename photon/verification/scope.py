@@ -28,9 +28,16 @@ from photon.registry.operations.init import find_registry
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.delta import (
+    LakeUnavailable,
+    columns_in_files,
+)
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
 from photon.storage.store import store_of
-from photon.storage.tables import LakeUnavailable, OutputTable, app_id, columns_in_files
+from photon.storage.tables import (
+    OutputTable,
+    app_id,
+)
 from photon.tokens import Occurrence
 from photon.verification.classes import EpochStatus
 from photon.verification.kept import FORMAT, Kept, read_kept

@@ -19,8 +19,10 @@ from photon.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from photon.errors import UserError
 from photon.faults import ORDER_FAULT_POINTS
 from photon.recovery.orders import waiting_orders
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 from photon.storage.mended_letters import mended_letters
-from photon.storage.tables import LakeUnavailable
 from tests.simulation import failing_adapter
 from tests.simulation import mending_stories as stories
 from tests.simulation.mending_stories import BAD, assert_agreed, click, mend, world_with_a_bad_line

@@ -13,16 +13,20 @@ from deltalake import DeltaTable
 from photon.adapters import ROW_COLUMNS
 from photon.faults import watched
 from photon.storage.columns import fit
+from photon.storage.delta import (
+    LakeUnavailable,
+)
+from photon.storage.output_files import (
+    OutputFile,
+    write_rows,
+)
 from photon.storage.tables import (
     COMMITS_READ,
     FENCE_VERSION,
     CommitConflict,
-    LakeUnavailable,
     LastCommit,
-    OutputFile,
     OutputTable,
     app_id,
-    write_rows,
 )
 from photon.tokens import Occurrence, PlanKey, Token
 

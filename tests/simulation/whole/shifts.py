@@ -24,7 +24,9 @@ from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryUnavailable
 from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
-from photon.storage.tables import LakeUnavailable
+from photon.storage.delta import (
+    LakeUnavailable,
+)
 from tests.simulation.whole.processes import EVEN, Pace, Worker
 from tests.simulation.whole.site import SETTINGS, Site
 from tests.simulation.whole.tables import is_table, lent_tables
@@ -87,7 +89,7 @@ def without_threads(site: Site) -> Iterator[None]:
             "photon.shift.run.Heartbeat": NoHeartbeat,
             "photon.shift.lease.LOCK_TRIES": 1,
             "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
-            "photon.storage.tables.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
+            "photon.storage.output_files.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
             "photon.storage.tables.open_table": lent_tables(),
             "photon.storage.tables.is_table": is_table,
             "os.fsync": lambda descriptor: None,  # the machine of a simulation does not lose power

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from photon.storage.tables import open_table
+from photon.storage.delta import (
+    open_table,
+)
 from tests.simulation.whole.processes import Worker, this_process
 
 

@@ -25,7 +25,12 @@ from photon.join.joiner import Joiner
 from photon.join.outcomes import Verdict
 from photon.registry.interface import ClaimColumns, Fenced, Released, Unknown
 from photon.state.lifecycle import Event
-from photon.storage.tables import OutputFile, OutputTable
+from photon.storage.output_files import (
+    OutputFile,
+)
+from photon.storage.tables import (
+    OutputTable,
+)
 from tests.simulation.whole.simulation import problem_or_error
 
 SEEDS = 200  # within so many each is noticed, most within ten

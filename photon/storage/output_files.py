@@ -1,0 +1,94 @@
+"""Parquet files that tasks write below a table's folder, for a later commit. Nobody sees them until then."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from photon.adapters import DATE_COLUMN
+from photon.pipeline.location import Location
+from photon.storage.columns import TableName, by_date
+from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.store import store_of
+
+STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A Parquet file that a task has written below a table's folder, not yet committed."""
+
+    table: str
+    path: str  # relative to the table's folder
+    size_bytes: int
+    rows: int
+    schema: pa.Schema
+    date: str | None = None  # of all events in it, in UTC; None: unknown, or not told apart
+
+
+def partition_values(date: date | str | None, partitions: Collection[str]) -> dict[str, str | None]:
+    """What the log says of a file, of events of one date, in a table with these partitions."""
+    return {DATE_COLUMN: None if date is None else str(date)} if DATE_COLUMN in partitions else {}
+
+
+def write_rows_by_date(lake: Location, name: TableName, batch: int, rows: pa.Table) -> list[OutputFile]:
+    """Write rows to a file for each date of their events, as `write_rows`. LakeUnavailable."""
+    return [replace(write_rows(lake, name, batch, part), date=date) for date, part in by_date(rows)]
+
+
+def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
+    """Write rows to a file below the table's folder, and sync it, for a later commit. LakeUnavailable.
+
+    A file that is never committed is invisible; vacuum removes it.
+    """
+    path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
+    try:
+        size_bytes = write_parquet(lake / name, path, rows)
+        return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)
+    except OSError as error:
+        raise LakeUnavailable(
+            f"cannot write {lake / name / path}: {error}; make it writable, it is tried again"
+        ) from error
+
+
+def write_parquet(folder: Location, name: str, rows: pa.Table) -> int:
+    """Write rows to a new file, and sync it; its size in bytes. OSError, FileExistsError."""
+    return store_of(folder).create(name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
+
+
+def add_action(
+    folder: Location, file: OutputFile, partitions: Collection[str] = (), changes_rows: bool = True
+) -> AddAction:
+    """The log's words for a file of the table in `folder`, which must be there as it was written."""
+    target, store = folder / file.path, store_of(folder)
+    with lake_errors(f"look at {target}, which a task has written"):
+        size_bytes = store.size_bytes(file.path)
+        if size_bytes is None:
+            raise LakeUnavailable(f"{target}, written by a task, is not there")
+        if size_bytes != file.size_bytes:
+            raise LakeUnavailable(f"{target} has {size_bytes} bytes; the task wrote {file.size_bytes}")
+        bounds = _stats(pq.read_metadata(store.open(file.path)), file.rows)
+    now_ms = int(time.time() * 1000)
+    values = partition_values(file.date, partitions)
+    return AddAction(file.path, size_bytes, values, now_ms, changes_rows, bounds)
+
+
+def _stats(metadata: pq.FileMetaData, rows: int) -> str:
+    """Bounds of the columns by which rows are read back; Parquet's footer has them."""
+    low: dict[str, object] = {}
+    high: dict[str, object] = {}
+    for name in STATS_COLUMNS:
+        column = metadata.schema.names.index(name)
+        groups = [metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups)]
+        if groups and all(group is not None and group.has_min_max for group in groups):
+            low[name] = min(group.min for group in groups)
+            high[name] = max(group.max for group in groups)
+    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": {}})
