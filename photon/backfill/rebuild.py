@@ -128,7 +128,8 @@ class Rebuild:
         self._check()
         with only_one(self.pipeline.datacenters[self.datacenter].state, self.datacenter) as folder:
             committed = self._table.version_of(self._app)
-            progress = Progress.open(folder, self.window, fingerprint(self.pipeline), committed)
+            made_by = fingerprint(self.pipeline)
+            progress = Progress.open(folder, self.window, made_by, committed, self.dry_run)
             plan, pages, doubled = self._plan(progress)
             self.on_plan(plan)
             self._examples: list[Example] = []

@@ -28,10 +28,14 @@ MOST_EVENTS = 10
 @pipeline_argument
 @click.option("--datacenter", "-d", help="With --minute: only this one's events. Without it: those of all.")
 @click.option("--minute", help="The slowest events of this minute, in UTC, such as 2026-01-31T10:42.")
-@click.option("--most", default=MOST_EVENTS, show_default=True, help="With --minute: events that are named.")
+@click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    help=f"With --minute: events that are named. [default: {MOST_EVENTS}]",
+)
 @json_option
 def availability(
-    pipeline_file: Path, datacenter: str | None, minute: str | None, most: int, as_json: bool
+    pipeline_file: Path, datacenter: str | None, minute: str | None, most: int | None, as_json: bool
 ) -> None:
     """How many minutes were bad in 28 days, of those that PIPELINE allows, and which were the latest.
 
@@ -45,8 +49,12 @@ def availability(
 
         pipeline = load_pipeline(pipeline_file)
         if minute is not None:
-            _print_slowest(pipeline, chosen(pipeline, datacenter), minute_of(minute), most, as_json)
+            _print_slowest(
+                pipeline, chosen(pipeline, datacenter), minute_of(minute), most or MOST_EVENTS, as_json
+            )
             return
+        if datacenter is not None or most is not None:
+            raise WrongUsage("--datacenter and --most need --minute: without it all events count")
         report = report_of(pipeline)
     lines = report.sentences()
     if bad := report.bad_minutes():

@@ -66,6 +66,8 @@ def backfill(
         window = window_of(day, first, last)
         if window is None:
             raise WrongUsage("of which days? give --day 2026-01-31, or --from and --to")
+        if wait and not fill:
+            raise WrongUsage("--wait is of a fill: a rebuild orders nothing, and ends when its rows are made")
         if crash_at is not None:
             faults.arm(crash_at)
         with showing_progress() as say:

@@ -19,7 +19,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.cli.verify import PROGRAM
-from photon.errors import NOT_DONE
+from photon.errors import NOT_DONE, WrongUsage
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -56,6 +56,10 @@ def recover(
         from photon.verification.recovery import recover as recover_findings
 
         names = chosen(pipeline, datacenter)
+        if reason and not dead_letters:
+            raise WrongUsage("--reason needs --dead-letters: nothing else has a reason")
+        if recorded and dead_letters:
+            raise WrongUsage("--recorded and --dead-letters: dead letters are in no report; leave one out")
         if dead_letters:
             done = recover_dead_letters(pipeline, names, reason, dry_run)
         else:

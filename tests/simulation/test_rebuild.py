@@ -361,6 +361,24 @@ def test_a_rebuild_that_is_killed_goes_on_and_no_row_is_lost_or_doubled(
         assert program.pieces == 0, "what was done is done again"
 
 
+def test_a_dry_run_of_other_days_leaves_a_killed_rebuild_as_it_is(tmp_path: Path) -> None:
+    world = joined_world(tmp_path)
+    set_adapter(world, "killed_then_dry", LOUD)
+    assert rebuild_with_a_crash(world, "rebuild.before_end:1")
+    day_before = Window(DAY.start_us - (DAY.end_us - DAY.start_us), DAY.start_us)
+    rebuild(world, dry_run=True, window=day_before)
+    program = HereProgram()
+    assert rebuild(world, program=program).went_on
+    assert program.pieces == 0, "what was done is done again"
+
+
+def test_a_dry_run_is_nothing_that_a_rebuild_goes_on_with(tmp_path: Path) -> None:
+    world = joined_world(tmp_path)
+    set_adapter(world, "dry_then_real", LOUD)
+    rebuild(world, dry_run=True)
+    assert not rebuild(world).went_on
+
+
 def test_only_one_process_rebuilds_a_table(tmp_path: Path) -> None:
     world = joined_world(tmp_path)
     with only_one(world.state(), "east"), pytest.raises(BackfillRunning, match="process"):

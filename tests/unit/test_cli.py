@@ -117,6 +117,24 @@ def test_an_unknown_datacenter_is_refused_with_those_that_there_are(pipeline: Pa
     assert "east, west" in done.output
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["availability", "-d", "east"], "--minute"),
+        (["availability", "--minute", "2026-01-31T10:42", "--most", "0"], "--most"),
+        (["recover", "--reason", "broken"], "--dead-letters"),
+        (["recover", "--recorded", "--dead-letters"], "leave one out"),
+        (["backfill", "-d", "east", "--day", "2026-01-31", "--rebuild", "--wait"], "--wait"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(pipeline: Path, words: list[str], told: str) -> None:
+    command, *options = words
+    done = photon(command, pipeline, *options)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert not (pipeline.parent / "state").exists()
+
+
 def test_a_join_ends_in_one_way(pipeline: Path) -> None:
     done = photon("join", pipeline, "--until-idle", "--complete")
     assert done.exit_code == 2
