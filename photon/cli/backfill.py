@@ -93,7 +93,7 @@ def plan_text(plan: RebuildPlan) -> str:
     return (
         f"{plan.datacenter}: {plan.rows:,} rows in {plan.files:,} files ({size(plan.bytes)}) are to be made "
         f"again, in {plan.pages:,} pages; {plan.doubled:,} rows double others; some "
-        f"{plan.estimated_seconds:,.0f} s of a free core"
+        f"{plan.estimated_seconds:,.0f} s where cores are free"
     )
 
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from photon.backfill.messages import Remade
 from photon.backfill.progress import BackfillRunning, only_one
-from photon.backfill.rebuild import CannotRebuild
+from photon.backfill.rebuild import FILE_SECONDS, CannotRebuild
 from photon.backfill.remaking import _Remaking
 from photon.backfill.removed import removed_rows
 from photon.faults import BACKFILL_FAULT_POINTS
@@ -331,6 +331,17 @@ def test_an_event_that_a_rebuild_filters_before_its_batch_is_completed_is_filter
     counts = world.join().counts
     assert (counts.of("joined"), counts.of("filtered")) == (1, 1)
     assert by_id(world).keys() == {"c5"}
+
+
+def test_the_estimate_of_a_plan_grows_with_its_files_and_not_with_rows_alone(tmp_path: Path) -> None:
+    world = joined_world(tmp_path)
+    before = rebuild(world, dry_run=True).plan
+    for n in range(50):
+        world.clicks((f"one{n}", "q1"))
+        world.join()
+    after = rebuild(world, dry_run=True).plan
+    assert after.files == before.files + 50
+    assert after.estimated_seconds - before.estimated_seconds >= 50 * FILE_SECONDS / 2
 
 
 # -- killed, and two at once
