@@ -16,6 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.damaged_files import naming_damaged_files
 from jobs.session import reach_lakes, session_here, stop_session
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
@@ -77,8 +78,10 @@ def verify(
     # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
     verification = Verification(own, scope, progress)
+    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
     try:
-        return verification.report(keep, window)
+        with naming_damaged_files(lakes):
+            return verification.report(keep, window)
     finally:
         verification.close()
         if session is None:

@@ -63,7 +63,7 @@ def verify(
     Reads the raw logs and the tables of all datacenters, with Spark, while joins go on. What a recorded
     verification has settled is read again only where something changed. Exit status 1 if a
     promise is broken: an event is missing, has two rows, or a row says what its logs do not. 3 if a
-    datacenter's state can't be read, so that nothing of it is verified.
+    datacenter's state or a data file of a table can't be read, so that nothing of it is verified.
     """
     with opened(pipeline_file) as pipeline:
         from photon.errors import WrongUsage

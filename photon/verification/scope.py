@@ -28,12 +28,12 @@ from photon.registry.operations.init import find_registry
 from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.damaged_files import refuse_incomplete
 from photon.storage.delta import (
-    LakeUnavailable,
     columns_in_files,
 )
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
-from photon.storage.store import store_of
+from photon.storage.replacing import data_files
 from photon.storage.tables import (
     OutputTable,
     app_id,
@@ -225,7 +225,7 @@ def open_scope(
             tables[datacenter, name] = TableSnapshot(table.folder, schema)
             if table.exists():
                 handle = table.load()
-                tables[datacenter, name] = _snapshot(table.folder, handle)
+                tables[datacenter, name] = _snapshot(datacenter, table.folder, handle)
                 if name == "joined_events":
                     handles[datacenter] = handle
 
@@ -307,22 +307,13 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
         return tracked.size_bytes
 
 
-def _snapshot(folder: Location, handle: DeltaTable) -> TableSnapshot:
+def _snapshot(datacenter: str, folder: Location, handle: DeltaTable) -> TableSnapshot:
     schema = columns_in_files(handle)
     # Reader version 1: neither deletion vectors nor mapped column names.
     if handle.protocol().min_reader_version != 1 or GLOB_CHARACTERS.search(str(folder)):
         return TableSnapshot(folder, schema, handle.version(), files=None)
     # Not `file_uris`: those have a blank or an umlaut as %20 or the like, which Spark takes as it is.
-    paths = pa.table(handle.get_add_actions())["path"].to_pylist()
-    files = tuple(str(folder / path) for path in paths)
-    store = store_of(folder)
-    there = set(store.names())
-    # What Photon writes lies in the folder itself; others may make folders of partitions.
-    there |= {path for path in paths if "/" in path and store.size_bytes(path) is not None}
-    lost = [file for file, path in zip(files, paths, strict=True) if path not in there]
-    if lost:
-        raise LakeUnavailable(
-            f"{folder}: {len(lost)} data files that version {handle.version()} of the table names are gone, "
-            f"such as {lost[0]}; put them back from a copy of the lake"
-        )
+    sizes = data_files(handle)
+    refuse_incomplete(datacenter, folder, handle.version(), sizes)
+    files = tuple(str(folder / path) for path in sizes)
     return TableSnapshot(folder, schema, handle.version(), files if len(files) <= MOST_FILES_NAMED else None)

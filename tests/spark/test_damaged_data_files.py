@@ -1,0 +1,105 @@
+"""Data files of a table that are not what was committed: `verify` names them, and the docs' remedy holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.run import prepare, run_shift
+from photon.storage.delta import LakeUnavailable, open_table
+from photon.storage.replacing import data_files
+from photon.verification.recovery import recover
+from photon.verification.report import VerificationReport
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+
+PIPELINE = """
+name: damaged
+datacenters: {east: {logs: logs}}
+primary: {files: "q*.csv", format: csv, id: q, time: at, time_unit: s}
+foreign: {files: "c*.csv", format: csv, id: c, key: q, time: at, time_unit: s}
+"""
+EVENTS = 6
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def emptied(data: bytes) -> bytes:
+    return b""
+
+
+def with_another_footer(data: bytes) -> bytes:
+    return data[:-40] + bytes(32) + data[-8:]
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    folder = tmp_path_factory.mktemp("damaged") / "Läden 100%"  # Spark tells it as a URI
+    logs = folder / "logs"
+    logs.mkdir(parents=True)
+    (logs / "q.csv").write_text("q,at\n" + "".join(f"q{n},100\n" for n in range(EVENTS)))
+    (logs / "c.csv").write_text("c,q,at\n" + "".join(f"c{n},q{n},10{n}\n" for n in range(EVENTS)))
+    (folder / "pipeline.yaml").write_text(PIPELINE)
+    made = load_pipeline(folder / "pipeline.yaml")
+    prepare(made)
+    run_shift(made, "east", "complete", "local")
+    return made
+
+
+@pytest.fixture
+def data_file(pipeline: Pipeline) -> Path:
+    folder = pipeline.datacenters["east"].lake / "joined_events"
+    assert isinstance(folder, Path)
+    return folder / min(data_files(open_table(folder)))
+
+
+def verify(pipeline: Pipeline, session: Any) -> VerificationReport:
+    from jobs.verification import verify
+
+    return verify(pipeline, ["east"], session=session)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut, "bytes, and was committed with"),
+        (emptied, "has 0 bytes, and was committed with"),
+        (with_another_footer, "can't be read as Parquet"),
+    ],
+)
+def test_a_damaged_data_file_is_named_with_its_datacenter_and_its_remedy(
+    pipeline: Pipeline, session: Any, data_file: Path, damage: Callable[[bytes], bytes], said: str
+) -> None:
+    whole = data_file.read_bytes()
+    data_file.write_bytes(damage(whole))
+    try:
+        with pytest.raises(LakeUnavailable) as raised:
+            verify(pipeline, session)
+    finally:
+        data_file.write_bytes(whole)
+    pattern = (
+        f"datacenter east: the data file {re.escape(str(data_file))} .*{said}.*; put it back from a copy"
+    )
+    assert re.match(pattern, str(raised.value))
+    assert verify(pipeline, session).ok
+
+
+def test_without_a_copy_a_file_is_taken_out_and_its_events_are_joined_again(
+    pipeline: Pipeline, session: Any, data_file: Path
+) -> None:
+    data_file.unlink()
+    open_table(data_file.parent).repair()
+    found = verify(pipeline, session).datacenters["east"]
+    assert [finding.kind for finding in found.violations] == ["missing"]
+    recover(pipeline, {"east": found.as_dict()})
+    run_shift(pipeline, "east", "until_idle", "local")
+    mended = verify(pipeline, session)
+    assert mended.ok, mended.as_dict()
+    assert mended.rows == EVENTS
