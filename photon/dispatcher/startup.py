@@ -161,10 +161,15 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
     refuse_lacking(pipeline, register)
 
 
-def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
-    """RegistryMismatch if the pipeline file lacks a datacenter that has joined and was not given up."""
+def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:
+    """The datacenters that have joined and were not given up, and that the pipeline file lacks."""
     known = {record.datacenter for record in register.epochs.values()}
-    if lacking := sorted(known - {*pipeline.datacenters, *register.given_up}):
+    return sorted(known - {*pipeline.datacenters, *register.given_up})
+
+
+def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
+    """RegistryMismatch if the pipeline file lacks such a datacenter."""
+    if lacking := lacking_datacenters(pipeline, register):
         raise RegistryMismatch(
             f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
             "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "

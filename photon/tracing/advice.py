@@ -11,6 +11,9 @@ def what_to_do(found: Trace) -> str:
     if rows:
         several = rows > 1 and not found.has_several_events
         return f"Find out which of its rows count: photon verify {found.pipeline}." if several else ""
+    if found.not_known:
+        remedies = (f"{name}: {one.remedy}" for name, one in found.not_known.items())
+        return f"Have the joined events read, then trace again. {'. '.join(remedies)}."
     running = {name: one for name, one in found.datacenters.items() if not one.is_retired}
     said = {name: _in_datacenter(name, one, found) for name, one in running.items()}
     sentences = list(dict.fromkeys(sentence for sentence in said.values() if sentence))

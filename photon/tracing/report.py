@@ -96,6 +96,14 @@ class OrderOf:
     is_mended: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What may have rows of the event, and could not be read: why, and what to do about it."""
+
+    why: str
+    remedy: str
+
+
 @dataclass
 class DatacenterTrace:
     """What one datacenter knows of the event. Rows of tables are dicts by column.
@@ -120,6 +128,7 @@ class DatacenterTrace:
     watermark_us: int | None = None
     removed: list[dict[str, Any]] = field(default_factory=list)  # of rows that rebuilds took out
     decision: Decision = ""
+    never_joined: bool = False  # the registry knows no epoch of it
 
     @property
     def is_retired(self) -> bool:
@@ -148,6 +157,8 @@ class Trace:
     registry: list[RegistryAnswer] = field(default_factory=list)
     datacenters: dict[str, DatacenterTrace] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    # Whose joined events were not read, or not all of them, by datacenter.
+    unread: dict[str, Unread] = field(default_factory=dict)
     pipeline: str = "PIPELINE"  # its file, for commands
     what_to_do: str = ""  # `advice`
 
@@ -155,6 +166,17 @@ class Trace:
     def holder(self) -> RegistryAnswer | None:
         """Who registered the event, if anybody did."""
         return next((answer for answer in self.registry if answer.id_status == "held"), None)
+
+    @property
+    def not_known(self) -> dict[str, Unread]:
+        """The datacenters that may have a row of it, for all that is known; empty if a row was found."""
+        if any(one.counting_rows for one in self.datacenters.values()):
+            return {}
+        holders = [answer.datacenter for answer in self.registry if answer.id_status == "held"]
+        if holders:
+            return {name: unread for name, unread in self.unread.items() if name in holders}
+        nobody = self.registry and all(answer.id_status == "free" for answer in self.registry)
+        return {} if nobody else self.unread
 
     @property
     def has_several_events(self) -> bool:
@@ -209,9 +231,15 @@ def _copies(name: str, one: DatacenterTrace) -> str:
 
 
 def _not_joined(found: Trace) -> str:
-    sentences = [f"{name}: {said}" for name, one in found.datacenters.items() if (said := _fate(one))]
+    not_known = found.not_known
+    is_known = not not_known
+    fates = {name: _fate(one, is_known) for name, one in found.datacenters.items()}
+    sentences = [f"{name}: {said}" for name, said in fates.items() if said]
     if not any(one.removed for one in found.datacenters.values()):
-        sentences += filter(None, [_registry_sentence(found.registry)])
+        sentences += filter(None, [_registry_sentence(found.registry, is_known)])
+    if not_known:
+        whose = [f"the joined events of {name} can't be read: {one.why}" for name, one in not_known.items()]
+        return f"Not known whether it is joined, for {'; '.join(whose)}. {' '.join(sentences)}".strip()
     if sentences:
         return f"Not joined. {' '.join(sentences)}"
     if found.logs_searched:
@@ -235,8 +263,11 @@ def _searched(name: str, one: DatacenterTrace) -> str:
     )
 
 
-def _fate(one: DatacenterTrace) -> str:
-    """What became of the event in a datacenter without a row of it; empty if it has no record either."""
+def _fate(one: DatacenterTrace, is_known: bool) -> str:
+    """What became of the event in a datacenter without a row of it; empty if it has no record either.
+
+    `is_known`: that there is no row elsewhere either.
+    """
     for record in one.waiting:
         if record.status != "unjoinable":
             return (
@@ -262,6 +293,8 @@ def _fate(one: DatacenterTrace) -> str:
         return "it is in the log, not yet read."
     if all(record.key is None for record in one.records):
         return "it was read and skipped: it has no key."
+    if not is_known:
+        return "it was read."
     if drops := [record.outcome for record in one.records if record.is_dropped]:
         return f"it was read and is in no table: {drops[0]}."
     return (
@@ -281,11 +314,12 @@ def _primaries(one: DatacenterTrace) -> str:
     return f" Its primary event is in {first.path} at offset {first.offset_bytes} ({read})."
 
 
-def _registry_sentence(answers: Sequence[RegistryAnswer]) -> str:
+def _registry_sentence(answers: Sequence[RegistryAnswer], is_known: bool) -> str:
     for answer in answers:
         if answer.id_status == "held":
             by = f"by {answer.token}" if answer.token else f"by datacenter {answer.datacenter}, and cleared"
-            return f"The registry says it is registered {by}, but there is no row: {_why_no_row(answer)}."
+            no_row = f", but there is no row: {_why_no_row(answer)}" if is_known else ""
+            return f"The registry says it is registered {by}{no_row}."
         if answer.id_status != "free":
             return f"The registry says its time is {answer.id_status}."
     return ""

@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from photon.backfill.removed import removed_rows
 from photon.dead_letters.trial_join import try_joins
+from photon.dispatcher.startup import lacking_datacenters
 from photon.errors import UserError
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import orders_in
+from photon.registry.consensus.register import Register
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.state.database import StateUnavailable
 from photon.state.view import open_view, read_offsets
-from photon.storage.columns import TableName, text
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.columns import TableName
 from photon.storage.mended_letters import all_mended
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.native_errors import reason_of
 from photon.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log
 from photon.tracing.registry_answers import ask_registry, decision_on
-from photon.tracing.report import DatacenterTrace, OrderOf, Trace, WaitingRecord
+from photon.tracing.report import DatacenterTrace, OrderOf, Trace, Unread, WaitingRecord
+from photon.tracing.table_rows import UNREADABLE, ask_table, removed_of
 
-_BATCH = ["_epoch", "_batch", "_occurrence"]
-SHOWN: dict[TableName, list[str]] = {
-    "joined_events": [*_BATCH, "_joined_at", "_primary_occurrence"],
-    "dead_letters": [*_BATCH, "path", "reason"],
-    "unjoined": [*_BATCH, "key", "event_time"],
-    "too_old": [*_BATCH, "key", "event_time"],
-}
 MOST_LOST = 10  # records of one event
-REMOVED_SHOWN = ["at", "why", "run", "_epoch", "_batch", "_occurrence"]
-_OF_BATCH = re.compile(r"batch-(\d+)-")
 
 
 def trace(
@@ -62,25 +44,39 @@ def trace(
     found = Trace(event_id, search_logs, pipeline=str(pipeline.file))
     registry: QuorumRegistry | None = None
     found.datacenters = {name: DatacenterTrace() for name in pipeline.datacenters}
-    with _noting_problem(found):
+    with _noting_problem(found, "registry"):
         opened = open_registry(find_registry(pipeline))
         register, registry = opened.register.read(), opened
-        for name, here in found.datacenters.items():
-            here.decision = decision_on(name, register)
+        _note_what_the_register_says(pipeline, register, found)
     for name, here in found.datacenters.items():
         _ask_datacenter(pipeline, name, here, found, progress)
     if registry is not None:
-        with _noting_problem(found):
+        with _noting_problem(found, "registry"):
             found.registry += ask_registry(pipeline, registry, found)
     found.what_to_do = what_to_do(found)
     return found
+
+
+def _note_what_the_register_says(pipeline: Pipeline, register: Register, found: Trace) -> None:
+    """What people have decided; who has never joined; whose rows nobody asks, for the file lacks them."""
+    joining = {record.datacenter for record in register.epochs.values()}
+    for name, here in found.datacenters.items():
+        here.decision = decision_on(name, register)
+        here.never_joined = name not in joining
+    for name in lacking_datacenters(pipeline, register):
+        unread = Unread(
+            f"{pipeline.file} does not name it",
+            f"put datacenter {name} back into the pipeline file; if it was renamed, under its old name",
+        )
+        found.unread[name] = unread
+        found.problems.append(f"datacenter {name}: {unread.why}; {unread.remedy}")
 
 
 def _ask_datacenter(
     pipeline: Pipeline, name: str, here: DatacenterTrace, found: Trace, progress: Progress
 ) -> None:
     event_id = found.event_id
-    with _noting_problem(found, unless=here.is_retired):
+    with _noting_problem(found, f"datacenter {name}: its state", unless=here.is_retired):
         _find_in_state(pipeline, name, event_id, here)
     tables: dict[TableName, list[dict[str, Any]]] = {
         "joined_events": here.rows,
@@ -90,29 +86,36 @@ def _ask_datacenter(
     }
     is_gone = not here.rows_count
     for table, rows in tables.items():
-        with _noting_problem(found, unless=is_gone):
-            rows += _find_rows(pipeline, name, table, event_id)
-    with _noting_problem(found, unless=is_gone):
+        answer = ask_table(pipeline, name, table, event_id)
+        rows += answer.rows
+        if not is_gone:
+            found.problems += [f"datacenter {name}: {one.why}; {one.remedy}" for one in answer.unread]
+            if table == "joined_events" and answer.unread and not here.never_joined:
+                found.unread[name] = answer.unread[0]
+    with _noting_problem(found, f"datacenter {name}: its mended letters", unless=is_gone):
         _find_mended(pipeline, name, event_id, here)
-    with _noting_problem(found, unless=is_gone):
-        here.removed += _find_removed(pipeline, name, event_id)
+    with _noting_problem(found, f"datacenter {name}: what rebuilds removed", unless=is_gone):
+        here.removed += removed_of(pipeline, name, event_id)
     if found.logs_searched:
         here.records += search_log(pipeline, name, "foreign", [event_id], found, progress)
         keys = list(dict.fromkeys(record.key for record in here.records if record.key is not None))
         if keys:
             here.primaries += search_log(pipeline, name, "primary", keys, found, progress)
-        with _noting_problem(found, unless=here.is_retired):
+        with _noting_problem(found, f"datacenter {name}: a join now", unless=here.is_retired):
             _try_again(pipeline, name, here, event_id)
 
 
 @contextmanager
-def _noting_problem(found: Trace, unless: bool = False) -> Iterator[None]:
-    """Note what could not be asked, `unless` nobody expects an answer."""
+def _noting_problem(found: Trace, what: str, unless: bool = False) -> Iterator[None]:
+    """Note that `what` could not be asked, `unless` nobody expects an answer."""
     try:
         yield
-    except (UserError, OSError, DeltaError) as error:
+    except UserError as error:
         if not unless:
             found.problems.append(str(error))
+    except (DeltaError, *UNREADABLE) as error:
+        if not unless:
+            found.problems.append(f"{what}: {reason_of(error)}")
 
 
 def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: DatacenterTrace) -> None:
@@ -178,41 +181,3 @@ def _try_again(pipeline: Pipeline, datacenter: str, here: DatacenterTrace, event
     for place_of, outcome in zip(places, try_joins(pipeline, datacenter, events), strict=True):
         row = wanted[Occurrence(*place_of)]
         here.records[row] = replace(here.records[row], outcome=outcome)
-
-
-def _find_rows(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> list[dict[str, Any]]:
-    lake = pipeline.datacenters[datacenter].lake
-    table = OutputTable(lake, name)
-    if not table.exists():
-        raise LakeUnavailable(f"datacenter {datacenter}: no table {name} in {lake}")
-    of_event = text("_event_id" if name == "joined_events" else "event_id") == event_id
-    if name == "dead_letters":  # a line that is no event may hold the id all the same
-        of_event |= ds.field("event_id").is_null() & pc.match_substring(
-            ds.field("raw").cast(pa.binary()), event_id
-        )
-    handle = table.load()
-    columns = [*SHOWN[name], *(["event_id"] if name == "dead_letters" else [])]
-    rows = list(handle.to_pyarrow_dataset().to_table(columns=columns, filter=of_event).to_pylist())
-    return [{**row, "committed_at": at} for row, at in zip(rows, _committed_at(handle, rows), strict=True)]
-
-
-def _find_removed(pipeline: Pipeline, datacenter: str, event_id: str) -> list[dict[str, Any]]:
-    """Records of rebuilds that took a row of the event out of the table."""
-    rows = removed_rows(pipeline.datacenters[datacenter].lake)
-    of_event = rows.filter(pc.equal(rows["_event_id"], event_id)).sort_by("at")
-    return list(of_event.select(REMOVED_SHOWN).to_pylist())
-
-
-def _committed_at(handle: DeltaTable, rows: Sequence[Mapping[str, Any]]) -> list[datetime | None]:
-    """When the batch of each row was committed; None where its file was written anew since."""
-    if not rows:
-        return []
-    files = pa.table(handle.get_add_actions()).select(["path", "modification_time"])
-    times = files["modification_time"].cast(pa.int64()).to_pylist()  # in milliseconds since 1970
-    at_ms = {
-        found[1]: time_ms
-        for path, time_ms in zip(files["path"].to_pylist(), times, strict=True)
-        if (found := _OF_BATCH.match(path))
-    }
-    found_ms = [at_ms.get(str(row["_batch"])) for row in rows]
-    return [None if ms is None else datetime.fromtimestamp(ms / 1_000, UTC) for ms in found_ms]

@@ -102,6 +102,7 @@ def test_a_waiting_event_says_why_in_words_and_that_nothing_is_to_be_done(world:
 def test_what_another_datacenter_holds_says_how_it_stands(world: World) -> None:
     world.queries("q1")
     world.clicks(("c1", "q1"))
+    OutputTable(world.pipeline.datacenters["west"].lake, "joined_events").create("p", "west")
     world.registered_elsewhere("c1", published=False)
     found = world.trace("c1")
     assert "epoch e of datacenter west is live, and has not published batch 1 yet" in found.verdict

@@ -1,0 +1,127 @@
+"""What a datacenter's tables say of an event, and which of their data files could not be asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from photon.backfill.removed import removed_rows
+from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
+from photon.storage.columns import TableName, text
+from photon.storage.damaged_files import REMEDY
+from photon.storage.delta import LOG_FOLDER, LakeUnavailable
+from photon.storage.native_errors import reason_of
+from photon.storage.tables import OutputTable
+from photon.tracing.report import Unread
+
+_BATCH = ["_epoch", "_batch", "_plan", "_occurrence"]
+SHOWN: dict[TableName, list[str]] = {
+    "joined_events": [*_BATCH, "_joined_at", "_event_time", "_primary_occurrence"],
+    "dead_letters": [*_BATCH, "path", "reason"],
+    "unjoined": [*_BATCH, "key", "event_time"],
+    "too_old": [*_BATCH, "key", "event_time"],
+}
+REMOVED_SHOWN = ["at", "why", "run", "_epoch", "_batch", "_occurrence"]
+MOST_UNREAD = 10  # data files, until the others of a table are left alone too
+_FILE = "__filename"  # as pyarrow knows it
+_OF_BATCH = re.compile(r"batch-\d+-")
+# Of a data file: gone or out of reach, damaged in the middle, or no Parquet.
+UNREADABLE = (OSError, pa.ArrowInvalid)
+
+
+@dataclass(frozen=True)
+class TableAnswer:
+    """The rows of an event in one table, as dicts by column; `unread`: what may have more."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+
+
+def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: str) -> TableAnswer:
+    """The rows of the event, of all data files that can be read."""
+    lake = pipeline.datacenters[datacenter].lake
+    table = OutputTable(lake, name)
+    try:
+        if not table.exists():
+            lost = f"if it is lost for good: photon retire {pipeline.file} {datacenter} --lake-is-gone"
+            remedy = f"put the lake folder {lake} back, or make it readable from here; {lost}"
+            return TableAnswer(unread=[Unread(f"no table {name} in {lake}", remedy)])
+        handle = table.load()
+        dataset = handle.to_pyarrow_dataset()
+    except (LakeUnavailable, DeltaError) as error:
+        remedy = f"make {lake} readable, or put {table.folder / LOG_FOLDER} back from a copy of the lake"
+        return TableAnswer(unread=[Unread(reason_of(error), remedy)])
+    of_event = text("_event_id" if name == "joined_events" else "event_id") == event_id
+    if name == "dead_letters":  # a line that is no event may hold the id all the same
+        of_event |= ds.field("event_id").is_null() & pc.match_substring(
+            ds.field("raw").cast(pa.binary()), event_id
+        )
+    columns = [*SHOWN[name], *(["event_id"] if name == "dead_letters" else []), _FILE]
+    found, unread = _read(dataset, columns, of_event, table.folder)
+    return TableAnswer(_with_files(found, handle, table.folder), unread)
+
+
+def _read(
+    dataset: ds.Dataset, columns: Sequence[str], wanted: ds.Expression, folder: Location
+) -> tuple[list[dict[str, Any]], list[Unread]]:
+    """The wanted rows; file by file where not all of them can be read."""
+    try:
+        return dataset.to_table(columns=columns, filter=wanted).to_pylist(), []
+    except UNREADABLE:
+        rows: list[dict[str, Any]] = []
+        unread: list[Unread] = []
+    for fragment in dataset.get_fragments(wanted):
+        try:
+            found = fragment.to_table(schema=dataset.schema, columns=columns, filter=wanted)
+            rows += found.to_pylist()
+        except UNREADABLE as error:
+            unread.append(_unread_file(folder, fragment.path, error))
+            if len(unread) == MOST_UNREAD:
+                break
+    return rows, unread
+
+
+def _unread_file(folder: Location, path: str, error: Exception) -> Unread:
+    file = folder / path
+    is_gone = isinstance(error, FileNotFoundError)
+    why = f"its data file {file} " + ("is gone" if is_gone else f"can't be read: {reason_of(error)}")
+    return Unread(why, f"put {file} back {REMEDY}")
+
+
+def _with_files(
+    rows: Sequence[Mapping[str, Any]], handle: DeltaTable, folder: Location
+) -> list[dict[str, Any]]:
+    """The rows with their files, and when their batches were committed.
+
+    None of that time where a file was written anew since.
+    """
+    if not rows:
+        return []
+    files = pa.table(handle.get_add_actions()).select(["path", "modification_time"])
+    times_ms = files["modification_time"].cast(pa.int64()).to_pylist()  # since 1970
+    at_ms = dict(zip(files["path"].to_pylist(), times_ms, strict=True))
+    found = []
+    for row in rows:
+        path = row[_FILE]
+        time_ms = at_ms.get(path) if _OF_BATCH.match(path) else None
+        committed_at = None if time_ms is None else datetime.fromtimestamp(time_ms / 1_000, UTC)
+        shown = {name: value for name, value in row.items() if name != _FILE}
+        found.append({**shown, "committed_at": committed_at, "file": str(folder / path)})
+    return found
+
+
+def removed_of(pipeline: Pipeline, datacenter: str, event_id: str) -> list[dict[str, Any]]:
+    """Records of rebuilds that took a row of the event out of the table."""
+    rows = removed_rows(pipeline.datacenters[datacenter].lake)
+    of_event = rows.filter(pc.equal(rows["_event_id"], event_id)).sort_by("at")
+    return list(of_event.select(REMOVED_SHOWN).to_pylist())
