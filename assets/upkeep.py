@@ -99,7 +99,7 @@ def _verify(run: UpkeepRun) -> MaterializeResult[None]:
 
     context = run.context
     spark = context.resources.spark.session_here(run.pipeline)
-    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True)
+    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True, pages=True)
     copies = compare(run.pipeline, run.served.datacenters, run.clock.now_us(), True, context.log.info, spark)
     report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))
     seconds = run.seconds()
@@ -125,13 +125,19 @@ def _recover(run: UpkeepRun) -> MaterializeResult[None]:
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}")
     rows: list[dict[str, str | int | float]] = [
-        {"datacenter": name, "ordered": one.ordered, "left_to_others": one.left_to.total()}
+        {
+            "datacenter": name,
+            "ordered": one.ordered,
+            "left_to_others": one.left_to.total(),
+            "left_for_next_round": one.left_out,
+        }
         for name, one in done.items()
     ]
     return MaterializeResult(
         metadata={
             "ordered": sum(one.ordered for one in done.values()),
             "left_to_others": sum(one.left_to.total() for one in done.values()),
+            "left_for_next_round": sum(one.left_out for one in done.values()),
             "seconds": round(run.seconds(), 1),
             **({"datacenters": table(rows)} if rows else {}),
         }

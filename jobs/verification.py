@@ -30,10 +30,10 @@ from jobs.verification_reach import (
 )
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
+from photon.verification import case_pages
 from photon.verification.classes import Evidence, undecided_evidence
 from photon.verification.days import Window
 from photon.verification.report import (
-    MOST_CASES,
     Case,
     Example,
     Finding,
@@ -57,12 +57,13 @@ def verify(
     keep: bool = False,
     anew: bool = False,
     window: Window | None = None,
+    pages: bool = False,
 ) -> VerificationReport:
     """Verify what `datacenters` have read against the tables of all. `session`: instead of one of its own.
 
     Reads what is new since results were kept, and says the same as a verification of all. `keep`: keep the
     results, for the next one. `anew`: read all. `window`: report only events of these times,
-    and keep nothing.
+    and keep nothing. `pages`: write down what recovery looks at, where that is more than a report holds.
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable: then nothing is known.
     """
     scope = open_scope(pipeline, datacenters, anew)
@@ -77,7 +78,7 @@ def verify(
     own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
     # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
     own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
-    verification = Verification(own, scope, progress)
+    verification = Verification(own, scope, progress, pages)
     lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
     try:
         with naming_damaged_files(lakes):
@@ -141,8 +142,9 @@ class Found:
 class Verification:
     """One verification under way. Results of queries that others need are kept until `close`."""
 
-    def __init__(self, session: SparkSession, scope: Scope, progress: Progress) -> None:
+    def __init__(self, session: SparkSession, scope: Scope, progress: Progress, pages: bool) -> None:
         self._session = session
+        self._pages = pages
         self._scope = scope
         self._progress = progress
         self._persisted: list[DataFrame] = []
@@ -243,17 +245,23 @@ class Verification:
             if datacenter in self._findings:
                 some = cases.where(F.col("datacenter") == datacenter)
                 some = some.orderBy(F.col("known_us").desc_nulls_first(), "event_id", "where")
-                found = some.limit(MOST_CASES if to_recover else most).collect()
+                found = some.limit(case_pages.MOST_CASES if to_recover else most).collect()
                 examples = (
                     Example(one["event_id"], one["where"], one["detail"], one["known_us"])
                     for one in found[:most]
                 )
                 every = tuple(_case(one) for one in found) if to_recover else ()
+                pages: tuple[str, ...] = ()
+                count = sum(row["cases"] for row in rows)
+                if self._pages and to_recover and count > len(every):
+                    streamed = (_case(one) for one in some.toLocalIterator())
+                    every, pages = case_pages.store_pages(self._scope.pipeline, datacenter, streamed)
                 finding = Finding(
                     kind,
-                    sum(row["cases"] for row in rows),
+                    count,
                     tuple(examples),
                     every,
+                    pages,
                     new=sum(row["new"] for row in rows) if self._known is not None else None,
                     acting={row["acting"]: row["cases"] for row in rows},
                 )

@@ -83,7 +83,7 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
     module, _, function = PROGRAM.partition(":")
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = getattr(importlib.import_module(module), function)(pipeline, names, say)
+        report = getattr(importlib.import_module(module), function)(pipeline, names, say, pages=True)
     return {name: one.as_dict() for name, one in report.datacenters.items()}
 
 
@@ -107,5 +107,8 @@ def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
             for holder, count in one.unknown_to.items()
         ]
         if one.left_out:
-            lines.append(f"{name}: {one.left_out:,} more than a report names: recover again afterwards")
+            lines.append(
+                f"{name}: {one.left_out:,} records are left for the next round: recover again once these "
+                "are joined"
+            )
     return "\n".join(lines or ["nothing is to be recovered"])

@@ -94,7 +94,7 @@ def _of_all_times(
     began_us = clock.now_us()
     with showing_progress() as say:
         say("reading what there is to verify")
-        report = _program(PROGRAM)(pipeline, names, say, keep=record, anew=anew)
+        report = _program(PROGRAM)(pipeline, names, say, keep=record, anew=anew, pages=record)
         copies = _program(COPIES_PROGRAM)(pipeline, names, clock.now_us(), record, say)
         report = with_places(pipeline, copies.added_to(report, pipeline.verification.examples))
     if record:

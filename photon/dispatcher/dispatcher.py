@@ -59,6 +59,7 @@ class Dispatcher:
         self._all_due = False
         self._out_of_reach = self.state.out_of_reach
         self._unreadable_orders: set[str] = set()
+        self._had_order = False  # since new events had a plan
         self._idle_since_us: int | None = None
         self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
 
@@ -146,7 +147,9 @@ class Dispatcher:
         if self.reader.saw_everything:
             self.execution.timeline.looked(self.reader.files, now_us)
         self._tell_completeness(mode, now_us)
-        self._take_orders(now_us)
+        # Between two orders new events have their turn: recovery may order many.
+        if not self._had_order and not self.state.count_requeued():
+            self._had_order = self._take_order(now_us)
         primaries_first = complete and bool(self.reader.backlog_bytes["primary"])
         if complete and not primaries_first and not self._all_due:
             self.state.make_all_due(("primary", "horizon"))
@@ -154,7 +157,11 @@ class Dispatcher:
         plan = self._plan(now_us, complete, primaries_first)
         if plan is not None:
             self._idle_since_us = None
+            self._had_order = self._had_order and plan.requeue_id is not None
             self.execution.run(plan, self.reader)
+            return False
+        if self._had_order:
+            self._had_order = False
             return False
         if not self._nothing_left(mode, now_us):
             self._idle_since_us = None
@@ -190,16 +197,19 @@ class Dispatcher:
             self.state.note_out_of_reach(holders.out_of_reach)
             self._out_of_reach = holders.out_of_reach
 
-    def _take_orders(self, now_us: int) -> None:
-        """Take up what recovery asks for (protocol E4): it is the next plans' work."""
+    def _take_order(self, now_us: int) -> bool:
+        """Take up one order of recovery (protocol E4), as the next plans' work; whether there was any."""
         for path in waiting_orders(self.state.folder):
             if path.name in self._unreadable_orders:
                 continue
             try:
-                OrderTaking(self.pipeline, self.datacenter, self.state).take(path, self.reader.files, now_us)
+                taking = OrderTaking(self.pipeline, self.datacenter, self.state)
+                if taking.take(path, self.reader.files, now_us):
+                    return True
             except (OSError, LakeUnavailable) as error:  # it must not keep other events from being joined
                 log.warning("the work order %s waits for the next start: %s", path, error)
                 self._unreadable_orders.add(path.name)
+        return False
 
     def _mend_index(self) -> None:
         """Index the primary logs again, as far as they were read, if the index is lost or of Photon 0.1.0.

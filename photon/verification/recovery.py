@@ -6,22 +6,26 @@ Decides which datacenter has to act, and leaves it a work order. Joins nothing, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from photon.join.outcomes import OutcomeClass
 from photon.pipeline.file import Pipeline
-from photon.recovery.orders import MOST_RECORDS, OrderedRecord, write_order
+from photon.recovery.orders import MOST_RECORDS, OrderedRecord, waiting_orders, write_order
 from photon.registry.consensus.register import retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.tokens import Occurrence, Token
+from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence
 from photon.verification.report import Case
 
+# Of one datacenter. More are ordered by the next recovery, once its dispatcher has taken these up.
+MOST_WAITING_ORDERS = 100
 NOT_HERE = "its state is not on this machine: run photon recover where datacenter {} runs"
 
 
@@ -34,7 +38,7 @@ class Recovered:
     kinds: Counter[str] = field(default_factory=Counter)  # of findings, by records that are ordered
     left_to: Counter[str] = field(default_factory=Counter)  # by datacenter that registered them
     unknown_to: Counter[str] = field(default_factory=Counter)  # of these: its own report does not name them
-    left_out: int = 0  # more than a report names
+    left_out: int = 0  # records that are left for the next round
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def recover(
     """Leave orders for what these reports name (`DatacenterReport.as_dict`, by datacenter).
 
     May be run again, and by several at once: a record that was taken up since its report is left alone.
-    RegistryUnavailable, RegistryMissing, RegistryMismatch, StateUnavailable.
+    RegistryUnavailable, RegistryMissing, RegistryMismatch, LakeUnavailable, StateUnavailable.
     """
     if not any(_with_cases(report) for report in reports.values()):
         return {name: Recovered() for name in reports}
@@ -94,23 +98,36 @@ def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _recover_one(
     pipeline: Pipeline, datacenter: str, report: Mapping[str, Any], retired: Collection[str], dry_run: bool
 ) -> Recovered:
-    done, records = Recovered(), []
-    for finding in _with_cases(report):
-        cases = [Case(**case) for case in finding["cases"]]
-        own = [case for case in cases if acts_on(case, datacenter, retired) == datacenter]
-        done.left_to.update(
-            acting for case in cases if (acting := acts_on(case, datacenter, retired)) != datacenter
-        )
-        done.left_out += finding["count"] - len(cases)
-        done.kinds[finding["kind"]] += len(own)
-        records += ordered_records(own, finding["kind"], datacenter, report["epoch"])
+    done, state = Recovered(), pipeline.datacenters[datacenter].state
+    done.left_out = sum(finding["count"] for finding in _with_cases(report))
+    room = max(0, MOST_WAITING_ORDERS - len(waiting_orders(state)))
+    for page in islice(_pages(pipeline, datacenter, report), room):
+        records: list[OrderedRecord] = []
+        for kind, cases in page:
+            acting = Counter(acts_on(case, datacenter, retired) for case in cases)
+            own = [case for case in cases if acts_on(case, datacenter, retired) == datacenter]
+            done.left_out -= len(cases)
+            done.kinds[kind] += len(own)
+            done.left_to += Counter({name: n for name, n in acting.items() if name != datacenter})
+            records += ordered_records(own, kind, datacenter, report["epoch"])
+        if records and not (state / STATE_FILE).exists():
+            done.problem = NOT_HERE.format(datacenter)
+        else:
+            leave_orders(done, state, report["epoch"], report["completed"], records, dry_run)
     done.kinds = +done.kinds
-    state = pipeline.datacenters[datacenter].state
-    if records and not (state / STATE_FILE).exists():
-        done.problem = NOT_HERE.format(datacenter)
-    else:
-        leave_orders(done, state, report["epoch"], report["completed"], records, dry_run)
     return done
+
+
+def _pages(
+    pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]
+) -> Iterator[list[tuple[str, list[Case]]]]:
+    """The cases of a report by kind: those that are in it, then page by page. LakeUnavailable."""
+    findings = _with_cases(report)
+    if findings:
+        yield [(each["kind"], [Case(**case) for case in each["cases"]]) for each in findings]
+    for finding in findings:
+        for name in finding.get("pages", ()):
+            yield [(finding["kind"], read_page(pipeline, datacenter, name))]
 
 
 def leave_orders(
@@ -122,9 +139,9 @@ def leave_orders(
     dry_run: bool,
 ) -> None:
     """Leave orders for these records, and note it in `done`; a dry run leaves none. StateUnavailable."""
-    done.ordered = len(records)
+    done.ordered += len(records)
     if not dry_run:
-        done.orders = _write(state, epoch, completed, records)
+        done.orders += _write(state, epoch, completed, records)
 
 
 def _write(state: Path, epoch: str, completed: int, records: Sequence[OrderedRecord]) -> list[str]:

@@ -12,7 +12,6 @@ from photon.verification.days import Window
 
 # Of the equation; `missing` is the last. What is `lost` is no more to be read, so nobody can verify it.
 TERMS = ("foreign", *(name for name in OUTCOME_CLASSES if name != "lost"))
-MOST_CASES = 10_000  # of each kind in a datacenter, for recovery; the next verification finds the others
 SIGNS = {"foreign": "", "joined": "= "}  # all other terms are added
 FindingKind = Literal[
     "missing",
@@ -124,7 +123,8 @@ class Finding:
     kind: FindingKind
     count: int
     examples: tuple[Example, ...] = ()
-    cases: tuple[Case, ...] = ()  # of what recovery mends: at most `MOST_CASES`
+    cases: tuple[Case, ...] = ()  # of what recovery mends: one page of them
+    pages: tuple[str, ...] = ()  # the other pages, by name (`case_pages`)
     new: int | None = None  # cases that no recorded verification has told; None: nobody knows
     acting: Mapping[str, int] = field(default_factory=dict)  # cases by the datacenter that has to act
 
@@ -152,6 +152,7 @@ class Finding:
             "what_to_do": self.meaning.remedy,
             "examples": [asdict(example) for example in self.examples],
             **({"cases": [asdict(case) for case in self.cases]} if self.cases else {}),
+            **({"pages": list(self.pages)} if self.pages else {}),
         }
 
 

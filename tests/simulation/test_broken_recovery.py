@@ -87,7 +87,7 @@ def test_an_order_that_is_taken_twice_counts_twice(tmp_path: Path, monkeypatch: 
 
 
 def test_what_was_given_up_is_never_joined(tmp_path: Path, monkeypatch: Patch) -> None:  # E7
-    monkeypatch.setattr(Dispatcher, "_take_orders", lambda self, now_us: None)
+    monkeypatch.setattr(Dispatcher, "_take_order", lambda self, now_us: False)
     world = World(tmp_path, more=stories.GIVES_UP_SOON)
     story = stories.what_was_given_up_is_joined_once_its_primary_is_there
     caught_by_story(partial(story, world, "until_idle"), because="an event that was given up has no row")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from photon.storage.columns import TableName
 from photon.tokens import Occurrence
+from photon.verification.case_pages import store_pages
 from photon.verification.classes import Evidence, class_of
 from photon.verification.reading import read_foreign, read_primary
 from photon.verification.recovery import Recovered, recover
@@ -97,18 +98,19 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
             classes["unjoinable"] += 1
         else:
             classes["missing" if outcome in MISSING else outcome] += 1
-    findings = tuple(_finding(kind, cases) for kind, cases in found.items())  # type: ignore[arg-type]
+    findings = tuple(_finding(world, name, kind, cases) for kind, cases in found.items())  # type: ignore[arg-type]
     return DatacenterReport(classes, findings, epoch=read.epoch, completed=read.completed)
 
 
-def _finding(kind: FindingKind, found: list[Record]) -> Finding:
+def _finding(world: World, name: str, kind: FindingKind, found: list[Record]) -> Finding:
+    found.sort(key=lambda one: one["event_id"])
     places = [f"{one['file']}:{one['offset']}" for one in found]
     pairs = list(zip(found, places, strict=True))
     examples = tuple(Example(one["event_id"], place, one["detail"]) for one, place in pairs)
-    cases = tuple(
+    cases = [
         Case(one["event_id"], place, one["evidence"], one["holder"], one["token"]) for one, place in pairs
-    )
-    return Finding(kind, len(found), examples, cases)
+    ]
+    return Finding(kind, len(found), examples, *store_pages(world.pipeline, name, cases))
 
 
 def _decided(open_ones: list[Record], tasks: TaskScope) -> list[Record]:

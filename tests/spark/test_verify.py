@@ -29,6 +29,7 @@ from photon.storage.tables import (
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output
+from photon.verification import case_pages
 from photon.verification.recovery import recover
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
 
@@ -381,6 +382,14 @@ foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at, time_in_id: 
 """
 
 
+ONE = """
+name: one
+datacenters: {east: {logs: logs/east}}
+primary: {files: "q*.csv", format: csv, id: id, time: at}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
+"""
+
+
 @pytest.fixture(scope="module")
 def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> VerificationReport:
     """Event a twice, with two times; event b twice with one; seen from one of two datacenters."""
@@ -420,3 +429,25 @@ def test_a_data_file_that_is_gone_is_named_with_its_table(world: World, planted:
             world.verify()
     finally:
         hidden.rename(gone)
+
+
+def test_what_recovery_looks_at_is_written_page_by_page(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobs.verification import verify
+
+    monkeypatch.setattr(case_pages, "MOST_CASES", 3)
+    logs = tmp_path / "logs" / "east"
+    logs.mkdir(parents=True)
+    (logs / "q.csv").write_text("id,at\nq1,100\n")
+    (logs / "c.csv").write_text("id,key,at\n" + "".join(f"c{n},q1,101\n" for n in range(7)))
+    (tmp_path / "pipeline.yaml").write_text(ONE)
+    pipeline = load_pipeline(tmp_path / "pipeline.yaml")
+    prepare(pipeline)
+    run_shift(pipeline, "east", "complete", "local")
+    OutputTable(pipeline.datacenters["east"].lake, "joined_events").load().delete()
+    report = verify(pipeline, ["east"], session=session, pages=True).datacenters["east"]
+    found = finding(report, "missing")
+    assert (found.count, len(found.cases), len(found.pages)) == (7, 3, 2)
+    done = recover(pipeline, {"east": report.as_dict()}, dry_run=True)["east"]
+    assert (done.ordered, done.left_out) == (7, 0)

@@ -159,7 +159,7 @@ def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
         "east: 1 records are of datacenter west, which has to act: photon recover there",
         "east: PROBLEM 1 of them are in no log that datacenter west has read, so nobody acts: copy the log "
         "files that have them from east to west, and recover again",
-        "east: 3 more than a report names: recover again afterwards",
+        "east: 3 records are left for the next round: recover again once these are joined",
         "west: PROBLEM 1 missing: its state is not on this machine",
     ]
     assert "2 records would be looked at again" in recovery_text({"east": east}, dry_run=True)

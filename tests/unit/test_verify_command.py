@@ -47,7 +47,7 @@ def run(tmp_path, monkeypatch):
 
     def run(report, *options):
         program = ModuleType("program")
-        program.verify = lambda pipeline, names, say, keep, anew: report
+        program.verify = lambda pipeline, names, say, **options: report
         monkeypatch.setitem(sys.modules, "program", program)
         monkeypatch.setattr(command, "PROGRAM", "program:verify")
         return CliRunner().invoke(main, ["verify", str(world.pipeline.file), *options])

@@ -231,7 +231,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "nobody takes orders": Variant(
         "E4",
-        {"photon.dispatcher.dispatcher.Dispatcher._take_orders": lambda self, now_us: None},
+        {"photon.dispatcher.dispatcher.Dispatcher._take_order": lambda self, now_us: False},
         "F13",
         ("remove_a_row",),
     ),
