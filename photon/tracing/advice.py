@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 
 def what_to_do(found: Trace) -> str:
     """What brings the event its row, or why nothing does; empty where nothing is to be done."""
-    rows = sum(len(one.counting_rows) for one in found.datacenters.values())
-    if rows:
-        several = rows > 1 and not found.has_several_events
-        return f"Find out which of its rows count: photon verify {found.pipeline}." if several else ""
+    if rows := found.counting_rows:
+        if len(rows) > 1 and not found.has_several_events:
+            return _of_doubled(found)
+        return _of_a_strange_row(rows[0][1]["file"], found) if found.contradiction else ""
     if found.not_known:
         remedies = (f"{name}: {one.remedy}" for name, one in found.not_known.items())
         return f"Have the joined events read, then trace again. {'. '.join(remedies)}."
@@ -23,6 +25,25 @@ def what_to_do(found: Trace) -> str:
         return _of_holder(found.holder, found.pipeline)
     retired = [name for name, one in found.datacenters.items() if one.is_retired and one.records]
     return _of_a_retired_log(retired[0]) if retired else _of_an_unknown_id(found)
+
+
+def _of_doubled(found: Trace) -> str:
+    """As verification has it (`duplicate_rows`)."""
+    days = {
+        (name, "DAY" if (at := row["_event_time"]) is None else f"{at.astimezone(UTC):%Y-%m-%d}")
+        for name, row in found.counting_rows
+    }
+    backfill = f"photon backfill {found.pipeline} -d"
+    rebuilds = "; ".join(f"{backfill} {name} --day {day} --rebuild" for name, day in sorted(days))
+    return f"Keep copies of the files of its rows for analysis. Then leave one row: {rebuilds}."
+
+
+def _of_a_strange_row(file: str, found: Trace) -> str:
+    return (
+        f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the table "
+        "(docs/operations.md, a row that the registry does not know), and have the event joined again: "
+        f"photon recover {found.pipeline}."
+    )
 
 
 def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:

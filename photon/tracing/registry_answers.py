@@ -68,9 +68,10 @@ def _with_standing(
 def _event_keys(pipeline: Pipeline, found: Trace) -> list[EventKey]:
     times = {record.time_us for one in found.datacenters.values() for record in one.records}
     for one in found.datacenters.values():
-        for row in (*one.unjoined, *one.too_old):
-            event_time = row["event_time"]
-            times.add(int(event_time.timestamp()) * MICROSECONDS + event_time.microsecond)
+        said = [row["event_time"] for row in (*one.unjoined, *one.too_old)]
+        for event_time in (*said, *(row["_event_time"] for row in one.rows)):
+            if event_time is not None:
+                times.add(int(event_time.timestamp()) * MICROSECONDS + event_time.microsecond)
     log = pipeline.foreign
     if not log.time_in_id:
         return [event_key(found.event_id, min(times, default=None), log)]

@@ -170,7 +170,7 @@ class Trace:
     @property
     def not_known(self) -> dict[str, Unread]:
         """The datacenters that may have a row of it, for all that is known; empty if a row was found."""
-        if any(one.counting_rows for one in self.datacenters.values()):
+        if self.counting_rows:
             return {}
         holders = [answer.datacenter for answer in self.registry if answer.id_status == "held"]
         if holders:
@@ -179,15 +179,37 @@ class Trace:
         return {} if nobody else self.unread
 
     @property
+    def counting_rows(self) -> list[tuple[str, dict[str, Any]]]:
+        """The rows that count, each with its datacenter."""
+        return [(name, row) for name, one in self.datacenters.items() for row in one.counting_rows]
+
+    @property
+    def contradiction(self) -> str:
+        """What the registry says against the only row; empty where it knows the row, or can't tell."""
+        if len(self.counting_rows) != 1 or not self.registry:
+            return ""
+        ((name, row),) = self.counting_rows
+        if all(answer.id_status == "free" for answer in self.registry):
+            # Without a time an id that gc has deleted looks free.
+            return "" if row["_event_time"] is None else "nobody has registered the id of its row"
+        held = [answer.token for answer in self.registry if answer.id_status == "held" and answer.token]
+        if len(held) < len(self.registry) or row["_plan"] is None:
+            return ""
+        own = f"{name}:{row['_epoch']}:{row['_batch']}#{row['_plan']}:{row['_occurrence']}"
+        return "" if own in held else f"its row says {own}, and its id is registered by {' and '.join(held)}"
+
+    @property
     def has_several_events(self) -> bool:
         """Whether each row may be of an event of its own: of one id with several times."""
-        rows = sum(len(one.counting_rows) for one in self.datacenters.values())
-        return len({answer.time_us for answer in self.registry}) >= rows
+        times_us = {answer.time_us for answer in self.registry if answer.id_status != "free"}
+        return len(times_us) >= len(self.counting_rows)
 
     @property
     def verdict(self) -> str:
         """What happened to the event, in one paragraph."""
         verdict = _joined(self) or _not_joined(self)
+        if self.contradiction:
+            verdict = f"A violation: {self.contradiction}. {verdict}"
         if not self.problems:
             return verdict
         return (
@@ -203,8 +225,7 @@ def _joined(found: Trace) -> str:
         f"by datacenter {name} in batch {row['_batch']} of epoch {row['_epoch']}, from its record "
         f"{row['_occurrence']} and the primary record {row['_primary_occurrence']}, at "
         f"{in_words(row['_joined_at'])}"
-        for name, one in found.datacenters.items()
-        for row in one.counting_rows
+        for name, row in found.counting_rows
     ]
     if not places:
         return ""
@@ -212,10 +233,7 @@ def _joined(found: Trace) -> str:
         return f"Joined {places[0]}." + "".join(_copies(*item) for item in found.datacenters.items())
     if found.has_several_events:
         return f"{len(places)} events of different times have this id. Joined {'; and '.join(places)}."
-    return (
-        f"Joined {len(places)} times, which must not be: {'; and '.join(places)}. If one of these epochs "
-        "is retired, its row does not count; run photon verify to find out."
-    )
+    return f"A violation: joined {len(places)} times, {'; and '.join(places)}."
 
 
 def _copies(name: str, one: DatacenterTrace) -> str:

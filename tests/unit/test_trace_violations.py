@@ -1,0 +1,97 @@
+"""`photon trace` of an event whose rows break a promise: it says so, and what it advises helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from photon.cli.trace import trace_text
+from photon.pipeline.event_key import EventKey
+from photon.registry.interface import Claim, Joined
+from photon.storage.tables import OutputTable
+from photon.verification.report import MEANINGS
+from tests.simulation import hold_stories
+from tests.simulation.rebuilding import rebuild
+from tests.simulation.recovery_stories import a_row_is_removed
+from tests.simulation.verifying import recover_all
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Both datacenters have the record of c1; west has joined it."""
+    made = World(tmp_path, ("east", "west"))
+    hold_stories.both_have(made, "c1")
+    made.join("west")
+    return made
+
+
+def table(world: World, datacenter: str) -> OutputTable:
+    return OutputTable(world.pipeline.datacenters[datacenter].lake, "joined_events")
+
+
+def id_is_free(world: World) -> None:
+    (answer,) = world.registry.lookup([EventKey("c1")])
+    assert isinstance(answer, Joined)
+    world.registry.release([Claim(EventKey("c1"), answer.holder.token or "")])
+
+
+def plan_is_altered(world: World) -> None:
+    table(world, "west").load().update({"_plan": "'forged'"})
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (id_is_free, "nobody has registered the id of its row"),
+        (plan_is_altered, "#forged:"),
+    ],
+)
+def test_a_row_that_the_registry_does_not_know_is_a_violation_until_it_is_joined_again(
+    world: World, plant, said: str
+) -> None:
+    assert world.trace("c1").what_to_do == ""
+    plant(world)
+    found = world.trace("c1")
+    assert found.verdict.startswith("A violation: ")
+    assert said in found.verdict
+    (row,) = found.datacenters["west"].rows
+    assert found.what_to_do.startswith(f"Keep a copy of {row['file']} for analysis.")
+    assert f"photon recover {world.pipeline.file}" in found.what_to_do
+    a_row_is_removed(world)
+    recover_all(world)
+    world.join("west")
+    world.join("east")
+    mended = world.trace("c1")
+    assert mended.verdict.startswith("Joined by datacenter ")
+    assert mended.what_to_do == ""
+
+
+def test_doubled_rows_are_shown_with_their_files_and_go_by_the_command_that_verification_names(
+    world: World,
+) -> None:
+    world.clicks(("c2", "q1"), datacenter="east")
+    world.join("east")
+    write_deltalake(
+        table(world, "east").load(), table(world, "west").load().to_pyarrow_table(), mode="append"
+    )
+    found = world.trace("c1")
+    assert found.verdict.startswith("A violation: joined 2 times, by datacenter east")
+    shown = trace_text(found)
+    for name in ("east", "west"):
+        (row,) = found.datacenters[name].rows
+        assert str(table(world, name).folder) in row["file"]
+        assert f"file {row['file']}" in shown
+        assert f"plan {row['_plan']}" in shown
+    told = "photon backfill PIPELINE -d DATACENTER --day DAY --rebuild"
+    assert told in MEANINGS["duplicate_rows"].remedy
+    day = f"{row['_event_time']:%Y-%m-%d}"
+    for name in ("east", "west"):
+        command = told.replace("PIPELINE", str(world.pipeline.file)).replace("DATACENTER", name)
+        assert command.replace("DAY", day) in found.what_to_do
+        rebuild(world, name)
+    mended = world.trace("c1")
+    assert mended.verdict.startswith("Joined by datacenter west")
+    assert mended.what_to_do == ""
