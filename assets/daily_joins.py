@@ -94,7 +94,7 @@ class DaysRun:
 
         say, name = self.context.log.info, self.datacenter
         with in_line(self.pipeline.datacenters[name].state, say):
-            session = self.spark.session_here(self.pipeline, behind_others(self.pipeline))
+            session = self.spark.for_checks(self.pipeline, behind_others(self.pipeline))
             if self.config.do == "rebuild":
                 for day in self.days:
                     window = days_between(day, day)

@@ -98,7 +98,7 @@ def _verify(run: UpkeepRun) -> MaterializeResult[None]:
     from photon.verification.stored_reports import append
 
     context = run.context
-    spark = context.resources.spark.session_here(run.pipeline)
+    spark = context.resources.spark.for_checks(run.pipeline)
     report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True, pages=True)
     copies = compare(run.pipeline, run.served.datacenters, run.clock.now_us(), True, context.log.info, spark)
     report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from jobs.session import local_master, reach_lakes, session_here, stop_session
+from jobs.session import local_master, reach_lakes, session_for, stop_session
 from jobs.verification import verify
 from photon.backfill.fill import Fill, Filled
 from photon.backfill.messages import TABLE, Remade, RemakeContext
@@ -83,7 +83,7 @@ def _session(
         return
     master = behind_others(pipeline)
     progress("starting Spark")
-    session = session_here(pipeline, f"photon backfill {pipeline.name}", master)
+    session = session_for(pipeline, f"photon backfill {pipeline.name}", master)
     try:
         reach_lakes(session, pipeline)
         yield session

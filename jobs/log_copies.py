@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.session import session_here, stop_session
+from jobs.session import session_for, stop_session
 from photon.dispatcher.task_splitter import spread
 from photon.log_copies.comparing import ComparedCopies, compare_copies
 from photon.log_copies.lacks import FileDigest, Hour, Lack
@@ -58,7 +58,7 @@ class SparkReading:
             return self._given
         if self._own is None:
             self._progress("starting Spark to compare the copies of the logs")
-            self._own = session_here(self._pipeline, f"photon verify {self._pipeline.name}")
+            self._own = session_for(self._pipeline, f"photon verify {self._pipeline.name}")
         return self._own
 
     def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:

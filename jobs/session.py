@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -20,8 +21,11 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.toolchain.maven import spark_jars_dir
 
+log = logging.getLogger(__name__)
+
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+CORES_TOLD_AFTER_SECONDS = 15.0  # executors of a cluster need some 5 s to start
 TASK_TRIES = 4  # of a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
 # needed for that, a session takes 8 s of a core until it is warm, instead of 15 s, and a small job 3.9 s for
@@ -59,24 +63,37 @@ def joining_master(workers: int | None = None) -> str:
     return local_master(workers, jobs=2)
 
 
-def session_here(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
-    """A session for what reads files that its driver writes: on this machine, whatever the pipeline says."""
-    spark = pipeline.spark
-    if spark.master is not None and is_cluster(spark.master):
-        return build_session(name, here)
-    return build_session(name, spark.master or here, spark.settings)
-
-
 def session_for_joins(pipeline: Pipeline, name: str) -> SparkSession:
-    """A session with the master that the pipeline names, else on this machine. OutOfReach."""
-    master = pipeline.spark.master or joining_master(pipeline.limits.workers)
-    if not is_cluster(master):
+    """A session for joins, as `session_for`. OutOfReach."""
+    return session_for(pipeline, name, joining_master(pipeline.limits.workers))
+
+
+def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
+    """A session with the master that the pipeline names, else with `here`, on this machine. OutOfReach."""
+    master = pipeline.spark.master or here
+    if master is None or not is_cluster(master):
         return build_session(name, master, pipeline.spark.settings)
     refuse_local_registry(pipeline, master)
     code = code_archive(pipeline)
     session = build_session(name, master, {**settings_of(code), **pipeline.spark.settings})
     session.sparkContext.addFile(str(code))
+    _await_a_core(session, master)
     return session
+
+
+def _await_a_core(session: SparkSession, master: str) -> None:
+    """Run a first, small job. Where other applications have all cores it waits, which is told once."""
+    text = (
+        f"waiting for a core of Spark's master {master}: it has no worker with enough memory, or others have "
+        "all of its cores; spark.settings {spark.cores.max: NUMBER} of each leaves some to the others"
+    )
+    told = threading.Timer(CORES_TOLD_AFTER_SECONDS, log.warning, (text,))
+    told.daemon = True
+    told.start()
+    try:
+        session.sparkContext.parallelize([0], 1).count()
+    finally:
+        told.cancel()
 
 
 def build_session(

@@ -9,15 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.cluster import is_cluster
 from jobs.damaged_files import naming_damaged_files
-from jobs.session import reach_lakes, session_here, stop_session
+from jobs.session import reach_lakes, session_for, stop_session
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
@@ -41,6 +40,7 @@ from photon.verification.report import (
     VerificationReport,
 )
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
+from photon.verification.spool import Spool
 from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
 
 Progress = Callable[[str], None]
@@ -68,7 +68,7 @@ def verify(
     """
     scope = open_scope(pipeline, datacenters, anew)
     progress("starting Spark")
-    base = session or session_here(pipeline, f"photon verify {pipeline.name}")
+    base = session or session_for(pipeline, f"photon verify {pipeline.name}")
     reach_lakes(base, pipeline)
     own = base.newSession()  # so that these settings stay with these queries
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
@@ -148,7 +148,10 @@ class Verification:
         self._scope = scope
         self._progress = progress
         self._persisted: list[DataFrame] = []
-        self._spool = TemporaryDirectory(prefix="photon-verify-")
+        on_cluster = is_cluster(str(session.sparkContext.master))
+        self._spool = Spool(scope.pipeline, in_lakes=on_cluster)
+        # What was computed on a machine that goes is not computed again: another one has it too.
+        self._level = StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
         self._findings: dict[str, list[Finding]] = {n: scope.findings(n) for n in scope.selected}
         self._known: DataFrame | None = None  # findings that were told before
         self._in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
@@ -156,7 +159,7 @@ class Verification:
     def close(self) -> None:
         for frame in self._persisted:
             frame.unpersist()
-        self._spool.cleanup()
+        self._spool.close()
 
     def report(self, keep: bool = False, window: Window | None = None) -> VerificationReport:
         """What was found, of the events of a window if there is one; `keep`: keep what is settled."""
@@ -198,7 +201,7 @@ class Verification:
         return VerificationReport(reports, rows=row_counts.total())
 
     def _queries(self) -> Queries:
-        return Queries(self._session, self._scope, _task_scope(self._scope), Path(self._spool.name))
+        return Queries(self._session, self._scope, _task_scope(self._scope), self._spool)
 
     def _classify(self, kept: KeptResults, queries: Queries) -> Found:
         self._progress("reading the foreign logs and classifying their records")
@@ -223,7 +226,7 @@ class Verification:
 
     def _computed(self, frame: DataFrame) -> DataFrame:
         """The rows themselves in place of the query: nested ones would have plans of gigabytes."""
-        return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+        return frame.localCheckpoint(storageLevel=self._level)
 
     # -- findings
 

@@ -10,10 +10,8 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -33,6 +31,7 @@ from photon.verification.reading import (
     read_primary_keys,
 )
 from photon.verification.scope import Mended, Scope, TableSnapshot
+from photon.verification.spool import Spool
 from photon.verification.tasks import (
     COMPARED,
     DECIDED,
@@ -73,7 +72,7 @@ class Queries:
     session: SparkSession
     scope: Scope
     tasks: TaskScope
-    spool: Path  # a folder for files that Spark reads
+    spool: Spool  # of rows that are too many to be sent
 
     def foreign_records(self) -> DataFrame:
         """Every foreign record in what is read as a whole (`FOREIGN_RECORDS`)."""
@@ -253,10 +252,7 @@ class Queries:
         waiting, schema = self.scope.read_offsets[datacenter].waiting, from_arrow_schema(WAITING_COLUMNS)
         if waiting.num_rows <= MOST_ROWS_SENT:
             return self.session.createDataFrame(waiting, schema)
-        path = self.spool / f"{datacenter}.parquet"
-        if not path.exists():
-            pq.write_table(waiting, path, row_group_size=MOST_ROWS_SENT)
-        return self.session.read.schema(schema).parquet(str(path))
+        return self.session.read.schema(schema).parquet(self.spool.path_of(datacenter, waiting))
 
     def _with_earlier_epochs(self, found: DataFrame, rows: DataFrame) -> DataFrame:
         """Add evidence from epochs that numbered files otherwise: by event instead of by place.

@@ -9,7 +9,7 @@ from dagster import InitResourceContext
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, session_for_joins, session_here, stop_session
+from jobs.session import build_session, is_alive, session_for, session_for_joins, stop_session
 from photon.pipeline.file import Pipeline
 
 
@@ -31,9 +31,9 @@ class SparkResource(LazyPySparkResource):
         """A session for joins: a new one if the one before is dead."""
         return self._live(pipeline, lambda place: session_for_joins(place, self.name))
 
-    def session_here(self, pipeline: Pipeline, here: str | None = None) -> SparkSession:
-        """A live session on this machine, with the master `here` unless this resource or the pipeline say."""
-        return self._live(pipeline, lambda place: session_here(place, self.name, here))
+    def for_checks(self, pipeline: Pipeline, here: str | None = None) -> SparkSession:
+        """A live session for verification and backfill, on this machine with the master `here`."""
+        return self._live(pipeline, lambda place: session_for(place, self.name, here))
 
     def _live(self, pipeline: Pipeline, build: Callable[[Pipeline], SparkSession]) -> SparkSession:
         if self._spark_session is None or not is_alive(self._spark_session):

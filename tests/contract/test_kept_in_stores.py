@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from photon.errors import FormatTooNew
@@ -22,6 +24,7 @@ from photon.verification.kept import (
     run_in,
     store_kept,
 )
+from photon.verification.spool import Spool
 
 PIPELINE = """
 name: clicks
@@ -95,3 +98,38 @@ def test_runs_that_count_no_more_go_after_a_day(pipeline: Pipeline, monkeypatch:
     assert runs == {third.runs[0].folder}
     assert read_kept(pipeline, "east") == third
     assert len(list(store.names("kept-"))) == 1
+
+
+# -- rows for tasks
+
+
+def test_rows_for_tasks_elsewhere_lie_in_the_lake_until_the_verification_ends(pipeline: Pipeline) -> None:
+    rows, store = pa.table({"offset": [1, 2]}), store_with_kept(pipeline)
+    spool = Spool(pipeline, in_lakes=True)
+    path = spool.path_of("east", rows)
+    assert spool.path_of("east", rows) == path, "written twice"
+    (name,) = (name for name in store.sizes() if name.endswith(".parquet"))
+    assert path == str(kept_folder(pipeline, "east") / name.partition("/")[0] / name.partition("/")[2])
+    assert pq.read_table(store.open(name)) == rows
+    spool.close()
+    assert not any(name.endswith(".parquet") for name in store.sizes())
+
+
+def test_rows_for_tasks_here_lie_in_no_lake(pipeline: Pipeline) -> None:
+    rows = pa.table({"offset": [1, 2]})
+    spool = Spool(pipeline, in_lakes=False)
+    path = Path(spool.path_of("east", rows))
+    assert pq.read_table(path) == rows
+    assert not any(name.endswith(".parquet") for name in store_with_kept(pipeline).sizes())
+    spool.close()
+    assert not path.exists()
+
+
+def test_rows_that_a_killed_verification_left_go_with_what_is_kept_no_more(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spool(pipeline, in_lakes=True).path_of("east", pa.table({"offset": [1]}))
+    monkeypatch.setattr(kept, "REMOVED_AFTER_SECONDS", -60)
+    stored(pipeline)
+    names = [name for name in store_with_kept(pipeline).sizes() if name.endswith(".parquet")]
+    assert [name.partition("/")[2] for name in names] == ["settled/part.parquet"]

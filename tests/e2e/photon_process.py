@@ -60,6 +60,12 @@ def running(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         kill(process)
 
 
+def line_with(words: str, process: subprocess.Popen[str]) -> str:
+    """The first line on standard error that has these words."""
+    assert process.stderr is not None
+    return next(line for line in process.stderr if words in line)
+
+
 def kill(process: subprocess.Popen[str]) -> None:
     """kill -9 of the process alone, as a machine's out-of-memory killer would."""
     with contextlib.suppress(ProcessLookupError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.e2e.photon_process import (
     PATIENCE_SECONDS,
     joined_rows,
     kill,
+    line_with,
     photon,
     running,
     stop,
@@ -71,12 +71,6 @@ def soon(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)  # another process works: there is no clock to inject
-
-
-def line_with(words: str, process: subprocess.Popen[str]) -> str:
-    """The first line on standard error that has these words."""
-    assert process.stderr is not None
-    return next(line for line in process.stderr if words in line)
 
 
 def test_a_start_right_after_a_kill_waits_for_the_processes_that_end(pipeline: Path) -> None:

@@ -27,6 +27,7 @@ from photon.verification.classes import Evidence
 from photon.verification.kept import FOLDER, Kept, KeptFile, KeptRun
 from photon.verification.scope import TableSnapshot
 from photon.verification.since import Since
+from photon.verification.spool import Spool
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -99,7 +100,8 @@ class Stored:
             read_offsets={"east": self.read},
             tables={where: TableSnapshot(self.folder, TABLE_COLUMNS[where[1]]) for where in self.changed},
         )
-        queries = Queries(self.session, scope, SimpleNamespace(), self.folder)  # type: ignore[arg-type]
+        spool = Spool(self.pipeline, in_lakes=False)
+        queries = Queries(self.session, scope, SimpleNamespace(), spool)  # type: ignore[arg-type]
         return KeptResults(queries, lambda frame: frame)
 
     def counted(self) -> list[tuple[int, int, str]]:
