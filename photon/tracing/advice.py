@@ -40,8 +40,8 @@ def _of_doubled(found: Trace) -> str:
 
 def _of_a_strange_row(file: str, found: Trace) -> str:
     return (
-        f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the table "
-        "(docs/operations.md, a row that the registry does not know), and have the event joined again: "
+        f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the "
+        "table (docs/operations.md, a row that the registry does not know), and have the event joined again: "
         f"photon recover {found.pipeline}."
     )
 
