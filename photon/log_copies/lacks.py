@@ -171,7 +171,8 @@ def _where(lack: Lack) -> str:
 
 def _detail(lack: Lack, own_sizes: Mapping[str, int]) -> str:
     size = own_sizes.get(lack.path)
-    own = "has no such file" if size is None else f"of this file ends at byte {size}"
+    # The same name need not be the same file: copies may be split otherwise.
+    own = "has no file of this name" if size is None else f"has a file of this name that ends at byte {size}"
     times = f"{in_utc(lack.first_us, 'seconds')} to {in_utc(lack.last_us, 'seconds')}"
     return (
         f"{lack.events:,} events of {times}, the last one {lack.last_event}; the copy of {lack.short} {own}"

@@ -82,9 +82,11 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
     ),
     "log_copy_short": Meaning(
         "log files of other datacenters with events that this one's copy of the logs lacks",
-        "restore the named logs from the copy of the other datacenter: append what follows the byte at which "
-        "this copy ends, or put the whole file in its place; the dispatcher takes it up by itself, and "
-        "photon verify tells when nothing is lacking any more",
+        "copy the named bytes, to the end of the last line, from the other datacenter's file into a new "
+        "file of this one's logs that the same glob fits, below the header line if there is one; what is "
+        "here already counts as duplicates. Where the own file of this name is the other one cut short, you "
+        "may put the whole one in its place instead. The dispatcher takes it up by itself, and photon "
+        "verify tells when nothing is lacking any more",
         violation=False,
     ),
     "same_id_two_times": Meaning(

@@ -112,7 +112,7 @@ def test_a_copy_that_is_cut_short_is_told_once_to_the_datacenter_that_has_to_act
     assert finding.kind == "log_copy_short"
     assert finding.count == 2  # files: of queries and of clicks
     assert (finding.number(), finding.acting) == ("2", {"west": 2})
-    assert "restore the named logs" in finding.meaning.remedy
+    assert "copy the named bytes" in finding.meaning.remedy
 
 
 def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
@@ -127,7 +127,7 @@ def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
     assert of_clicks.where == f"foreign log clicks/a.jsonl of east, bytes {first} to {last}"
     assert of_clicks.event_id == f"c{CUT}"
     own_bytes = (logs / "west/clicks/a.jsonl").stat().st_size
-    assert f"the copy of west of this file ends at byte {own_bytes}" in of_clicks.detail
+    assert f"the copy of west has a file of this name that ends at byte {own_bytes}" in of_clicks.detail
     assert of_clicks.detail.startswith(f"{CLICKS - CUT} events of 2023-11-14T")
     assert "queries/a.jsonl" in of_queries.where
 

@@ -126,8 +126,8 @@ def test_a_file_that_the_copy_has_not_at_all_is_told_so() -> None:
     assert finding is not None
     assert finding.count == 2
     has_not, is_short = finding.examples
-    assert has_not.detail.endswith("the copy of west has no such file")
-    assert is_short.detail.endswith("the copy of west of this file ends at byte 700")
+    assert has_not.detail.endswith("the copy of west has no file of this name")
+    assert is_short.detail.endswith("the copy of west has a file of this name that ends at byte 700")
 
 
 def test_a_copy_that_lacks_nothing_is_no_finding() -> None:
@@ -284,13 +284,40 @@ def test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is
     assert (first.number(), first.acting, example.event_id) == ("1", {"west": 1}, "c3")
     cut_bytes = len(b"".join(lines[:3]))
     assert example.where.startswith(f"foreign log clicks/a.jsonl of east, bytes {cut_bytes} to ")
-    assert example.detail.endswith(f"the copy of west of this file ends at byte {cut_bytes}")
+    assert example.detail.endswith(f"the copy of west has a file of this name that ends at byte {cut_bytes}")
     told_us = world.clock.now_us()
     world.clock.advance(60)
     again = told(world)
     assert again is not None
     assert (again.number(), again.examples[0].known_us) == ("1 (told before)", told_us)
     log.write_bytes(clicks_of(world, "east").read_bytes())  # as the text says: the other one's copy
+    assert told(world) is None
+    assert world.joined_ids() == [f"c{number}" for number in range(6)]
+
+
+def test_a_copy_that_is_split_otherwise_is_whole_after_what_the_text_says(tmp_path: Path) -> None:
+    world = World(tmp_path, ("east", "west"))
+    for name in ("east", "west"):
+        world.queries("q", datacenter=name)
+    for number in range(6):
+        world.clicks((f"c{number}", "q"), datacenter="east")
+        if number not in (
+            2,
+            3,
+        ):  # west has later ones in a file of the same name, and earlier ones in another
+            world.clicks((f"c{number}", "q"), datacenter="west", file="a.jsonl" if number > 3 else "b.jsonl")
+    world.join("east")
+    world.join("west")
+    world.clock.advance(4 * 3_600)
+    finding = told(world)
+    assert finding is not None
+    (example,) = finding.examples
+    lines = clicks_of(world, "east").read_bytes().splitlines(keepends=True)
+    first, last = len(b"".join(lines[:2])), len(b"".join(lines[:3]))
+    assert example.where == f"foreign log clicks/a.jsonl of east, bytes {first} to {last}"
+    assert "into a new file of this one's logs" in finding.meaning.remedy
+    named = clicks_of(world, "east").read_bytes()[first : last + len(lines[3])]
+    clicks_of(world, "west").with_name("restored.jsonl").write_bytes(named)
     assert told(world) is None
     assert world.joined_ids() == [f"c{number}" for number in range(6)]
 
