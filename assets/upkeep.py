@@ -100,7 +100,9 @@ def _verify(run: UpkeepRun) -> MaterializeResult[None]:
     context = run.context
     spark = context.resources.spark.for_checks(run.pipeline)
     report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True, pages=True)
-    copies = compare(run.pipeline, run.served.datacenters, run.clock.now_us(), True, context.log.info, spark)
+    copies = compare(
+        run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark
+    )
     report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)

@@ -23,6 +23,7 @@ from photon.backfill.plan import DoubledRow, Piece
 from photon.backfill.rebuild import Rebuild, RebuildPlan, Rebuilt
 from photon.backfill.remaking import remake
 from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import RetiredDatacenter
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import GLOB_CHARACTERS, MOST_FILES_NAMED
@@ -68,6 +69,11 @@ def fill(
 
         def classify() -> DatacenterReport:
             report = verify(pipeline, [datacenter], progress, spark, window=window)
+            if datacenter in report.retired:
+                raise RetiredDatacenter(
+                    f"datacenter {datacenter} is retired: it never joins again: nothing is filled in there. "
+                    f"photon recover {pipeline.file} has the others join what was its"
+                )
             return report.datacenters[datacenter]
 
         return Fill(pipeline, datacenter, window, classify, dry_run, wait, progress).run()

@@ -67,6 +67,8 @@ def verify(
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable: then nothing is known.
     """
     scope = open_scope(pipeline, datacenters, anew)
+    if not scope.selected:
+        return VerificationReport({}, rows=0, retired=scope.left_out)
     progress("starting Spark")
     base = session or session_for(pipeline, f"photon verify {pipeline.name}")
     reach_lakes(base, pipeline)
@@ -198,7 +200,7 @@ class Verification:
             in_question = self._computed(reduce(DataFrame.unionAll, self._in_question))
             settled = settled_records(found.records, found.decided, found.verdicts, in_question)
             kept.store(self._computed(settled), in_question, reports, files, set(found.unreadable))
-        return VerificationReport(reports, rows=row_counts.total())
+        return VerificationReport(reports, rows=row_counts.total(), retired=scope.left_out)
 
     def _queries(self) -> Queries:
         return Queries(self._session, self._scope, _task_scope(self._scope), self._spool)

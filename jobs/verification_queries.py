@@ -305,9 +305,11 @@ class Queries:
         return self._apply(with_first_primary.select(*TO_CLASSIFY), classify_records, DECIDED)
 
     def _waiting_events(self, records: DataFrame) -> DataFrame:
-        """Ids that any datacenter's dispatcher has not finished with."""
-        frames = [records.where("class = 'pending'").select("event_id")]
-        for datacenter in self.scope.read_offsets:
+        """Ids that the dispatcher of any datacenter has not finished with, where it will ever run again."""
+        acting = [name for name in self.scope.read_offsets if name not in self.scope.never_acting]
+        pending = records.where("class = 'pending'").where(F.col("datacenter").isin(acting))
+        frames = [pending.select("event_id")]
+        for datacenter in acting:
             frames.append(self.waiting(datacenter).where("not given_up").select("event_id"))
         return _union(frames).distinct().withColumn("waits", F.lit(True))
 

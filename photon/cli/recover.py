@@ -55,7 +55,7 @@ def recover(
         from photon.dead_letters.open_letters import recover_dead_letters
         from photon.verification.recovery import recover as recover_findings
 
-        names = chosen(pipeline, datacenter)
+        names, retired = _acting(pipeline, chosen(pipeline, datacenter))
         if reason and not dead_letters:
             raise WrongUsage("--reason needs --dead-letters: nothing else has a reason")
         if recorded and dead_letters:
@@ -65,7 +65,16 @@ def recover(
         else:
             done = recover_findings(pipeline, _reports(pipeline, names, recorded), dry_run)
     value = {name: one.as_dict() for name, one in done.items()}
-    print_result(value, recovery_text(done, dry_run), as_json)
+    lines = [f"{name} is retired, and never joins again: the others join what was its" for name in retired]
+    print_result(value, "\n".join([*lines, recovery_text(done, dry_run)]), as_json)
+
+
+def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]:
+    """The datacenters that may have to act, and those that never do, since people have retired them."""
+    from photon.shift.people import decisions_of
+
+    retired = decisions_of(pipeline).retired
+    return [name for name in names if name not in retired], [name for name in names if name in retired]
 
 
 def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[str, Mapping[str, Any]]:

@@ -95,6 +95,7 @@ def _of_all_times(
     with showing_progress() as say:
         say("reading what there is to verify")
         report = _program(PROGRAM)(pipeline, names, say, keep=record, anew=anew, pages=record)
+        names = list(report.datacenters)
         copies = _program(COPIES_PROGRAM)(pipeline, names, clock.now_us(), record, say)
         report = with_places(pipeline, copies.added_to(report, pipeline.verification.examples))
     if record:
@@ -115,6 +116,7 @@ def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: b
     with showing_progress() as say:
         say("reading what there is to verify")
         report = _program(PROGRAM)(pipeline, names, say, anew=anew, window=window)
+    closed = {name: closed[name] for name in report.datacenters}
     return replace(with_places(pipeline, report), window=ReportedWindow(window, closed))
 
 
@@ -127,7 +129,12 @@ def _program(path: str) -> Callable[..., Any]:
 def report_text(report: VerificationReport) -> str:
     """The report for people: the equations side by side, then what is wrong and what to do."""
     lines = [report.window.sentence()] if report.window is not None else []
-    lines += [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
+    if report.datacenters:
+        lines += [*table_lines(report.equations()), f"rows of all datacenters: {report.rows:,}"]
+    lines += [
+        f"{name} is retired, and never joins again: what was its is verified where it is to be joined"
+        for name in report.retired
+    ]
     for name, one in report.datacenters.items():
         lines += _remarks(name, one)
         for finding in one.findings:
@@ -136,7 +143,7 @@ def report_text(report: VerificationReport) -> str:
         lines.append(f"NOTHING IS VERIFIED of {', '.join(report.not_done)}, see above")
     if not report.ok:
         lines.append("PROMISES ARE BROKEN, see above")
-    elif not report.not_done:
+    elif report.datacenters and not report.not_done:
         lines.append("no promise is broken")
     return "\n".join(lines)
 

@@ -65,7 +65,10 @@ def recover(
         return {name: Recovered() for name in reports}
     register = open_registry(find_registry(pipeline)).register.read()
     retired = {*register.given_up, *retired_datacenters(register.epochs)}
-    done = {name: _recover_one(pipeline, name, report, retired, dry_run) for name, report in reports.items()}
+    done = {name: Recovered() for name in reports if name in retired}  # the others' reports name what was its
+    reports = {name: report for name, report in reports.items() if name not in retired}
+    for name, report in reports.items():
+        done[name] = _recover_one(pipeline, name, report, retired, dry_run)
     for name, report in reports.items():
         done[name].unknown_to = unknown_to(name, report, reports, retired)
     return done

@@ -262,6 +262,7 @@ class VerificationReport:
     datacenters: Mapping[str, DatacenterReport]
     rows: int
     window: ReportedWindow | None = None  # None: of all times
+    retired: Sequence[str] = ()  # were asked for, and never run again: others answer for what was theirs
 
     def equations(self) -> list[list[str]]:
         """The table of all equations, and each datacenter's rows below them."""
@@ -284,4 +285,5 @@ class VerificationReport:
     def as_dict(self) -> dict[str, Any]:
         reports = {name: report.as_dict() for name, report in self.datacenters.items()}
         of_window = {"window": self.window.as_dict()} if self.window is not None else {}
-        return {**reports, **of_window, "rows": self.rows, "ok": self.ok}
+        retired = {"retired": list(self.retired)} if self.retired else {}
+        return {**reports, **of_window, **retired, "rows": self.rows, "ok": self.ok}

@@ -22,7 +22,7 @@ from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.registry.address import RegistryAddress
-from photon.registry.consensus.register import EpochRecord
+from photon.registry.consensus.register import EpochRecord, retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.state.view import ReadOffsets, read_offsets
@@ -92,6 +92,7 @@ class Scope:
     looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # of files, by datacenter
     kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
     given_up: frozenset[str] = frozenset()  # datacenters that never run again
+    left_out: Sequence[str] = ()  # of these, the ones that were asked for: others answer for what was theirs
     at_us: int = 0
 
     @property
@@ -210,7 +211,7 @@ def open_scope(
 ) -> Scope:
     """The scope as of now. Reads the states first: what they say is done is then in the tables.
 
-    `anew`: no kept result counts.
+    `anew`: no kept result counts. Nothing is verified of a datacenter that never runs again.
 
     RegistryMissing, RegistryMismatch, RegistryUnavailable, LakeUnavailable.
     """
@@ -240,6 +241,9 @@ def open_scope(
     epochs = {epoch: status(epoch, record) for epoch, record in register.epochs.items()}
     verified = {name: read_verified_offsets(pipeline, name, one.epoch or "") for name, one in offsets.items()}
     mended = {name: _mended(pipeline, name, one) for name, one in offsets.items()}
+    never_acting = retired_datacenters(register.epochs).union(register.given_up)
+    left_out = [name for name in selected if name in never_acting]
+    selected = [name for name in selected if name not in never_acting]
     looks = {
         name: look_at(one.files, pipeline.datacenters[name].logs)
         for name, one in offsets.items()
@@ -256,6 +260,7 @@ def open_scope(
         mended,
         looks=looks,
         given_up=frozenset(register.given_up),
+        left_out=left_out,
         at_us=at_us,
     )
     if not scope.can_be_kept:

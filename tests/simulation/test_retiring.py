@@ -13,6 +13,7 @@ from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import load_pipeline
 from photon.read import joined
+from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import RetiredDatacenter, with_hold
 from photon.registry.interface import Claim, Fenced, Free, Joined, RegistryMismatch
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
@@ -21,7 +22,7 @@ from photon.upkeep.retire import Retired, retire
 from photon.upkeep.retire_dry_run import WouldRetire, would_retire
 from tests.simulation import hold_stories as stories
 from tests.simulation.recovery_stories import a_row_is_removed
-from tests.simulation.verifying import recover_all
+from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World, counts_of
 
 
@@ -303,3 +304,20 @@ def test_a_pipeline_file_that_lacks_a_datacenter_of_the_registry_is_refused(worl
         assert not world.state(name).exists(), "what is refused leaves a folder"
     retire(whole, "west", world.registry)
     assert world.join("east").counts.of("joined_elsewhere") == 1
+
+
+def test_a_retired_datacenter_has_nothing_to_act_on_and_what_was_its_is_told_once(world: World) -> None:
+    stories.both_have(world, "c1", "c2")
+    world.join("west")
+    world.join("east")
+    older = {name: report.as_dict() for name, report in verify(world).items()}
+    retire(world.pipeline, "west", world.registry)
+    a_row_is_removed(world)
+    found = verify(world)
+    assert {name: one.classes for name, one in found.items()} == {
+        "east": {"missing": 1, "joined_elsewhere": 1}
+    }
+    # An older report of it, or one of another Photon, orders nothing either.
+    orders = recover_from(world, {"west": found["east"].as_dict() | {"epoch": older["west"]["epoch"]}})
+    assert orders["west"].ordered == 0
+    assert waiting_orders(world.state("west")) == []

@@ -29,6 +29,7 @@ from photon.storage.tables import (
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output
+from photon.upkeep.retire import retire
 from photon.verification import case_pages
 from photon.verification.recovery import recover
 from photon.verification.report import TERMS, DatacenterReport, Finding, VerificationReport
@@ -451,3 +452,28 @@ def test_what_recovery_looks_at_is_written_page_by_page(
     assert (found.count, len(found.cases), len(found.pages)) == (7, 3, 2)
     done = recover(pipeline, {"east": report.as_dict()}, dry_run=True)["east"]
     assert (done.ordered, done.left_out) == (7, 0)
+
+
+def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_once(
+    session: Any, tmp_path: Path
+) -> None:
+    from jobs.verification import verify
+
+    for name in ("east", "west"):
+        logs = tmp_path / "logs" / name
+        logs.mkdir(parents=True)
+        (logs / "q.csv").write_text("id,at\nq1,100\n")
+        (logs / "c.csv").write_text("id,key,at\nc1,q1,101\nc2,q1,101\nc3,q2,101\n")
+    two = "datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}"
+    (tmp_path / "pipeline.yaml").write_text(ONE.replace("datacenters: {east: {logs: logs/east}}", two))
+    pipeline = load_pipeline(tmp_path / "pipeline.yaml")
+    prepare(pipeline)
+    for name in ("west", "east"):
+        run_shift(pipeline, name, "until_idle", "local")
+    shutil.rmtree(pipeline.datacenters["west"].lake)
+    retire(pipeline, "west", open_registry(find_registry(pipeline)), lake_is_gone=True)
+    report = verify(pipeline, ["east", "west"], session=session)
+    assert (list(report.datacenters), report.retired) == (["east"], ["west"])
+    (found,) = report.datacenters["east"].violations
+    assert (found.kind, found.count, found.acting) == ("missing", 2, {"east": 2})
+    assert report.datacenters["east"].classes == {"missing": 2, "pending": 1}

@@ -137,3 +137,11 @@ def test_a_report_is_stored_only_if_that_is_asked_for(run, tmp_path):
     assert newest(pipeline, ["east"]) == {}
     run(SOUND, "--record")
     assert newest(pipeline, ["east"])["east"].run == "photon verify"
+
+
+def test_a_retired_datacenter_is_told_in_one_line(run):
+    printed = run(VerificationReport({"east": DatacenterReport()}, rows=0, retired=("west",))).stdout
+    assert "west is retired, and never joins again" in printed
+    nothing = run(VerificationReport({}, rows=0, retired=("east", "west"))).stdout
+    assert "promise" not in nothing
+    assert "rows" not in nothing
