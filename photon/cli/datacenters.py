@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def hold(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
     """Keep DATACENTER of PIPELINE from running, for planned work. The others take over its share at once.
 
-    A process that runs it ends before its next batch; none starts until photon resume.
+    A process that runs it ends within seconds, before its next batch; none starts until photon resume.
     """
-    says = f"datacenter {datacenter} is on hold: a process that runs it ends before its next batch"
+    says = f"datacenter {datacenter} is on hold: a process that runs it ends within seconds"
     _hold(pipeline_file, datacenter, True, says, as_json)
 
 

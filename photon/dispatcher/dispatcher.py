@@ -137,6 +137,9 @@ class Dispatcher:
         """Look at the logs, and run what there is to do; whether the run is over."""
         self.index.tend()
         self._tend_held()
+        if self.execution.holders.is_stopped:
+            log.warning("datacenter %s is on hold, or was retired: this process ends", self.datacenter)
+            return True
         now_us, began_us = self.clock.now_us(), self.clock.elapsed_us()
         self._follow_clock(now_us)
         self.execution.waiting.tend(now_us)
@@ -191,6 +194,7 @@ class Dispatcher:
         """See to what silent datacenters hold (protocol E6); later, while the registry does not answer."""
         holders = self.execution.holders
         with suppress(RegistryUnavailable):
+            holders.notice_hold()
             if holders.tend(self.state.waiting.count(("held",))):
                 self.state.make_all_due(("held",))
         if holders.out_of_reach != self._out_of_reach:

@@ -37,6 +37,7 @@ from photon.tokens import Occurrence, Token
 log = logging.getLogger(__name__)
 
 LOOK_US = 2 * MICROSECONDS  # between two looks at the marks, while something is held
+HOLD_US = 5 * MICROSECONDS  # between two looks whether people have stopped this datacenter, without a batch
 # Of a pause in which nobody looked so much counts as silence: this process may have been stopped itself.
 SHARE_OF_A_PAUSE = 2
 
@@ -106,6 +107,7 @@ class Holders:
         self._watch = SilenceWatch(microseconds(pipeline.recovery.silent_after))
         self._register: Register | None = None
         self._tended_us: int | None = None
+        self._asked_us = clock.elapsed_us()  # what people have decided
         self._held: dict[Epoch, Standing | None] = {}  # what was held lately, as it stood at the last look
         self._fenced: set[Epoch] = set()
         self.published: Mapping[str, int] = {}  # by epoch: the last batch, whose tokens have rows or are free
@@ -120,12 +122,22 @@ class Holders:
         """
         if len(self._pipeline.datacenters) == 1 and not self._held:
             return None
-        register = self._registry.register.read()
+        register = self._read_decisions()
         others = {name for name, e in register.epochs.items() if e.datacenter != self._datacenter}
         marks = self._registry.marks.read(sorted(others | {name for _, name in self._held}))
         self._watch.look(marks, self._clock.elapsed_us())
         self.published = {name: mark.batch for name, mark in marks.items()}
         self._register = register
+        return register
+
+    def notice_hold(self) -> None:
+        """Ask what people have decided, now and then: without a batch nobody looks. RegistryUnavailable."""
+        if not self.is_stopped and self._clock.elapsed_us() - self._asked_us >= HOLD_US:
+            self._read_decisions()
+
+    def _read_decisions(self) -> Register:
+        self._asked_us = self._clock.elapsed_us()
+        register = self._registry.register.read()
         self.given_up = frozenset(register.given_up)
         self.absent = self.given_up | frozenset(register.on_hold)
         return register

@@ -38,6 +38,7 @@ LOCK_PAUSE_SECONDS = 0.05
 # A command waits so long for a process that is about to end, and so long to see whether another one is.
 ENDING_SECONDS, LIVE_SECONDS = 60.0, 2.0
 WAIT_PAUSE_SECONDS = 0.5
+MOST_REASON_CHARACTERS = 1_000  # the lease stays within one block, and can be written on a full disk
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
 
 
@@ -58,6 +59,8 @@ class Lease:
     idle_seen: str | None = None  # the signature of the log files, if it left because nothing was to do
     parent: int | None = None  # the process with which it ends, of a command for all datacenters
     is_ending: bool = False  # it has noticed that it is to end
+    waits_for: str = ""  # what is unavailable, in words
+    waits_since_us: int = 0
 
     @classmethod
     def of_this_process(
@@ -161,6 +164,12 @@ class DatacenterLock:
         """Write into the lease that this process is to end, for one that would wait for it."""
         self.lease = replace(self.lease, is_ending=True)
         with contextlib.suppress(OSError):  # a full disk: then a start is refused as beside any other
+            self._write()
+
+    def tell_wait(self, reason: str, now_us: int) -> None:
+        """Write into the lease what this process waits for; nothing any more if it is empty."""
+        self.lease = replace(self.lease, waits_for=reason[:MOST_REASON_CHARACTERS], waits_since_us=now_us)
+        with contextlib.suppress(OSError):
             self._write()
 
     def beat(self, now_us: int) -> None:

@@ -23,6 +23,7 @@ class Decisions:
 
     on_hold: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
+    ended_epochs: frozenset[str] = frozenset()  # that others, or people, have ended
     unknown_because: str | None = None
 
     def on(self, datacenter: str) -> Decision | None:
@@ -41,7 +42,8 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
     if register is None:
         return Decisions()
     retired = retired_datacenters(register.epochs).union(register.given_up)
-    return Decisions(frozenset(register.on_hold), retired)
+    ended = frozenset(epoch for epoch, record in register.epochs.items() if record.state != "live")
+    return Decisions(frozenset(register.on_hold), retired, ended)
 
 
 def register_of(pipeline: Pipeline) -> Register | None:

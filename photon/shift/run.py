@@ -185,7 +185,7 @@ def run_shift(
     began_us, idle_seen = clock.now_us(), None
     try:
         end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
-        callbacks = replace(callbacks, should_stop=end.has_come)
+        callbacks = replace(_telling_waits(callbacks, lock, clock), should_stop=end.has_come)
         while True:
             with (
                 damage_is_named(pipeline.datacenters[datacenter].state),
@@ -208,6 +208,20 @@ def run_shift(
     finally:
         heartbeat.stop()
         lock.release(clock.now_us(), idle_seen)
+
+
+def _telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> Callbacks:
+    """The callbacks, which also write into the lease what the shift waits for, for `photon status`."""
+
+    def on_wait(reason: str) -> None:
+        lock.tell_wait(reason, clock.now_us())
+        callbacks.on_wait(reason)
+
+    def on_resume(reason: str, seconds: float) -> None:
+        lock.tell_wait("", clock.now_us())
+        callbacks.on_resume(reason, seconds)
+
+    return replace(callbacks, on_wait=on_wait, on_resume=on_resume)
 
 
 def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:

@@ -8,7 +8,6 @@ from photon.shift.status import DatacenterStatus
 from photon.waiting.reasons import WHY
 
 LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment
-SILENT_SECONDS = 60  # without a sign of life from the process that runs it
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -28,8 +27,19 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
     if one.running_process is None:
         return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
     silent_seconds = (now_us - (one.last_sign_of_life_us or now_us)) / MICROSECONDS
-    if silent_seconds > SILENT_SECONDS:
-        return f"{name} is SILENT: no sign of life for {silent_seconds:,.0f} s; look at its log"
+    silence = f"no sign of life for {silent_seconds:,.0f} s"
+    if one.is_fenced:
+        quiet = f" ({silence})" if silent_seconds > one.silent_after_seconds else ""
+        return (
+            f"{name} is FENCED: it was silent, and the others have ended its epoch. "
+            f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end it "
+            f"and then {start}"
+        )
+    if silent_seconds > one.silent_after_seconds:
+        return f"{name} is SILENT: {silence}; look at its log"
+    if one.waits_for:
+        waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)
+        return f"{name} WAITS for {waited}: {one.waits_for}; mend that, and it goes on by itself"
     if backlog_bytes > LIVE_BYTES:
         primary, foreign = size(one.primary.backlog_bytes), size(one.foreign.backlog_bytes)
         return f"{name} is catching up: {primary} of primary and {foreign} of foreign logs wait"
@@ -44,7 +54,7 @@ def _half_lines(one: DatacenterStatus) -> str:
 
 
 def _decided(name: str, one: DatacenterStatus, pipeline_file: str) -> str:
-    ends = "; its process ends before its next batch" if one.running_process is not None else ""
+    ends = "; its process ends within seconds" if one.running_process is not None else ""
     if one.decision == "retired":
         return f"RETIRED: it was given up as lost, and never runs again{ends}"
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes

@@ -67,6 +67,10 @@ class DatacenterStatus:
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     decision: Decision | None = None  # of people
     decision_unknown_because: str | None = None
+    waits_for: str = ""  # what its process finds unavailable
+    waits_since_us: int = 0
+    silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
+    is_fenced: bool = False  # they have
 
 
 def status_of(
@@ -133,6 +137,10 @@ def status_of(
         half_lines=_half_lines(reader),
         decision=decision,
         decision_unknown_because=decisions.unknown_because,
+        waits_for=lease.waits_for if lease else "",
+        waits_since_us=lease.waits_since_us if lease else 0,
+        silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
+        is_fenced=view.epoch in decisions.ended_epochs,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.startup import OnHold
 from photon.faults import RETIRE_FAULT_POINTS, arm, disarm
@@ -276,6 +277,24 @@ def test_a_process_whose_datacenter_is_put_on_hold_ends_before_its_next_batch(wo
     counts = world.join("west").counts
     assert counts_of(counts, "foreign", "joined") == {"foreign": 2, "joined": 2}
     assert counts.adds_up
+
+
+@pytest.mark.parametrize("names", [["east"], ["east", "west"]])
+def test_an_idle_process_whose_datacenter_is_put_on_hold_ends_within_seconds(
+    tmp_path: Path, names: list[str]
+) -> None:
+    world = World(tmp_path, names)
+    world.clicks(("c1", "q1"))
+    held_us: list[int] = []
+
+    def look() -> bool:
+        if not held_us and world.state().exists():
+            hold(world, "east")
+            held_us.append(world.clock.now_us())
+        return bool(held_us) and world.clock.now_us() - held_us[0] > 60 * MICROSECONDS
+
+    assert world.join("east", mode="stop", callbacks=Callbacks(should_stop=look)).ended == "done"
+    assert world.clock.now_us() - held_us[0] < 10 * MICROSECONDS
 
 
 def test_the_others_take_over_the_share_of_a_datacenter_on_hold_at_once(tmp_path: Path) -> None:

@@ -52,13 +52,20 @@ BEHIND = LogStatus(1, 0, 100, 3 * 2**30)
             "east is SILENT: no sign of life for 90 s; look at its log",
         ),
         (
+            {"last_sign_of_life_us": NOW_US - 31 * MICROSECONDS, "silent_after_seconds": 30.0},
+            "east is SILENT: no sign of life for 31 s; look at its log",
+        ),
+        (
+            {"waits_for": "lake: no space", "waits_since_us": NOW_US - 180 * MICROSECONDS},
+            "east WAITS for 3 min: lake: no space; mend that, and it goes on by itself",
+        ),
+        (
             {"decision": "on hold", "running_process": None, "foreign": BEHIND},
             "east is ON HOLD; 3.0 GiB of its logs wait; resume it with photon resume p.yaml east",
         ),
         (
             {"decision": "on hold"},
-            "east is ON HOLD; its process ends before its next batch; "
-            "resume it with photon resume p.yaml east",
+            "east is ON HOLD; its process ends within seconds; resume it with photon resume p.yaml east",
         ),
         (
             {"decision": "retired", "running_process": None, "epoch": None},
