@@ -60,6 +60,7 @@ def backfill(
     with opened(pipeline_file) as pipeline:
         from photon import faults
         from photon.errors import WrongUsage
+        from photon.shift.people import decisions_of
         from photon.verification.days import window_of
 
         (name,) = chosen(pipeline, datacenter)
@@ -68,6 +69,7 @@ def backfill(
             raise WrongUsage("of which days? give --day 2026-01-31, or --from and --to")
         if wait and not fill:
             raise WrongUsage("--wait is of a fill: a rebuild orders nothing, and ends when its rows are made")
+        decisions_of(pipeline)  # refuses a file that lacks a datacenter
         if crash_at is not None:
             faults.arm(crash_at)
         with showing_progress() as say:

@@ -43,8 +43,10 @@ def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_jso
         from photon.registry.consensus.register import with_hold
         from photon.registry.open import open_registry
         from photon.registry.operations.init import find_registry
+        from photon.shift.people import decisions_of
 
         chosen(pipeline, datacenter)
+        decisions_of(pipeline)  # refuses a file that lacks a datacenter
         register = open_registry(find_registry(pipeline)).register
         on_hold = register.change(lambda now: with_hold(now, datacenter, is_held)).on_hold
     print_result({"on_hold": list(on_hold)}, says, as_json)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from photon.pipeline.file import Pipeline
+from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, decisions_of
@@ -53,7 +55,8 @@ def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = F
     found = Vitals(now_us, growth, lease, is_starting)
     decision = None
     if found.is_still(pipeline.shift.lease_duration.total_seconds()):
-        decision = decisions_of(pipeline).on(datacenter)
+        with suppress(RegistryMismatch):  # its shift says why it can't run
+            decision = decisions_of(pipeline).on(datacenter)
     verified, why = None, ""
     try:
         verified = newest(pipeline, [datacenter]).get(datacenter)

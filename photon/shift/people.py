@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from photon.dispatcher.startup import refuse_lacking
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.registry.consensus.register import Register, retired_datacenters
@@ -34,13 +35,17 @@ class Decisions:
 
 
 def decisions_of(pipeline: Pipeline) -> Decisions:
-    """What people have decided; a registry that can't be asked is named in it, not an error."""
+    """What people have decided; a registry that can't be asked is named in it, not an error.
+
+    RegistryMismatch if the pipeline file lacks a datacenter of the registry: so commands refuse such a file.
+    """
     try:
         register = register_of(pipeline)
     except (UserError, OSError) as error:
         return Decisions(unknown_because=str(error))
     if register is None:
         return Decisions()
+    refuse_lacking(pipeline, register)
     retired = retired_datacenters(register.epochs).union(register.given_up)
     ended = frozenset(epoch for epoch, record in register.epochs.items() if record.state != "live")
     return Decisions(frozenset(register.on_hold), retired, ended)

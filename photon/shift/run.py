@@ -19,7 +19,7 @@ from photon.dispatcher.completion import Superseded
 from photon.dispatcher.dispatcher import Dispatcher, Mode
 from photon.dispatcher.log_reader import note_files
 from photon.dispatcher.primary_index import PrimaryIndex
-from photon.dispatcher.retrying import BackoffRetry, Callbacks
+from photon.dispatcher.retrying import BackoffRetry, BatchReport, Callbacks
 from photon.dispatcher.startup import check_datacenters, refuse_place_of_another, start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
 from photon.errors import FormatTooNew
@@ -221,7 +221,12 @@ def _telling_waits(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> 
         lock.tell_wait("", clock.now_us())
         callbacks.on_resume(reason, seconds)
 
-    return replace(callbacks, on_wait=on_wait, on_resume=on_resume)
+    def on_batch(report: BatchReport) -> None:
+        if lock.lease.waits_for:  # another failure has ended the wait
+            lock.tell_wait("", clock.now_us())
+        callbacks.on_batch(report)
+
+    return replace(callbacks, on_wait=on_wait, on_resume=on_resume, on_batch=on_batch)
 
 
 def _refuse_before_anything_is_made(pipeline: Pipeline, datacenter: str, for_tests: ForTests) -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
-from photon.registry.consensus.register import Members, Register
+from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.shift import people
 
 PIPELINE = """
@@ -305,3 +305,25 @@ def test_commands_and_options_are_completed(words: str, completed: set[str]) -> 
     asked = {"_PHOTON_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     done = CliRunner().invoke(main, env=asked, prog_name="photon")
     assert {line.partition(",")[2] for line in done.stdout.splitlines()} == completed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["recover", "--recorded"],
+        ["hold", "east"],
+        ["resume", "east"],
+        ["backfill", "-d", "east", "--day", "2026-01-31"],
+    ],
+)
+def test_a_file_that_lacks_a_datacenter_of_the_registry_is_refused(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    north = EpochRecord("north", "live", "table", 1)
+    register = Register("searches", "", "", Members(1, ("a",)), (), epochs={"e": north})
+    monkeypatch.setattr(people, "register_of", lambda _: register)
+    done = photon(command[0], pipeline, *command[1:])
+    assert done.exit_code == 3
+    assert "knows datacenter north" in done.output
+    assert f"photon retire {pipeline} north" in done.output
