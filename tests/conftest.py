@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from bench.minio_server import CREDENTIALS, MinioServer, has_minio, minio_server
 from photon.pipeline.location import Location, S3Folder
+from tests.faulty_s3 import FaultyS3
 
 BUCKET = "photon"  # of the tests' MinIO
 
@@ -43,6 +44,15 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         yield server
+
+
+@pytest.fixture
+def faulty(minio: MinioServer) -> Iterator[FaultyS3]:
+    """A way to the MinIO that fails as a test wants it to."""
+    found = FaultyS3(minio.url)
+    yield found
+    found.mend()
+    found.refuse()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.task_splitter import index_tasks
 from photon.join.messages import BatchRunner, BatchTasks, IndexResult, IndexTask, TaskContext, TaskOutcome
 from photon.logs.files import TrackedFile
+from photon.logs.source import LogsUnavailable
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
 from photon.registry.address import RegistryAddress
@@ -66,7 +67,10 @@ class IndexAhead:
         if not backlog_bytes:
             return
         budget_bytes = primary_budget_bytes(limits, backlog_bytes)
-        ranges = reader.cut("primary", budget_bytes, most_primary_lines(limits), plan.advances)
+        try:
+            ranges = reader.cut("primary", budget_bytes, most_primary_lines(limits), plan.advances)
+        except LogsUnavailable:
+            return
         if not ranges.ranges:
             return
         key = PlanKey(plan.key.datacenter, plan.key.epoch, plan.key.batch + 1, new_id())

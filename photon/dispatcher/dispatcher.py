@@ -98,7 +98,7 @@ class Dispatcher:
                 begun = False
                 if not retry.wait(self.execution.mend_waiting(error.segments, self.reader)):
                     return
-            except RunnerDied as error:  # while the index was made again
+            except (RunnerDied, LakeUnavailable) as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
                     return
@@ -144,9 +144,7 @@ class Dispatcher:
         self._follow_clock(now_us)
         self.execution.waiting.tend(now_us)
         complete = mode == "complete"
-        self.index.follow(self.reader.look(now_us, final=complete))
-        if self.reader.away_because is not None:
-            raise LogsUnavailable(self.reader.away_because)
+        self._look(now_us, final=complete)
         if self.reader.saw_everything:
             self.execution.timeline.looked(self.reader.files, now_us)
         self._tell_completeness(mode, now_us)
@@ -176,6 +174,12 @@ class Dispatcher:
         rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
         self.clock.sleep(max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds))
         return False
+
+    def _look(self, now_us: int, final: bool) -> None:
+        """See what has grown. LogsUnavailable."""
+        self.index.follow(self.reader.look(now_us, final))
+        if self.reader.away_because is not None:
+            raise LogsUnavailable(self.reader.away_because)
 
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
         foreign = self.reader.of("foreign").values()
@@ -284,12 +288,15 @@ class Dispatcher:
         return plan
 
     def skip_foreign_backlog(self) -> None:
-        """Begin with foreign events that come from now on; their primaries may be anywhere in the log."""
-        self.index.follow(self.reader.look(self.clock.now_us(), final=False))
+        """Begin with foreign events that come from now on; their primaries may be anywhere in the log.
+
+        LogsUnavailable: then it is to be called again.
+        """
+        self._look(self.clock.now_us(), final=False)
         while any(self.reader.backlog_bytes["foreign"].values()):
             cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62)
             if not cut.ranges:
                 break
             self.reader.advance(cut.advances, {})
             self.state.put_files(self.reader.of("foreign").values())
-            self.index.follow(self.reader.look(self.clock.now_us(), final=False))
+            self._look(self.clock.now_us(), final=False)

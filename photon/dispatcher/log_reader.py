@@ -69,13 +69,14 @@ class LogReader:
         """Look at both logs; the primary files that are new, have moved or are lost.
 
         Foreign logs first: so a look that sees a foreign line sees every primary line written before it.
-        With `final` the first look decides where the inputs end; later growth is left alone (protocol D4).
+        With `final` the first look that the store of the logs answers decides where the inputs end; later
+        growth is left alone (protocol D4).
         """
         observed = {side: self._observe(side, now_us, final) for side in ("foreign", "primary")}
         self.checks_pending = any(seen.checks_pending for seen in observed.values())
         away = [seen.problems[0].reason for seen in observed.values() if seen.is_away]
         self.away_because = away[0] if away else None
-        if final:
+        if final and self.away_because is None:
             self._leave_later_growth()
         self._store_sizes(now_us)
         return observed["primary"].changed.values()

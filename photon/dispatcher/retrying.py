@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from photon.clock import MICROSECONDS, Clock
+from photon.logs.source import LogsUnavailable
 from photon.quantiles import Sample
 from photon.registry.interface import RegistryUnavailable
 from photon.storage.delta import (
@@ -82,7 +83,7 @@ class BackoffRetry:
             self._begin()
 
     def until_available(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, retried while registry or lake is unavailable.
+        """The result of `attempt`, retried while registry, lake or logs are unavailable.
 
         StoppedWaiting if a stop is requested before.
         """
@@ -91,6 +92,6 @@ class BackoffRetry:
                 result = attempt()
                 self.over()
                 return result
-            except (RegistryUnavailable, LakeUnavailable) as error:
+            except (RegistryUnavailable, LakeUnavailable, LogsUnavailable) as error:
                 if not self.wait(str(error)):
                     raise StoppedWaiting(f"a stop was requested while this was awaited: {error}") from error

@@ -77,6 +77,7 @@ from photon.storage.output_files import (
     OutputFile,
     write_rows,
 )
+from photon.storage.store import StoreUnavailable
 from photon.storage.tables import (
     OutputTable,
 )
@@ -119,7 +120,8 @@ def run_task(
     except SegmentDamaged as error:
         return IndexDamaged(str(error))
     except OSError as error:
-        return Unavailable("state", f"{context.work}: {error}; mend it, it is tried again")
+        remedy = "it is tried again" if isinstance(error, StoreUnavailable) else "mend it, it is tried again"
+        return Unavailable("state", f"{context.work}: {error}; {remedy}")
     except TooManyFail as error:
         return AdapterFailing(error.calls)
     except EpochFenced as error:

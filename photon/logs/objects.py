@@ -165,9 +165,7 @@ class ObjectBytes:
     def _request(self, start_bytes: int, end_bytes: int) -> bytes:
         try:
             data, found = self._store.read_object(self._name, start_bytes, end_bytes)
-        except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):  # an endpoint that is wrong, perhaps: nothing is lost by it
-                raise LogsUnavailable(str(error)) from None
+        except FileNotFoundError:
             raise
         except OSError as error:
             raise LogsUnavailable(str(error)) from None

@@ -233,7 +233,10 @@ class WholeGzips:
         self.pending = False
 
     def size_bytes(self, file: FoundFile, now_us: int, final: bool) -> _Verdict:
-        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again later."""
+        """The decompressed size of a whole gzip file, or what is wrong with it, or None: ask again later.
+
+        LogsUnavailable.
+        """
         self._asked.add(file)
         if file not in self._verdicts and not self._check(file):
             self.pending = True
@@ -256,6 +259,8 @@ class WholeGzips:
                 return False
         except NotClosedYet:
             pass
+        except LogsUnavailable:
+            raise
         except (OSError, CorruptGzip) as error:
             verdict = problem_of(file.path, error)
             if isinstance(error, OSError):

@@ -23,6 +23,7 @@ from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_ro
 from photon.logs.source import (
     UNREADABLE,
     Head,
+    LogsUnavailable,
     WholeGzips,
     has_head,
     has_tail,
@@ -78,10 +79,10 @@ class LogTail:
         found = self.seen = self._watch.scan(whole=final)
         look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
-        unknown = self._find_unchanged(look, found.files)
-        renamed = self._find_unchanged(look, self._renamed(look, found))
-        self._copies = {copy: number for copy, number in self._copies.items() if number in look.present}
-        self._match(look, found, [file for file in unknown if file not in self._copies], renamed)
+        try:
+            self._recognise(look, found)
+        except LogsUnavailable as error:  # what was recognised until then stays so
+            found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
         self._missing = look.missing
         self._known = {  # names that a file had before a rename are forgotten
             path: (file, number)
@@ -96,10 +97,18 @@ class LogTail:
             tuple(look.problems),
             tuple(look.vanished),
             self._gzips.pending
+            or found.is_away
             or not found.is_whole
             or any(look.files[number].state == "open" for number in look.missing),
             found.is_away,
         )
+
+    def _recognise(self, look: Look, found: Scan) -> None:
+        """Match what was found to the known files, and number the others. LogsUnavailable."""
+        unknown = self._find_unchanged(look, found.files)
+        renamed = self._find_unchanged(look, self._renamed(look, found))
+        self._copies = {copy: number for copy, number in self._copies.items() if number in look.present}
+        self._match(look, found, [file for file in unknown if file not in self._copies], renamed)
 
     def _find_unchanged(self, look: Look, found: Iterable[FoundFile]) -> list[FoundFile]:
         """Recognise files that are as they were, or merely grew; return the others."""
@@ -194,6 +203,8 @@ class LogTail:
                 head = read_head(source, has_header, self._line_limit_bytes, is_closed)
         except FileNotFoundError:
             return
+        except LogsUnavailable:
+            raise
         except UNREADABLE as error:
             look.withhold(found, problem_of(found.path, error))
             return
@@ -247,7 +258,7 @@ class LogTail:
         """The next range of whole lines of a file, and the file after it; see `cut_range`.
 
         None: no whole line is waiting, or the file can't be read or is another one now, which the next
-        `observe` reports.
+        `observe` reports. LogsUnavailable.
         """
         file = tracked.file
         try:
@@ -264,6 +275,8 @@ class LogTail:
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None
+        except LogsUnavailable:
+            raise
         except UNREADABLE as error:
             self._failed_cuts[file.number] = problem_of(file.path, error)
             return None

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -102,12 +103,16 @@ def prepare(pipeline: Pipeline) -> None:
     if problems:
         raise PipelineError(problems)
     adapter_of(pipeline)
-    begun = any(
-        OutputTable(place.lake, "joined_events").exists() or (place.state / STATE_FILE).exists()
-        for place in pipeline.datacenters.values()
-    )
-    if pipeline.registry.endpoints == "local" and not begun:
+    if pipeline.registry.endpoints == "local" and not _has_begun(pipeline):
         init_registry(pipeline, SystemClock())
+
+
+def _has_begun(pipeline: Pipeline) -> bool:
+    """Whether a datacenter has a state or a lake: states first, for lakes may be away."""
+    places = pipeline.datacenters.values()
+    return any((place.state / STATE_FILE).exists() for place in places) or any(
+        OutputTable(place.lake, "joined_events").exists() for place in places
+    )
 
 
 @contextmanager
@@ -278,7 +283,7 @@ def _open_dispatcher(
     state = started.state
     try:
         for table in tables.values():
-            table.create(pipeline.name, datacenter)
+            retry.until_available(partial(table.create, pipeline.name, datacenter))
         if started.new_epoch_because is not None:
             log.warning("datacenter %s begins a new epoch: %s", datacenter, started.new_epoch_because)
         with suppress(StateUnavailable):  # the loop meets it too, and waits
@@ -317,7 +322,7 @@ def _open_dispatcher(
             )
             dispatcher = Dispatcher(execution)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
-                dispatcher.skip_foreign_backlog()
+                retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher
     finally:
         state.close()

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 from photon.pipeline.location import Location
 from photon.storage.columns import TableName, by_date
 from photon.storage.delta import (
+    MAKE_WRITABLE,
     lake_errors,
 )
 from photon.storage.output_files import (
     OutputFile,
     write_parquet,
 )
-from photon.storage.store import store_of
+from photon.storage.store import store_of, tells_of_damage
 from photon.tokens import PlanKey
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -
     A file for each date of their events, so that each may be committed as it is.
     """
     folder = lake / TABLE
-    with lake_errors(f"write candidate rows to {folder}; make it writable, it is tried again"):
+    with lake_errors(f"write candidate rows to {folder}", MAKE_WRITABLE):
         names = (f"{prefix_of(plan)}{task}-{attempt}.parquet" for attempt in count())
         found = [_write_first_free(folder, names, part, date) for date, part in by_date(rows)]
         store_of(folder).sync()
@@ -68,11 +69,12 @@ def candidate_files(lake: Location, plan: PlanKey, most_tasks: int) -> list[str]
 def own_candidate_files(lake: Location, plan: PlanKey, task: int) -> list[str]:
     """The files of one task alone, from runs that died. It looks at names in turn, and lists no folder.
 
-    A run takes the first free name, and all of them stay until the plan is completed.
+    A run takes the first free name, and all of them stay until the plan is completed. LakeUnavailable.
     """
     store = store_of(lake / TABLE)
     names = (f"{prefix_of(plan)}{task}-{attempt}.parquet" for attempt in count())
-    return list(takewhile(lambda name: store.size_bytes(name) is not None, names))
+    with lake_errors(f"look for candidate rows in {lake / TABLE}"):
+        return list(takewhile(lambda name: store.size_bytes(name) is not None, names))
 
 
 def read_candidates(
@@ -80,7 +82,8 @@ def read_candidates(
 ) -> pa.Table | None:
     """The rows of these files, without those that can't be read; None without any.
 
-    A file that was not written to its end can't be read, and nothing of it was registered.
+    A file that was not written to its end can't be read, and nothing of it was registered. LakeUnavailable
+    where nobody knows whether it was.
     """
     parts: list[pa.Table] = []
     store = store_of(lake / TABLE)
@@ -88,6 +91,9 @@ def read_candidates(
         try:
             parts.append(pq.read_table(store.open(name), columns=columns and list(columns)))
         except (OSError, pa.ArrowInvalid) as error:
+            if isinstance(error, OSError) and not tells_of_damage(error):
+                with lake_errors(f"read candidate rows from {lake / TABLE}"):
+                    raise
             log.warning("no candidate rows are read from %s: %s", lake / TABLE / name, error)
     return pa.concat_tables(parts, promote_options="default") if parts else None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
@@ -12,9 +15,11 @@ from deltalake.exceptions import DeltaError
 from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.storage.native_errors import is_refusal, reason_of
-from photon.storage.store import store_of
+from photon.storage.store import StoreUnavailable, store_of
 
 LOG_FOLDER = "_delta_log"
+MAKE_WRITABLE = "make it writable, it is tried again"
+_ENTRY = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 # Old entries of the log go by compaction: a look for them at each commit lists the whole log.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
@@ -28,21 +33,28 @@ class LakeForbidden(LakeUnavailable):
 
 
 @contextmanager
-def lake_errors(doing: str) -> Iterator[None]:
-    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or LakeForbidden."""
+def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
+    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or LakeForbidden.
+
+    `remedy`: what to do, but where a store does not answer: then there is nothing to do but wait.
+    """
     try:
         yield
     except (OSError, DeltaError) as error:
         said = f"cannot {doing}: {reason_of(error)}"
+        if remedy:
+            said += f"; {'it is tried again' if isinstance(error, StoreUnavailable) else remedy}"
         if is_refusal(error):  # whose own words have the key's id and what was signed
             raise LakeForbidden(said) from None
         raise LakeUnavailable(said) from error
 
 
 def is_table(folder: Location) -> bool:
-    """Whether there is a Delta table."""
-    store = store_of(folder)
-    return DeltaTable.is_deltatable(store.url, store.delta_options)
+    """Whether there is a Delta table. OSError.
+
+    delta-rs's own look stops all threads of the process until the store answers, or for half a minute.
+    """
+    return any(_ENTRY.fullmatch(name) for name in store_of(folder / LOG_FOLDER).names())
 
 
 def open_table(folder: Location) -> DeltaTable:
@@ -83,6 +95,22 @@ def columns_in_files(handle: DeltaTable) -> pa.Schema:
     """The columns of a table's files, as Arrow types."""
     partitions, everything = partitions_of(handle), pa.schema(handle.schema().to_arrow())
     return pa.schema([field for field in everything if field.name not in partitions])
+
+
+def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
+    """What each commit says of itself, from this version back, as far as there are entries. OSError.
+
+    delta-rs's own `history` stops all threads of the process until the store answers.
+    """
+    store = store_of(folder)
+    for number in range(version, -1, -1):
+        try:
+            actions = map(json.loads, store.read(log_entry(number)).splitlines())
+            yield next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        except FileNotFoundError:  # it is in a checkpoint, and so are all before it
+            return
+        except ValueError as error:
+            raise OSError(f"{folder / log_entry(number)} is no commit of Delta: {error}") from None
 
 
 def log_entry(version: int) -> str:

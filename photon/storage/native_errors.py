@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
+# obstore's first line does not tell a refused connection, a name that is unknown, or a timeout.
+_SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
 REASON_CHARACTERS = 1_000
@@ -27,6 +29,12 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, PermissionError) or (said is not None and said["code"] in REFUSALS)
 
 
+def is_without_bucket(error: BaseException) -> bool:
+    """Whether a store says that there is no such bucket."""
+    said = _S3_SAYS.search(str(error))
+    return said is not None and said["code"] == "NoSuchBucket"
+
+
 def reason_of(error: BaseException, remedy: str = "") -> str:
     """What a native library says of an error, in a line: without its stack, and without what S3 answered.
 
@@ -44,5 +52,10 @@ def reason_of(error: BaseException, remedy: str = "") -> str:
         remedy = REMEDIES.get(answer["code"], remedy)
     else:
         causes = [line.removeprefix("\u21b3").strip() for line in lines if line.startswith("\u21b3")]
-        why = causes[-1] if causes else first.rpartition(" - ")[2]
+        why = causes[-1] if causes else _system_says(said) or first.rpartition(" - ")[2].rstrip(": ")
     return f"{why}, at {request['endpoint']}" + (f"; {remedy}" if remedy else "")
+
+
+def _system_says(said: str) -> str:
+    match = _SYSTEM_SAYS.search(said)
+    return "" if match is None else match[1] or "operation timed out"

@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 from photon.adapters import DATE_COLUMN
 from photon.pipeline.location import Location
 from photon.storage.columns import TableName, by_date
-from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.delta import MAKE_WRITABLE, LakeUnavailable, lake_errors
 from photon.storage.store import store_of
 
 STATS_COLUMNS = ("_epoch", "_batch")  # by which rows are read back
@@ -50,13 +50,9 @@ def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> O
     A file that is never committed is invisible; vacuum removes it.
     """
     path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
-    try:
+    with lake_errors(f"write {lake / name / path}", MAKE_WRITABLE):
         size_bytes = write_parquet(lake / name, path, rows)
-        return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)
-    except OSError as error:
-        raise LakeUnavailable(
-            f"cannot write {lake / name / path}: {error}; make it writable, it is tried again"
-        ) from error
+    return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)
 
 
 def write_parquet(folder: Location, name: str, rows: pa.Table) -> int:

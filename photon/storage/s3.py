@@ -33,7 +33,7 @@ from obstore.store import S3Store as Client
 
 from photon.clock import MICROSECONDS
 from photon.pipeline.location import S3Folder
-from photon.storage.native_errors import REMEDIES, reason_of
+from photon.storage.native_errors import REMEDIES, is_refusal, is_without_bucket, reason_of
 from photon.storage.store import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -113,14 +113,13 @@ class S3Store:
         return found.to_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
-        try:
-            with self._errors(name):
-                found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
-        except StoreUnavailable:
-            if self.size_bytes(name) == 0:  # which has no range
-                return pa.BufferReader(b"")
-            raise
         with self._errors(name):
+            try:
+                found = obstore.get(self._client, name, options={"range": (0, READ_WHOLE_BYTES)})
+            except GenericError as error:
+                if not _is_beyond_the_end(error):
+                    raise
+                return pa.BufferReader(b"")  # an empty object has no range
             if (size_bytes := found.meta["size"]) <= READ_WHOLE_BYTES:
                 return pa.BufferReader(found.bytes().to_bytes())
         return pa.PythonFile(_Ranges(self, name, size_bytes), mode="r")
@@ -168,9 +167,9 @@ class S3Store:
             try:
                 found = obstore.get(self._client, name, options={"range": (start_bytes, end_bytes)})
             except GenericError as error:
-                if "416 Range Not Satisfiable" not in str(error):
+                if not _is_beyond_the_end(error):
                     raise
-                return b"", StoredObject.of(obstore.head(self._client, name))  # it ends before
+                return b"", StoredObject.of(obstore.head(self._client, name))
             return found.bytes().to_bytes(), StoredObject.of(found.meta)
 
     def sizes(self) -> dict[str, int]:
@@ -202,14 +201,23 @@ class S3Store:
         except CredentialsMissing as error:
             raise CredentialsMissing(f"{self._folder / name}: {error}") from None
         except (NotFoundError, FileNotFoundError) as error:
-            raise FileNotFoundError(f"{self._folder / name}: {reason_of(error)}") from None
+            said = f"{self._folder / name}: {reason_of(error)}"
+            # Without its bucket nobody knows of an object: the endpoint may be another one.
+            raise (StoreUnavailable if is_without_bucket(error) else FileNotFoundError)(said) from None
         except (AlreadyExistsError, FileExistsError):
             raise FileExistsError(f"{self._folder / name} is there already") from None
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             remedy = REMEDIES["AccessDenied"]
             raise PermissionError(f"{self._folder / name}: {reason_of(error, remedy)}") from None
         except (BaseError, ValueError, OSError) as error:
-            raise StoreUnavailable(f"{self._folder / name}: {reason_of(error)}") from None
+            kind = (
+                PermissionError if is_refusal(error) else StoreUnavailable
+            )  # a refused listing is any error
+            raise kind(f"{self._folder / name}: {reason_of(error)}") from None
+
+
+def _is_beyond_the_end(error: GenericError) -> bool:
+    return "416 Range Not Satisfiable" in str(error)
 
 
 class _Ranges(io.RawIOBase):

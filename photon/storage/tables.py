@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from photon.storage.delta import (
     LOG_FOLDER,
     LakeUnavailable,
     columns_in_files,
+    commits,
     create_table,
     is_table,
     lake_errors,
@@ -52,7 +54,7 @@ COMMITS_OF_A_BATCH = 2  # new columns, then the rows: a process that was killed 
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 _PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
-COMMITS_READ = (8, 1_000)
+COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
 REOPENED_AFTER_SECONDS = 600.0  # a handle; `compaction.keep_log` is longer
 
@@ -184,10 +186,9 @@ class OutputTable:
         handle = self.load()
         batch = self.version_in(handle, app)
         with self.reading():
-            for limit in COMMITS_READ if batch else ():
-                for commit in handle.history(limit):
-                    if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
-                        return LastCommit(batch, commit.get(PLAN_METADATA))
+            for commit in islice(commits(self.folder, handle.version()), COMMITS_READ if batch else 0):
+                if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
+                    return LastCommit(batch, commit.get(PLAN_METADATA))
         # Its entry may be gone from the log: then its rows name the plan. Without rows nobody can take them.
         plans = set(self._rows_of_batches(handle, app.split(":")[2], [batch])["_plan"].to_pylist())
         return LastCommit(batch, plans.pop() if len(plans) == 1 else None)

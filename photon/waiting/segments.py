@@ -7,7 +7,6 @@ as it goes.
 
 from __future__ import annotations
 
-import errno
 import json
 import zlib
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.storage import local_copies
-from photon.storage.store import StoreUnavailable, store_of
+from photon.storage.store import store_of, tells_of_damage
 from photon.waiting.reasons import NEVER_US, Codes
 from photon.waiting.retries import Retries
 from photon.waiting.states import Rows, Tally, tally_of
@@ -281,9 +280,7 @@ def _all_copies(hashes: npt.NDArray[np.uint64], first: Rows) -> Rows:
 
 
 def _damage(name: str, error: OSError, path: Location) -> Exception:
-    # Arrow's own findings have no number. A disk that can't read these bytes has lost them (EIO).
-    is_there_unknown = isinstance(error, StoreUnavailable | PermissionError)
-    if not is_there_unknown and error.errno in (None, errno.ENOENT, errno.EIO):
+    if tells_of_damage(error):
         return WaitingDamaged([name])
     return OSError(f"cannot read waiting records from {path}: {error}")
 
