@@ -46,7 +46,7 @@ KILLS: dict[Part, tuple[str, ...]] = {
 
 
 # What a join says first where the store refuses its credentials.
-REFUSED: dict[Part, str] = {"logs": "waits:", "lake": "photon: cannot look for the table"}
+REFUSED: dict[Part, str] = {"logs": "waits:", "lake": "waits: cannot look for the table"}
 
 
 def write(tmp_path: Path, minio: MinioServer, traffic: Traffic, part: Part = "logs", more: str = "") -> Path:
