@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import os
 import random
 import socket
@@ -13,19 +14,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 # "busy": 503 without effect, and "busy late" with it. "cut": the connection is reset before the request has
 # an effect, and "cut late" after it. "silent": nobody answers until `mend`.
 Fault = Literal["busy", "busy late", "cut", "cut late", "silent"]
-_LATE = ("busy late", "cut late")
-_BUSY = (
-    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
-    b"<Message>Please reduce your request rate.</Message></Error>"
-)
+_BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_NOT_FORWARDED = ("connection", "transfer-encoding")
+_NOT_FORWARDED = {"Connection", "Transfer-Encoding"}
 
 
 class FaultyS3:
@@ -36,9 +33,8 @@ class FaultyS3:
         self.delay_seconds = 0.0  # before each request
         self.met: Counter[Fault] = Counter()
         self._lock = threading.Lock()
-        self._is_mended = threading.Event()
+        self.is_mended = threading.Event()
         self.mend()
-        self._server: _Server | None = None
         self._port = 0
         self.listen()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -46,14 +42,14 @@ class FaultyS3:
     def meet(
         self,
         fault: Fault,
-        requests: int | None = None,
+        requests: float = math.inf,
         share: float = 1.0,
         seed: int = 0,
         among: Callable[[str, str], bool] = lambda method, path: True,
     ) -> None:
         """The next requests, or all until `mend`, meet a fault: a share of those that `among` chooses."""
         with self._lock:
-            self._is_mended.clear()
+            self.is_mended.clear()
             self._fault: Fault | None = fault
             self._left, self._share, self._rng, self._among = requests, share, random.Random(seed), among
 
@@ -62,14 +58,12 @@ class FaultyS3:
         with self._lock:
             self.delay_seconds = 0.0
             self._fault = None
-            self._is_mended.set()
+            self.is_mended.set()
 
     def refuse(self) -> None:
         """Refuse connections until `listen`, and end those that there are."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        self._server.shutdown()
+        self._server.server_close()
 
     def listen(self) -> None:
         """Accept connections, always at the same port."""
@@ -80,17 +74,12 @@ class FaultyS3:
 
     def next_fault(self, method: str, path: str) -> Fault | None:
         with self._lock:
-            if self._fault is None or not self._among(method, path) or self._rng.random() >= self._share:
+            is_chosen = self._fault is not None and self._left > 0 and self._among(method, path)
+            if self._fault is None or not is_chosen or self._rng.random() >= self._share:
                 return None
-            if self._left is not None:
-                self._left -= 1
-                if self._left < 0:
-                    return None
+            self._left -= 1
             self.met[self._fault] += 1
             return self._fault
-
-    def wait_for_mending(self) -> None:
-        self._is_mended.wait()
 
 
 class _Server(ThreadingHTTPServer):
@@ -102,21 +91,17 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
         self._open: set[socket.socket] = set()
 
-    def process_request(self, request: object, client_address: object) -> None:
-        self._open.add(cast(socket.socket, request))
-        super().process_request(request, client_address)  # type: ignore[arg-type]
-
-    def shutdown_request(self, request: object) -> None:
-        self._open.discard(cast(socket.socket, request))
-        super().shutdown_request(request)  # type: ignore[arg-type]
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
 
     def server_close(self) -> None:
         super().server_close()
         for each in list(self._open):
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # it has ended
                 each.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went is no news."""
 
 
@@ -130,24 +115,21 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(faulty.delay_seconds)
         fault = faulty.next_fault(self.command, self.path)
         if fault == "silent":
-            faulty.wait_for_mending()
+            faulty.is_mended.wait()
         if fault in ("cut", "busy"):
-            self._fail(fault)
-            return
+            return self._fail(fault)
         there = http.client.HTTPConnection("127.0.0.1", faulty.to_port)
         there.request(self.command, self.path, content, dict(self.headers))
         found = there.getresponse()
         answer = found.read()
         there.close()
-        if fault in _LATE:
-            self._fail(fault)
-            return
+        if fault in ("busy late", "cut late"):
+            return self._fail(fault)
+        headers = {name.title(): value for name, value in found.getheaders()}
+        headers.setdefault("Content-Length", str(len(answer)))
         self.send_response_only(found.status, found.reason)
-        for name, value in found.getheaders():
-            if name.lower() not in _NOT_FORWARDED:
-                self.send_header(name, value)
-        if "content-length" not in {name.lower() for name, _ in found.getheaders()}:
-            self.send_header("Content-Length", str(len(answer)))
+        for name in headers.keys() - _NOT_FORWARDED:
+            self.send_header(name, headers[name])
         self.end_headers()
         self.wfile.write(answer)
 
@@ -156,8 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, fault: Fault) -> None:
         self.close_connection = True
         if fault.startswith("cut"):
-            _reset(self.connection)
-            return
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            return os.close(self.connection.detach())
         self.send_response_only(503, "Slow Down")
         self.send_header("Content-Length", str(len(_BUSY)))
         self.end_headers()
@@ -166,8 +148,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
-
-
-def _reset(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    os.close(connection.detach())

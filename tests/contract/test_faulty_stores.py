@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -133,9 +134,9 @@ def test_an_object_of_a_bucket_that_is_missing_is_not_gone(faulty: FaultyS3) -> 
 
 
 @pytest.mark.parametrize("fault", ["busy", "cut", "busy late", "cut late"])
-@pytest.mark.parametrize("requests", [1, None])
+@pytest.mark.parametrize("requests", [1, math.inf])
 def test_a_commit_that_fails_is_there_once_or_not_at_all_as_the_table_says_then(
-    table: OutputTable, faulty: FaultyS3, fault: Fault, requests: int | None
+    table: OutputTable, faulty: FaultyS3, fault: Fault, requests: float
 ) -> None:
     file = written(table, "a")
     faulty.meet(fault, requests, among=is_commit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from photon.dispatcher.batch import Callbacks
 from photon.event_store.compaction import SEGMENTS_A_TIER
 from photon.event_store.segments import SUFFIX
 from photon.faults import INDEX_FAULT_POINTS
+from photon.join import tasks
+from photon.join.messages import IndexResult, ReindexTask, TaskContext
+from photon.logs.source import LogsUnavailable
 from photon.state.database import DispatcherState, StateUnavailable
 from tests.simulation.old_state import make_it_of_0_1_0
 from tests.simulation.world import NOON_US, World, counts_of
@@ -36,6 +40,29 @@ def alter(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
+
+
+def test_a_store_that_is_away_while_the_index_is_made_again_is_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    for path in segments_of(world):
+        remove(path)
+    world.forget()
+    world.clicks(("c2", "q1"))
+    reindex, tries = tasks._reindex, count()
+
+    def away_at_first(task: ReindexTask, context: TaskContext) -> IndexResult:
+        if next(tries) == 0:
+            raise LogsUnavailable("the store is away")
+        return reindex(task, context)
+
+    monkeypatch.setattr(tasks, "_reindex", away_at_first)
+    world.join()
+    assert next(tries) == 2
+    assert world.joined_ids() == ["c1", "c2"]
 
 
 @pytest.mark.parametrize("harm", [remove, cut_short, alter])
