@@ -33,7 +33,7 @@ from photon.storage.tables import (
 )
 from tests.simulation.whole.simulation import problem_or_error
 
-SEEDS = 200  # within so many each is noticed, most within ten
+SEEDS = 400  # within 200 each is noticed today, most within ten
 WORDS_TOLD = 70
 
 
