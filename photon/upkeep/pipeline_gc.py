@@ -5,7 +5,7 @@ The pass is in `photon.registry.operations.gc`. Why a deleted id is never won ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,13 +68,14 @@ def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     address = find_registry(pipeline)
     registry = open_registry(address)
     register = registry.register.read()
-    needed = datacenters_to_verify(pipeline.datacenters, register.epochs.values())
+    needed = datacenters_to_verify(pipeline.datacenters, register.epochs.values(), register.given_up)
     names = [name for name in needed if name in pipeline.datacenters]
     stored = newest(pipeline, names)
     reports = {name: stored.get(name) for name in names}
-    limit = boundary_limit(clock.now_us(), pipeline.registry.keep_days, reports, register.epochs)
+    keep_days = pipeline.registry.keep_days
+    limit = boundary_limit(clock.now_us(), keep_days, reports, register.epochs, register.given_up)
     before_us = register.boundary_us
-    if pipeline.registry.keep_days is None or (limit.boundary_us is None and before_us is None):
+    if keep_days is None or (limit.boundary_us is None and before_us is None):
         return GcResult(before_us, before_us, limit.because, {})
     if limit.boundary_us is not None:
         register = raise_boundary(registry, limit.boundary_us)
@@ -92,17 +93,18 @@ def boundary_limit(
     keep_days: int | None,
     reports: Mapping[str, StoredReport | None],
     epochs: Mapping[str, EpochRecord],
+    given_up: Collection[str] = (),
 ) -> BoundaryLimit:
     """The boundary that `keep_days` and the newest verification of each datacenter allow.
 
     Never past what a datacenter has verified (protocol C2): until then an id may be registered without a row,
     and has to be there to be released. `reports`: of the datacenters in the pipeline file that have to be
-    verified; `epochs`: the register's.
+    verified; `epochs`, `given_up`: the register's.
     """
     if keep_days is None:
         return BoundaryLimit(None, "registry.keep_days is null: ids are kept for ever")
     boundary_us, because = now_us - keep_days * _DAY_US, f"ids are kept for {keep_days} days"
-    for name in datacenters_to_verify(reports, epochs.values()):
+    for name in datacenters_to_verify(reports, epochs.values(), given_up):
         if name not in reports:
             return BoundaryLimit(
                 None,
@@ -143,9 +145,15 @@ def _verified_until_us(
     return verified_us
 
 
-def datacenters_to_verify(datacenters: Iterable[str], epochs: Iterable[EpochRecord]) -> list[str]:
-    """Those in the pipeline file and those in the registry, but for the ones lost for good (protocol E2)."""
+def datacenters_to_verify(
+    datacenters: Iterable[str], epochs: Iterable[EpochRecord], given_up: Collection[str] = ()
+) -> list[str]:
+    """Those in the pipeline file and those in the registry, but for the ones given up for good (protocol E2).
+
+    What one of these has registered without a row, the others release as they read it; and none of them is
+    verified beyond what it has read.
+    """
     states: dict[str, set[str]] = {name: set() for name in datacenters}
     for epoch in epochs:
         states.setdefault(epoch.datacenter, set()).add(epoch.state)
-    return [name for name, of_epochs in states.items() if of_epochs != {"retired"}]
+    return [name for name, of in states.items() if of != {"retired"} and name not in given_up]

@@ -141,3 +141,11 @@ def test_without_any_event_nothing_is_known() -> None:
 def test_times_are_written_in_utc_and_beyond_the_calendar_as_they_are() -> None:
     assert in_utc(1_500_000) == "1970-01-01T00:00:01.500000+00:00"
     assert in_utc(2**62) == f"{2**62} us"
+
+
+def test_a_datacenter_that_was_retired_with_its_lake_kept_does_not_hold_the_boundary_back() -> None:
+    epochs = {"e1": epoch("east"), "w1": epoch("west", "revoked")}
+    reports = {"east": verified(NOW_US), "west": WEST}
+    assert boundary_limit(NOW_US, 30, reports, epochs).boundary_us is None
+    found = boundary_limit(NOW_US, 30, reports, epochs, given_up=["west"])
+    assert found == BoundaryLimit(NOW_US - 30 * DAY_US, "ids are kept for 30 days")
