@@ -39,7 +39,6 @@ from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import TrackedFile
-from photon.logs.source import LogsUnavailable
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
@@ -183,7 +182,12 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
-        except (LakeUnavailable, LogsUnavailable, RegistryUnavailable, CommitConflict) as error:
+        except (
+            LakeUnavailable,
+            RegistryUnavailable,
+            CommitConflict,
+            OSError,
+        ) as error:  # OSError: logs, work
             return Event.UNAVAILABLE, str(error)
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:

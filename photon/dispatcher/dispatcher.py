@@ -105,7 +105,7 @@ class Dispatcher:
             except LogsUnavailable as error:
                 if not retry.wait(f"logs: {error}"):
                     return
-            except (StateUnavailable, sqlite3.OperationalError) as error:
+            except (StateUnavailable, sqlite3.OperationalError, OSError) as error:  # OSError: its work folder
                 begun = False
                 if not retry.wait(f"state in {self.state.folder}: {error}"):
                     return

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from photon.pipeline.location import Location
+from photon.state import listed_segment
 from photon.waiting import segments
 from tests.simulation import waiting_stories as stories
 from tests.simulation.test_random_losses import problem_of
@@ -45,6 +48,30 @@ def test_whatever_is_lost_while_segments_are_merged_what_is_registered_has_its_r
 ) -> None:
     with stories.merging_two_by_two():
         assert problem_of(tmp_path, seed) is None
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_waiting_records_that_can_not_be_read_for_a_moment_end_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """As on S3: the store is asked for a segment when somebody looks into it, at the latest."""
+    opened, tries = listed_segment.WaitingIndex, count()
+
+    def away_once(folder: Location, name: str) -> segments.WaitingIndex:
+        if next(tries) == failing:
+            raise OSError(f"cannot read waiting records from {folder / name}: the store is away")
+        return opened(folder, name)
+
+    monkeypatch.setattr(listed_segment, "WaitingIndex", away_once)
+    world.queries("q0")
+    world.clicks(("a0", "q0"), ("a1", "q1"), ("a2", "q2"))
+    world.join()
+    for number in (1, 2):
+        world.queries(f"q{number}")
+        world.forget()
+        world.join()
+    assert next(tries) > failing
+    assert world.joined_ids() == ["a0", "a1", "a2"]
 
 
 def test_a_merge_leaves_alone_what_a_requeued_plan_refers_to(world: World) -> None:
