@@ -10,13 +10,7 @@ from pydantic import Field
 
 from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
 from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
-from assets.registry_state import (
-    ENDPOINTS_CHECK,
-    SHARDS_CHECK,
-    endpoints_check,
-    shards_check,
-    state_metadata,
-)
+from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check, state_metadata
 from assets.runs import Metadata, pipeline_of_run, table
 from assets.verification import CHECKS, check_result, report_metadata
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc

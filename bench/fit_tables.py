@@ -24,18 +24,9 @@ from photon.adapters import DATE_COLUMN, ROW_COLUMNS
 from photon.clock import SystemClock, microseconds
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.candidate_files import candidate_files, write_candidates
-from photon.storage.delta import (
-    log_entry,
-    open_table,
-)
+from photon.storage.delta import log_entry, open_table
 from photon.storage.table_log import checkpoint
-from photon.storage.tables import (
-    APP_METADATA,
-    BATCH_METADATA,
-    PLAN_METADATA,
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import APP_METADATA, BATCH_METADATA, PLAN_METADATA, OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.upkeep.compact import compact_tables
 

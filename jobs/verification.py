@@ -32,13 +32,7 @@ from photon.registry.interface import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence, undecided_evidence
 from photon.verification.days import Window
-from photon.verification.report import (
-    Case,
-    Example,
-    Finding,
-    FindingKind,
-    VerificationReport,
-)
+from photon.verification.report import Case, Example, Finding, FindingKind, VerificationReport
 from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification.spool import Spool
 from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope

@@ -20,20 +20,10 @@ from jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
 from jobs.verification_reach import FileTimes
 from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.verification.classes import Evidence
 from photon.verification.days import HOUR_US
-from photon.verification.kept import (
-    Kept,
-    KeptFile,
-    kept_folder,
-    new_folder,
-    next_number,
-    run_in,
-    store_kept,
-)
+from photon.verification.kept import Kept, KeptFile, kept_folder, new_folder, next_number, run_in, store_kept
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import Scope
 from photon.verification.tasks import PLACE

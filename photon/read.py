@@ -22,12 +22,8 @@ from photon.registry.consensus.register import retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.storage.columns import text
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
 
 
 def joined(pipeline: Pipeline | str | Path, retired: Collection[str] | None = None) -> ds.Dataset:

@@ -40,9 +40,7 @@ from photon.state.view import open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.report import Case, DatacenterReport, FindingKind
 from photon.waiting.reasons import UNJOINABLE

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from photon.availability.budget import MINUTE_US, NEVER_US, MinuteCounts
-from photon.availability.minutes import (
-    Events,
-    rows_since,
-    timeline_of,
-    waiting_events,
-    without_row,
-)
+from photon.availability.minutes import Events, rows_since, timeline_of, waiting_events, without_row
 from photon.clock import MICROSECONDS, in_utc
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline

@@ -16,12 +16,8 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.state.view import open_view
 from photon.storage.columns import TableName
-from photon.storage.delta import (
-    lake_errors,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.delta import lake_errors
+from photon.storage.tables import OutputTable
 from photon.verification.days import DAY_US, Window
 
 _EPOCH = date(1970, 1, 1)

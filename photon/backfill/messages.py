@@ -18,9 +18,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 from photon.storage.columns import TableName
-from photon.storage.output_files import (
-    OutputFile,
-)
+from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence
 from photon.verification.days import Window
 

@@ -30,19 +30,11 @@ from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.state.view import open_view
-from photon.storage.delta import (
-    lake_errors,
-)
-from photon.storage.output_files import (
-    OutputFile,
-)
+from photon.storage.delta import lake_errors
+from photon.storage.output_files import OutputFile
 from photon.storage.replacing import FilesGone, NotReplaced, data_files, replace_files
 from photon.storage.store import Store
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-    SchemaConflict,
-)
+from photon.storage.tables import CommitConflict, OutputTable, SchemaConflict
 from photon.verification.days import Window
 
 # Of one core that is free, of rows made of two lines of 500 bytes, for the estimate of a plan: 36 us of CPU a

@@ -39,13 +39,8 @@ from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.logs.files import Side
 from photon.logs.times import parse_times
 from photon.storage.columns import by_date
-from photon.storage.delta import (
-    lake_errors,
-)
-from photon.storage.output_files import (
-    OutputFile,
-    write_parquet,
-)
+from photon.storage.delta import lake_errors
+from photon.storage.output_files import OutputFile, write_parquet
 from photon.storage.store import store_of
 
 

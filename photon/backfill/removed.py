@@ -17,15 +17,8 @@ from photon.backfill.messages import REMOVED, REMOVED_COLUMNS
 from photon.pipeline.location import Location
 from photon.storage.append_table import FORMAT, FORMAT_PROPERTY
 from photon.storage.columns import text
-from photon.storage.delta import (
-    create_table,
-    is_table,
-    lake_errors,
-    open_table,
-)
-from photon.storage.output_files import (
-    OutputFile,
-)
+from photon.storage.delta import create_table, is_table, lake_errors, open_table
+from photon.storage.output_files import OutputFile
 from photon.storage.store import store_of
 
 

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import (
-    chosen,
-    json_option,
-    opened,
-    pipeline_argument,
-    print_result,
-    showing_progress,
-)
+from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
 
 if TYPE_CHECKING:
     from photon.backfill.fill import Filled

@@ -21,9 +21,7 @@ from photon.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.state.database import DispatcherState
 from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.recovery import Recovered, leave_orders
 

@@ -17,9 +17,7 @@ from photon.join.records import Ints, Records, fresh_records, raw_records
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.state.view import open_view
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 
 NO_PRIMARY = "no primary event of its key is in the logs read so far: it would wait"
 SKIPPED = "it has no key, or the adapter passes over it"

@@ -53,9 +53,7 @@ from photon.state.plan import Plan
 from photon.state.timeline import Timeline
 from photon.storage.candidate_files import candidate_files
 from photon.storage.columns import TableName
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.tables import (
     FENCE_VERSION,

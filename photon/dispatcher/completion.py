@@ -28,15 +28,9 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
 from photon.registry.interface import Claim, RegistryUnavailable
 from photon.storage.columns import TableName
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.output_files import (
-    OutputFile,
-)
-from photon.storage.tables import (
-    RowStatus,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import RowStatus
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.waiting.segments import SegmentInfo, WaitingDamaged
 

@@ -29,9 +29,7 @@ from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import StateUnavailable
 from photon.state.plan import Advance, Plan, PlanContent
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.tokens import PlanKey, new_id
 from photon.waiting.segments import WaitingDamaged
 

@@ -15,12 +15,7 @@ from photon.event_store import log_files, segments
 from photon.event_store.compaction import Compaction, compact, next_compaction
 from photon.event_store.interface import IndexSnapshot, index_folder
 from photon.event_store.log_files import write_log_files
-from photon.event_store.segments import (
-    SegmentDamaged,
-    SegmentInfo,
-    check_segment,
-    file_name,
-)
+from photon.event_store.segments import SegmentDamaged, SegmentInfo, check_segment, file_name
 from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
 from photon.state.database import DispatcherState, StateUnavailable

@@ -15,9 +15,7 @@ from photon.pipeline.sections import ForeignLog
 from photon.registry.interface import Claim, IdRegistry, RegistryUnavailable, Unknown
 from photon.state.plan import Plan
 from photon.storage.candidate_files import candidate_files, drop_candidates, read_candidates
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence, Token
 
 

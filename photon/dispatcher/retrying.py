@@ -12,9 +12,7 @@ from photon.clock import MICROSECONDS, Clock
 from photon.logs.source import LogsUnavailable
 from photon.quantiles import Sample
 from photon.registry.interface import RegistryUnavailable
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")
 

@@ -16,11 +16,7 @@ from photon.registry.consensus.register import EpochRecord, Register, RetiredDat
 from photon.registry.interface import RegistryMismatch
 from photon.registry.quorum.register_store import RegisterStore
 from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
-from photon.storage.tables import (
-    LastCommit,
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 
 

@@ -16,13 +16,9 @@ from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.state.database import DispatcherState
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.waiting.reasons import NEVER_US, PRIMARY
 from photon.waiting.retries import Retries

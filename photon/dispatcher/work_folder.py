@@ -12,9 +12,7 @@ from photon.event_store.interface import index_folder
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Datacenter
 from photon.state.database import DispatcherState
-from photon.storage.delta import (
-    lake_errors,
-)
+from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of
 from photon.waiting import segments as waiting
 

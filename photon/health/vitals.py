@@ -10,9 +10,7 @@ from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, decisions_of
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.verification.stored_reports import StoredReport, newest
 
 

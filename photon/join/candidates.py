@@ -17,10 +17,7 @@ from photon.pipeline.sections import ForeignLog
 from photon.registry.interface import Claim
 from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
 from photon.storage.columns import fit
-from photon.storage.output_files import (
-    OutputFile,
-    write_rows_by_date,
-)
+from photon.storage.output_files import OutputFile, write_rows_by_date
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying
 

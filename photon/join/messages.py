@@ -28,9 +28,7 @@ from photon.pipeline.sections import Datacenter
 from photon.quantiles import Sample
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Claim
-from photon.storage.output_files import (
-    OutputFile,
-)
+from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence, PlanKey
 from photon.waiting import retries as retrying
 from photon.waiting.retries import Retries

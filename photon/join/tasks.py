@@ -69,18 +69,11 @@ from photon.quantiles import Sample
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows, rows_of_events
-from photon.storage.output_files import (
-    OutputFile,
-    write_rows,
-)
+from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store import StoreUnavailable
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.waiting import segments
 from photon.waiting.segments import WaitingDamaged, read_retries

@@ -10,15 +10,7 @@ from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
-from photon.logs.source import (
-    TAIL_BYTES,
-    UNREADABLE,
-    LogsUnavailable,
-    Source,
-    has_head,
-    has_tail,
-    hash_bytes,
-)
+from photon.logs.source import TAIL_BYTES, UNREADABLE, LogsUnavailable, Source, has_head, has_tail, hash_bytes
 from photon.pipeline.location import Location
 
 # A batch reads this much of every growing file before it reads more of any. A small batch reads less of each,

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from photon.logs.discovery import (
-    FileProblem,
-    FoundFile,
-    Scan,
-    match,
-    strip_gz,
-)
+from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.look import Contents, Look

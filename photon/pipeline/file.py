@@ -8,11 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, ValidationError
 
 from photon.errors import WrongUsage
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
@@ -39,10 +35,7 @@ from photon.pipeline.sections import (
     Tailing,
     Verification,
 )
-from photon.pipeline.values import (
-    AdapterName,
-    DatacenterName,
-)
+from photon.pipeline.values import AdapterName, DatacenterName
 
 
 def _with_default_places(datacenters: object) -> object:

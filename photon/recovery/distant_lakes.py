@@ -8,9 +8,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import TypeVar
 
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 
 T = TypeVar("T")
 

@@ -24,14 +24,8 @@ from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.interface import Claim, Unknown
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-    app_id,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Occurrence, Token
 
 log = logging.getLogger(__name__)

@@ -42,9 +42,7 @@ from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.view import open_view
 from photon.storage.columns import TABLE_COLUMNS, TableName
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.storage.delta import (
-    LOG_FOLDER,
-    create_table,
-    is_table,
-    lake_errors,
-    log_entry,
-    open_table,
-)
+from photon.storage.delta import LOG_FOLDER, create_table, is_table, lake_errors, log_entry, open_table
 from photon.storage.store import store_of
 
 FORMAT_PROPERTY, FORMAT = "photon.format", 1

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
-from photon.storage.delta import (
-    log_entry,
-)
+from photon.storage.delta import log_entry
 from photon.storage.store import store_of
 
 NO_COMMIT = -1

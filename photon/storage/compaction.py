@@ -19,16 +19,10 @@ import pyarrow.parquet as pq
 from photon.errors import UserError
 from photon.faults import fault_point
 from photon.storage.data_files import DataFile, pages_of_rows
-from photon.storage.delta import (
-    lake_errors,
-)
-from photon.storage.output_files import (
-    OutputFile,
-)
+from photon.storage.delta import lake_errors
+from photon.storage.output_files import OutputFile
 from photon.storage.replacing import FilesGone, replace_files
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 
 GROUP_ROWS = 100_000  # of a row group: in memory at once, and read together where one batch is looked for
 MOST_FILES = 5_000  # of one commit

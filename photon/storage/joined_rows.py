@@ -15,9 +15,7 @@ from photon.pipeline.event_key import EventKey, event_key
 from photon.pipeline.sections import ForeignLog
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile, DataFiles, pages_of_rows
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
 REGISTERED_AS = ("_epoch", "_batch", "_plan", "_occurrence", "_event_id", "_event_time")

@@ -18,21 +18,9 @@ from deltalake.transaction import RemoveAction
 
 from photon.errors import UserError
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import (
-    HOOKS,
-    lake_errors,
-    partitions_of,
-)
-from photon.storage.output_files import (
-    OutputFile,
-    add_action,
-    partition_values,
-)
-from photon.storage.tables import (
-    APP_METADATA,
-    CommitConflict,
-    OutputTable,
-)
+from photon.storage.delta import HOOKS, lake_errors, partitions_of
+from photon.storage.output_files import OutputFile, add_action, partition_values
+from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
 
 MOST_TRIES = 100  # of one commit: appends come between some times a second, and each takes milliseconds
 TRY_PAUSE_SECONDS = 0.02  # times a random number up to the number of the try, at most ten

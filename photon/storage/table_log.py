@@ -13,11 +13,7 @@ import pyarrow.parquet as pq
 
 from photon.faults import fault_point
 from photon.pipeline.location import Location
-from photon.storage.delta import (
-    LOG_FOLDER,
-    lake_errors,
-    open_table,
-)
+from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
 from photon.storage.store import Store, store_of
 
 MOST_REMOVED = 1_000  # in one request

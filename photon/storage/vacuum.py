@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from photon.faults import fault_point
 from photon.storage.candidate_files import prefix_of
-from photon.storage.delta import (
-    lake_errors,
-    open_table,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.delta import lake_errors, open_table
+from photon.storage.tables import OutputTable
 from photon.tokens import PlanKey
 
 # Readers may have opened a version so long ago; candidates of a plan may wait to be committed.

@@ -29,9 +29,7 @@ from photon.registry.interface import Claim
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.state.database import StateUnavailable
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Token
 
 # What is said in place of a clearing.

@@ -19,10 +19,7 @@ from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.table_log import checkpoint, clean
-from photon.storage.tables import (
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import PlanKey
 

@@ -10,14 +10,9 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.recovery.distant_lakes import DistantLakes
 from photon.registry.consensus.register import Register, retired_datacenters
-from photon.storage.delta import (
-    LakeForbidden,
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeForbidden, LakeUnavailable
 from photon.storage.replacing import data_files
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 
 LOOKS_AT_ONCE = 16  # at files, on S3 a request each
 

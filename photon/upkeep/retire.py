@@ -21,11 +21,7 @@ from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.interface import Claim, RegistryUnavailable, Unknown
 from photon.registry.operations.ranges import AtOnce, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.tokens import Token
 from photon.upkeep.held_pages import PAGE_ITEMS, HeldPage, held_pages, shards_of
 from photon.upkeep.retirable import NotRetired, table_that_counts

@@ -12,9 +12,7 @@ from photon.registry.consensus.register import Register
 from photon.registry.endpoints.deadline import Unanswered
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.quorum.proposer import QuorumRegistry
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tokens import Token
 from photon.upkeep.held_pages import PAGE_ITEMS, held_pages, shards_of
 from photon.upkeep.retirable import table_that_counts

@@ -20,9 +20,7 @@ from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.storage.changes import Commit
-from photon.storage.delta import (
-    lake_errors,
-)
+from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of
 
 FOLDER, MANIFEST = "verification_kept", re.compile(r"kept-(\d+)-\w+\.json")

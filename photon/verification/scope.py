@@ -29,15 +29,10 @@ from photon.state.view import ReadOffsets, read_offsets
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.damaged_files import refuse_incomplete
-from photon.storage.delta import (
-    columns_in_files,
-)
+from photon.storage.delta import columns_in_files
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
 from photon.storage.replacing import data_files
-from photon.storage.tables import (
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import OutputTable, app_id
 from photon.tokens import Occurrence
 from photon.verification.classes import EpochStatus
 from photon.verification.kept import FORMAT, Kept, read_kept

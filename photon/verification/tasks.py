@@ -24,13 +24,9 @@ from photon.pipeline.file import Pipeline
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import Holder, Joined, LookupOutcome, RegistryUnavailable
 from photon.registry.open import open_registry
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import joined_beyond
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.classes import EpochStatus, Evidence, MissingEvent, RejoinResult, classify
 
 BATCH_ROWS = 2_000

@@ -14,23 +14,12 @@ from photon.storage import tables
 from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import (
-    LOG_FOLDER,
-    LakeUnavailable,
-    log_entry,
-    open_table,
-)
+from photon.storage.delta import LOG_FOLDER, LakeUnavailable, log_entry, open_table
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.output_files import (
-    write_rows_by_date,
-)
+from photon.storage.output_files import write_rows_by_date
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import Occurrence, PlanKey
 

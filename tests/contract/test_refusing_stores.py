@@ -13,14 +13,9 @@ from minio.credentials import StaticProvider
 from bench.minio_server import CREDENTIALS, PASSWORD, USER, MinioServer
 from photon.pipeline.location import S3Folder
 from photon.storage import s3
-from photon.storage.delta import (
-    LakeForbidden,
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeForbidden, LakeUnavailable
 from photon.storage.store import store_of
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from tests.conftest import BUCKET
 
 NO_CREDENTIALS = "there are no credentials.*; set them as for boto3, such as AWS_ACCESS_KEY_ID and"

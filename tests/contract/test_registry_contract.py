@@ -32,11 +32,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore
 from photon.tokens import Token
 from tests.contract.broken_registries import ReadsThenWrites, TakesLostAnswersForLosses
-from tests.contract.registry_backends import (
-    DAY_US,
-    START_US,
-    Backend,
-)
+from tests.contract.registry_backends import DAY_US, START_US, Backend
 from tests.contract.registry_checks import (
     EAST,
     EAST_HOLDS,

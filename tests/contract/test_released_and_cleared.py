@@ -13,16 +13,8 @@ from photon.registry.consensus.acceptor import Accept, Done, Insert, Prepare, Pr
 from photon.registry.consensus.decisions import ballot, majority
 from photon.registry.consensus.layout import Cleared, encode_value, fast_value, item_key
 from photon.registry.interface import Claim, Free, Holder, Joined, Lost, Released, Won
-from tests.contract.registry_backends import (
-    Backend,
-)
-from tests.contract.registry_checks import (
-    EAST,
-    EAST_HOLDS,
-    THIRD,
-    WEST,
-    claims,
-)
+from tests.contract.registry_backends import Backend
+from tests.contract.registry_checks import EAST, EAST_HOLDS, THIRD, WEST, claims
 
 # -- somebody died half-way (B4)
 

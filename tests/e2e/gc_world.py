@@ -17,9 +17,7 @@ from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry
 from photon.shift.run import run_shift
 from photon.state.view import read_offsets
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport, VerificationReport
 from photon.verification.stored_reports import append
 

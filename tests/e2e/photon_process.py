@@ -16,10 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from photon.pipeline.file import load_pipeline
-from photon.storage.delta import (
-    is_table,
-    open_table,
-)
+from photon.storage.delta import is_table, open_table
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 PATIENCE_SECONDS = 240.0

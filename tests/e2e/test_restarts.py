@@ -13,15 +13,7 @@ import pytest
 
 from photon.pipeline.file import load_pipeline
 from photon.shift.lease import holder_of
-from tests.e2e.photon_process import (
-    PATIENCE_SECONDS,
-    joined_rows,
-    kill,
-    line_with,
-    photon,
-    running,
-    stop,
-)
+from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, kill, line_with, photon, running, stop
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

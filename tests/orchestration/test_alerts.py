@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckSeverity,
-    DagsterInstance,
-    build_sensor_context,
-)
+from dagster import AssetCheckEvaluation, AssetCheckSeverity, DagsterInstance, build_sensor_context
 from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 

@@ -21,9 +21,7 @@ from photon.backfill.days import day_of
 from photon.clock import SystemClock
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.days import utc_day
 from photon.verification.report import TERMS
 from tests.orchestration.location import Location

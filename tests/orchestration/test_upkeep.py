@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import (
-    AssetCheckSeverity,
-    DagsterInstance,
-    ExecuteInProcessResult,
-    TableMetadataValue,
-)
+from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
 
 from assets.pictures import shards_plot
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check

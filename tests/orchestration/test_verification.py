@@ -13,9 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.report import MEANINGS
 from photon.verification.stored_reports import newest
 from tests.orchestration.location import Location

@@ -25,14 +25,8 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Free
 from photon.shift.status import status_of
 from photon.storage.candidate_files import write_candidates
-from photon.storage.output_files import (
-    OutputFile,
-)
-from photon.storage.tables import (
-    OutputTable,
-    SchemaConflict,
-    app_id,
-)
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import OutputTable, SchemaConflict, app_id
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import Occurrence

@@ -29,15 +29,7 @@ from tests.simulation.chosen_values import (
     wrong_verdict,
 )
 from tests.simulation.exploration_attempts import Attempts
-from tests.simulation.exploration_endpoints import (
-    CHECK,
-    ITEM,
-    LEFT,
-    SKIPPED,
-    Asked,
-    Waits,
-    first_register,
-)
+from tests.simulation.exploration_endpoints import CHECK, ITEM, LEFT, SKIPPED, Asked, Waits, first_register
 from tests.simulation.exploration_states import (
     CLEARED,
     Column,

@@ -10,9 +10,7 @@ from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Joined
 from photon.shift.lease import LeaseStatus
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.days import DAY_US, Window
 from photon.verification.report import DatacenterReport
 from tests.simulation.rebuilding import DAY

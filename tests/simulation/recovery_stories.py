@@ -13,9 +13,7 @@ from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, Joined
 from photon.state.waiting_list import WaitingList
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import World, counts_of
 

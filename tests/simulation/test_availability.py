@@ -15,9 +15,7 @@ from photon.availability.minutes import judge, stored_minutes
 from photon.availability.slow_events import slowest_events
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.report import Case, DatacenterReport, Finding
 from tests.simulation.world import NOON_US, World
 

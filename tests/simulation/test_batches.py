@@ -19,17 +19,9 @@ from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Claim, CommitOutcome, Free, Joined, Won
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.output_files import (
-    OutputFile,
-)
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-    app_id,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import CommitConflict, OutputTable, app_id
 from photon.testing.faulty_store import Fault
 from photon.tokens import Occurrence, PlanKey, Token
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner

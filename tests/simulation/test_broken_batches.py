@@ -21,14 +21,8 @@ from photon.join.joiner import Joiner
 from photon.join.records import Events, Ints, Records
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Lineage
-from photon.storage.output_files import (
-    OutputFile,
-)
-from photon.storage.tables import (
-    LastCommit,
-    OutputTable,
-    app_id,
-)
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import PlanKey
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import adapter_stories, failing_adapter, test_batches

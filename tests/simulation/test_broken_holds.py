@@ -13,9 +13,7 @@ from photon.dispatcher.completion import Results
 from photon.join import joiner
 from photon.recovery import holders
 from photon.state.plan import Plan
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.catching import caught_by_story
 from tests.simulation.world import World

@@ -22,9 +22,7 @@ from photon.logs.ranges import Stretch
 from photon.recovery.orders import Order, OrderedRecord
 from photon.state.plan import PlanContent
 from photon.storage import replacing
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification import recovery, scope
 from photon.waiting.retries import Retries
 from tests.simulation import recovery_stories as stories

@@ -10,9 +10,7 @@ from deltalake import DeltaTable
 from photon import read
 from photon.pipeline.event_key import EventKey
 from photon.storage.joined_rows import CommittedRows, epochs_of_rows
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from tests.simulation.world import World
 
 

@@ -12,10 +12,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.marks import Mark
 from photon.registry.interface import Claim
 from photon.shift.status import status_of
-from photon.storage.tables import (
-    CommitConflict,
-    OutputTable,
-)
+from photon.storage.tables import CommitConflict, OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World, counts_of
 

@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from photon.dead_letters.mending import (
-    exported,
-    lines_of,
-    load_mend,
-    mend_letters,
-    read_edits,
-)
+from photon.dead_letters.mending import exported, lines_of, load_mend, mend_letters, read_edits
 from photon.dead_letters.open_letters import open_letters
 from photon.dead_letters.trial_join import NO_PRIMARY, SKIPPED, try_joins
 from photon.errors import UserError
 from photon.faults import ORDER_FAULT_POINTS
 from photon.recovery.orders import waiting_orders
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import mended_letters
 from tests.simulation import failing_adapter
 from tests.simulation import mending_stories as stories

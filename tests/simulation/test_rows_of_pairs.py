@@ -11,9 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.tasks import TO_COMPARE, TaskScope, compare_rows
 from tests.simulation.world import NOON_US, World
 

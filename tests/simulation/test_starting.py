@@ -15,13 +15,8 @@ from photon.shift.lease import AlreadyRunning, DatacenterLock, Lease, lease_stat
 from photon.shift.status import status_of
 from photon.state.damage import StateDamaged
 from photon.state.database import STATE_FILE, StateUnavailable
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    LastCommit,
-    OutputTable,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import LastCommit, OutputTable
 from tests.simulation.world import World, counts_of
 
 

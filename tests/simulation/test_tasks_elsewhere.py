@@ -14,9 +14,7 @@ from bench.minio_server import MinioServer
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.location import S3Folder
-from photon.storage.delta import (
-    open_table,
-)
+from photon.storage.delta import open_table
 from tests.conftest import BUCKET
 from tests.simulation.world import World
 

@@ -32,9 +32,7 @@ from photon.registry.interface import Claim
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
 from photon.state.database import DispatcherState
 from photon.storage.columns import TableName
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock

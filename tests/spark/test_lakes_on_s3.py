@@ -17,9 +17,7 @@ from jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.open import close_registries
-from photon.storage.delta import (
-    open_table,
-)
+from photon.storage.delta import open_table
 from photon.testing.traffic import START_US, Traffic
 from photon.verification.days import utc_day
 from tests.spark.on_s3 import joined_on_s3

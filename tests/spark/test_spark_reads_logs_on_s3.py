@@ -15,9 +15,7 @@ from jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.open import close_registries
-from photon.storage.delta import (
-    open_table,
-)
+from photon.storage.delta import open_table
 from photon.storage.s3 import S3Store
 from photon.testing.traffic import START_US, Traffic
 from photon.tracing.trace import trace

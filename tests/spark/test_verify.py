@@ -20,12 +20,8 @@ from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry
 from photon.shift.run import prepare, run_shift
 from photon.state.view import ReadOffsets, read_offsets
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
 from photon.testing.stories import ILLS
 from photon.testing.traffic import Traffic
 from photon.upkeep.clear import clear_output

@@ -9,9 +9,7 @@ import pytest
 
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.days import Window, utc_day
 from photon.verification.recovery import recover
 from photon.verification.report import DatacenterReport

@@ -11,9 +11,7 @@ import pytest
 
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]

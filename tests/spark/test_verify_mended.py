@@ -13,9 +13,7 @@ from photon.dead_letters.open_letters import recover_dead_letters
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.run import prepare, run_shift
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.verification.report import TERMS, DatacenterReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]

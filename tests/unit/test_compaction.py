@@ -18,22 +18,13 @@ from photon.storage import compaction, table_log
 from photon.storage.changes import ChangedFiles, changed_since, commit_at
 from photon.storage.compaction import Group, RowsDiffer, compact, groups_of
 from photon.storage.data_files import DataFile, DataFiles
-from photon.storage.delta import (
-    log_entry,
-)
+from photon.storage.delta import log_entry
 from photon.storage.joined_rows import CommittedRows
-from photon.storage.output_files import (
-    write_rows,
-)
+from photon.storage.output_files import write_rows
 from photon.storage.replacing import replace_files
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
-from photon.storage.tables import (
-    CommitConflict,
-    LastCommit,
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
 from photon.storage.vacuum import vacuum
 from photon.tokens import Occurrence, PlanKey, Token
 

@@ -65,12 +65,8 @@ from photon.state.plan import (
     content_from_json,
     content_to_json,
 )
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    LastCommit,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import LastCommit
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.waiting import retries as retrying
 from photon.waiting.reasons import backoff_us, together_us

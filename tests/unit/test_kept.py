@@ -14,9 +14,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.tokens import Occurrence
-from photon.verification.kept import (
-    KeptFile,
-)
+from photon.verification.kept import KeptFile
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
 from photon.verification.since import Look, is_trusted, look_at, mended_since
 

@@ -10,14 +10,7 @@ from photon.pipeline.event_key import EventKey
 from photon.recovery.announcing import Announcer, wait_us
 from photon.recovery.holders import SilenceWatch, standing_of
 from photon.registry.consensus.acceptor import NoReply, Stored
-from photon.registry.consensus.marks import (
-    NO_MARK,
-    Mark,
-    decode_mark,
-    encode_mark,
-    greatest_mark,
-    mark_key,
-)
+from photon.registry.consensus.marks import NO_MARK, Mark, decode_mark, encode_mark, greatest_mark, mark_key
 from photon.registry.consensus.register import EpochRecord, Members, Register
 from photon.registry.interface import RegistryUnavailable
 from photon.testing.faulty_store import FaultyStore

@@ -13,20 +13,9 @@ from deltalake import DeltaTable
 from photon.adapters import ROW_COLUMNS
 from photon.faults import watched
 from photon.storage.columns import fit
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.output_files import (
-    OutputFile,
-    write_rows,
-)
-from photon.storage.tables import (
-    FENCE_VERSION,
-    CommitConflict,
-    LastCommit,
-    OutputTable,
-    app_id,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.output_files import OutputFile, write_rows
+from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
 
 APP = app_id("east", "e")

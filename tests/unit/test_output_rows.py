@@ -10,13 +10,8 @@ from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.storage.joined_rows import CommittedRows, joined_beyond, stretches
-from photon.storage.output_files import (
-    write_rows,
-)
-from photon.storage.tables import (
-    OutputTable,
-    app_id,
-)
+from photon.storage.output_files import write_rows
+from photon.storage.tables import OutputTable, app_id
 
 
 def commit(table: OutputTable, epoch: str, batch: int, *ids: str, columns: pa.Schema = ROW_COLUMNS) -> None:

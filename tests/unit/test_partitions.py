@@ -16,17 +16,10 @@ from photon.storage.candidate_files import own_candidate_files, read_candidates,
 from photon.storage.columns import by_date
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import (
-    create_table,
-)
-from photon.storage.output_files import (
-    write_rows_by_date,
-)
+from photon.storage.delta import create_table
+from photon.storage.output_files import write_rows_by_date
 from photon.storage.replacing import replace_files
-from photon.storage.tables import (
-    OutputTable,
-    app_id,
-)
+from photon.storage.tables import OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey
 
 APP, PLAN = app_id("east", "e"), PlanKey("east", "e", 1, "p")

@@ -17,9 +17,7 @@ from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import with_hold
 from photon.registry.interface import Claim
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import (
     WHY_REMOVED,

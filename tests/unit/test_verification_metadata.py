@@ -6,12 +6,7 @@ from collections import Counter
 
 import pytest
 
-from assets.verification import (
-    CHECKS,
-    MOST_SHOWN_CHARACTERS,
-    check_result,
-    report_metadata,
-)
+from assets.verification import CHECKS, MOST_SHOWN_CHARACTERS, check_result, report_metadata
 from photon.verification.report import (
     MEANINGS,
     DatacenterReport,

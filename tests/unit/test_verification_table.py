@@ -13,9 +13,7 @@ from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.verification.report import (
     TERMS,

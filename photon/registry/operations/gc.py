@@ -44,13 +44,7 @@ from photon.registry.dynamodb.answers import item_bytes
 from photon.registry.endpoints.channel import Channel, Threads
 from photon.registry.endpoints.deadline import Unanswered, until_answered
 from photon.registry.endpoints.endpoints import Endpoints
-from photon.registry.operations.ranges import (
-    ITEMS_BETWEEN_NOTES,
-    AtOnce,
-    PositionItem,
-    Ranges,
-    in_threads,
-)
+from photon.registry.operations.ranges import ITEMS_BETWEEN_NOTES, AtOnce, PositionItem, Ranges, in_threads
 from photon.registry.quorum.proposer import QuorumRegistry
 
 PAGE_ITEMS = 1_000  # read, then deleted, at a time: bounds memory

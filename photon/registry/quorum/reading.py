@@ -10,13 +10,7 @@ import numpy as np
 from photon.registry.consensus import quorums
 from photon.registry.consensus.acceptor import ABSENT, ReadReply, Stored
 from photon.registry.consensus.columns import Indices, ItemColumn
-from photon.registry.consensus.decisions import (
-    TooFewReplies,
-    decide_lookup,
-    majority,
-    reason_of,
-    tokens_in,
-)
+from photon.registry.consensus.decisions import TooFewReplies, decide_lookup, majority, reason_of, tokens_in
 from photon.registry.consensus.quorums import Enough, all_of_them
 from photon.registry.endpoints.endpoints import ActiveEndpoints
 from photon.registry.endpoints.parts import Replies

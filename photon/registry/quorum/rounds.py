@@ -41,12 +41,7 @@ from photon.registry.consensus.decisions import (
     verdict_of,
     votes_of,
 )
-from photon.registry.consensus.layout import (
-    Value,
-    encode_value,
-    fast_value,
-    stored_time,
-)
+from photon.registry.consensus.layout import Value, encode_value, fast_value, stored_time
 from photon.registry.consensus.quorums import all_of_them
 from photon.registry.consensus.register import Register
 from photon.registry.endpoints.endpoints import ActiveEndpoints, Endpoints

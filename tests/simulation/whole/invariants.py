@@ -22,9 +22,7 @@ from photon.registry.consensus.layout import Cleared, decode_value
 from photon.registry.consensus.register import retired_datacenters
 from photon.state.database import STATE_FILE, DispatcherState
 from photon.storage.columns import TABLE_COLUMNS, TableName
-from photon.storage.tables import (
-    FENCE_VERSION,
-)
+from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, PlanKey
 from tests.simulation.observer import RuleBroken
 from tests.simulation.whole.processes import this_process

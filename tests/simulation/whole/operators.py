@@ -18,12 +18,8 @@ from photon.registry.consensus.register import with_hold
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.storage.columns import TableName
-from photon.storage.delta import (
-    LakeUnavailable,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.delta import LakeUnavailable
+from photon.storage.tables import OutputTable
 from photon.upkeep.clear import clear_output
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import retire

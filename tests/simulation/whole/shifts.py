@@ -24,9 +24,7 @@ from photon.registry.consensus.register import RetiredDatacenter
 from photon.registry.interface import RegistryUnavailable
 from photon.shift.lease import AlreadyRunning
 from photon.shift.run import ForTests, ShiftResult, run_shift
-from photon.storage.delta import (
-    LakeUnavailable,
-)
+from photon.storage.delta import LakeUnavailable
 from tests.simulation.whole.processes import EVEN, Pace, Worker
 from tests.simulation.whole.site import SETTINGS, Site
 from tests.simulation.whole.tables import is_table, lent_tables

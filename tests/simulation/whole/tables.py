@@ -11,9 +11,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from photon.storage.delta import (
-    open_table,
-)
+from photon.storage.delta import open_table
 from tests.simulation.whole.processes import Worker, this_process
 
 

@@ -25,12 +25,8 @@ from photon.join.joiner import Joiner
 from photon.join.outcomes import Verdict
 from photon.registry.interface import ClaimColumns, Fenced, Released, Unknown
 from photon.state.lifecycle import Event
-from photon.storage.output_files import (
-    OutputFile,
-)
-from photon.storage.tables import (
-    OutputTable,
-)
+from photon.storage.output_files import OutputFile
+from photon.storage.tables import OutputTable
 from tests.simulation.whole.simulation import problem_or_error
 
 SEEDS = 400  # within 200 each is noticed today, most within ten

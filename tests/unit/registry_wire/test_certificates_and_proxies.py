@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import (
-    SSLError,
-)
+from botocore.exceptions import SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -26,14 +24,7 @@ from cryptography.x509.oid import NameOID
 from photon.registry.dynamodb.credentials import Access, CredentialSource, access
 from photon.registry.dynamodb.keep_alive import ProxyUnusable
 from photon.registry.dynamodb.wire import WireClient
-from tests.unit.registry_wire.servers import (
-    CREDENTIALS,
-    RawServer,
-    always,
-    client_of,
-    request_on,
-    says,
-)
+from tests.unit.registry_wire.servers import CREDENTIALS, RawServer, always, client_of, request_on, says
 
 # -- certificates
 

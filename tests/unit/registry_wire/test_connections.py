@@ -11,12 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    ReadTimeoutError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey

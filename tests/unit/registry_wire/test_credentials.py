@@ -28,14 +28,7 @@ from photon.registry.quorum.proposer import QuorumRegistry
 from photon.testing.faulty_store import FaultyStore
 from photon.testing.manual_clock import ManualClock
 from photon.testing.memory_registry import memory_registry
-from tests.unit.registry_wire.servers import (
-    CREDENTIALS,
-    Endpoint,
-    RawServer,
-    always,
-    client_of,
-    request_on,
-)
+from tests.unit.registry_wire.servers import CREDENTIALS, Endpoint, RawServer, always, client_of, request_on
 
 KEY_LINES = "aws_access_key_id = {0}\naws_secret_access_key = {0}-secret\n"
 

@@ -14,10 +14,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 
 from photon.pipeline.file import Pipeline
 from photon.registry.address import EndpointAddress
@@ -29,11 +26,7 @@ from photon.registry.interface import RegistryUnavailable
 from photon.registry.operations.directory import DIRECTORY, Directory, EndpointSilent
 from photon.registry.operations.init import ask_endpoint, classify_endpoints
 from photon.testing.manual_clock import ManualClock
-from tests.unit.registry_wire.servers import (
-    STATEMENTS,
-    Endpoint,
-    client_of,
-)
+from tests.unit.registry_wire.servers import STATEMENTS, Endpoint, client_of
 
 
 def test_a_request_is_what_boto3_would_have_sent(endpoint: Endpoint, client: WireClient) -> None:
