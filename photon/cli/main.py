@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("photon.cli.init:init", "Write a pipeline file for logs that are there, and try it."),
     "join": ("photon.cli.join:join", "Join the logs of a pipeline's datacenters."),
     "status": ("photon.cli.status:status", "How far each datacenter is, and what is wrong."),
+    "metrics": ("photon.cli.metrics:metrics", "Numbers of each datacenter for a monitoring system."),
     "verify": ("photon.cli.verify:verify", "Classify every foreign record anew and print the equation."),
     "recover": ("photon.cli.recover:recover", "Have what verify finds missing looked at again."),
     "dead-letters": (

@@ -11,13 +11,11 @@ import click
 
 from photon.cli.output import fail, json_option, opened, pipeline_argument, print_result
 from photon.clock import in_utc
-from photon.errors import NOT_DONE, UserError
+from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.clock import Clock
     from photon.completeness.estimate import Completeness
     from photon.pipeline.file import Pipeline
-    from photon.shift.people import Decisions
     from photon.shift.status import DatacenterStatus
 
 
@@ -35,9 +33,10 @@ def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
         from photon.availability.report import report_of
         from photon.clock import SystemClock
         from photon.shift.people import decisions_of
+        from photon.shift.status import statuses_of
 
         clock, decisions = SystemClock(), decisions_of(pipeline)
-        found, errors = _ask_all(pipeline, clock, decisions)
+        found, errors = statuses_of(pipeline, clock, decisions)
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
         else:
@@ -51,21 +50,6 @@ def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
     print_result(told, "\n".join(lines), as_json)
     if errors:
         fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
-
-
-def _ask_all(
-    pipeline: Pipeline, clock: Clock, decisions: Decisions
-) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:
-    """Each datacenter by itself: what keeps one from being asked says nothing of the others."""
-    from photon.shift.status import status_of
-
-    found, errors = dict[str, "DatacenterStatus"](), dict[str, Exception]()
-    for name in pipeline.datacenters:
-        try:
-            found[name] = status_of(pipeline, name, clock, decisions)
-        except (UserError, OSError) as error:
-            errors[name] = error
-    return found, errors
 
 
 def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -> list[str]:

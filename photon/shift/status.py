@@ -9,6 +9,7 @@ from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.log_reader import LogReader
+from photon.errors import UserError
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
@@ -142,6 +143,19 @@ def status_of(
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=view.epoch in decisions.ended_epochs,
     )
+
+
+def statuses_of(
+    pipeline: Pipeline, clock: Clock, decisions: Decisions | None = None
+) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:
+    """Each datacenter by itself, and why some can't be asked: that says nothing of the others."""
+    found, errors = dict[str, DatacenterStatus](), dict[str, Exception]()
+    for name in pipeline.datacenters:
+        try:
+            found[name] = status_of(pipeline, name, clock, decisions)
+        except (UserError, OSError) as error:
+            errors[name] = error
+    return found, errors
 
 
 def _lost_files(files: Iterable[TrackedFile]) -> list[str]:

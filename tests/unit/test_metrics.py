@@ -1,0 +1,110 @@
+"""The metrics of a pipeline: what they say of a datacenter, and that whoever asks gets them."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from photon.cli.main import main
+from photon.clock import MICROSECONDS, SystemClock
+from photon.errors import WrongUsage
+from photon.metrics.families import families
+from photon.metrics.serving import page_of, serving
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.shift.stages import Orders, PlannedWork, Stages
+from photon.shift.status import DatacenterStatus, LogStatus
+from tests.unit.test_standing import NOW_US, status
+
+PIPELINE = """
+name: clicks
+datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
+primary: {files: "q*.csv", format: csv, id: id, time: at}
+foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
+"""
+Samples = dict[tuple[str, ...], float]  # by the name and the values of the labels
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    return load_pipeline(tmp_path / "pipeline.yaml")
+
+
+def samples(metrics: list[Metric]) -> Samples:
+    return {(one.name, *one.labels.values()): one.value for metric in metrics for one in metric.samples}
+
+
+def of(one: DatacenterStatus | Exception) -> Samples:
+    return samples(families({"east": one}, NOW_US))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "changes"),
+    [
+        (("photon_up", "east"), 1, {}),
+        (("photon_up", "east"), 0, {"running_process": None}),
+        (("photon_up", "east"), 0, {"last_sign_of_life_us": NOW_US - 31 * MICROSECONDS}),
+        (("photon_up", "east"), 0, {"is_fenced": True}),
+        (("photon_unavailable", "east"), 1, {"waits_for": "lake: no space"}),
+        (("photon_decided", "east", "on hold"), 1, {"decision": "on hold"}),
+        (("photon_decided", "east", "retired"), 0, {"decision": "on hold"}),
+        (("photon_problems", "east"), 2, {"problems": ["a", "b"]}),
+        (("photon_lag_seconds", "east"), 7.5, {"watermark_lag_seconds": 7.5}),
+        (("photon_foreign_records_total", "east", "joined"), 9, {"counts": {"joined": 9}}),
+        (("photon_missing_rows", "east"), 3, {"counts": {"missing": 3}}),
+        (("photon_waiting_records", "east", "primary"), 5, {"waiting": {"primary": 5}}),
+        (("photon_log_backlog_bytes", "east", "foreign"), 12, {"foreign": LogStatus(1, 0, 100, 12)}),
+        (("photon_batches_total", "east"), 4, {"batch": 4}),
+        (("photon_batch_attempt", "east"), 3, {"stages": Stages(PlannedWork(plans=1, attempt=3))}),
+        (("photon_work_orders", "east", "waiting"), 2, {"stages": Stages(orders=Orders(waiting=2))}),
+    ],
+)
+def test_a_metric_says_what_the_status_says(
+    name: tuple[str, ...], value: float, changes: dict[str, object]
+) -> None:
+    assert of(status(**changes))[name] == value
+
+
+def test_a_datacenter_that_can_not_be_read_has_no_other_numbers() -> None:
+    assert of(OSError("gone")) == {("photon_readable", "east"): 0}
+
+
+def test_a_number_that_nobody_knows_is_no_sample() -> None:
+    names = {name for name, *_ in of(status(watermark_lag_seconds=None))}
+    assert not names & {"photon_lag_seconds", "photon_complete_up_to_timestamp_seconds"}
+
+
+def test_the_page_is_openmetrics_with_every_datacenter(pipeline: Pipeline) -> None:
+    found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
+    assert found["photon_readable", "east"] == found["photon_readable", "west"] == 1
+    assert found["photon_up", "west"] == 0
+
+
+def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) -> None:
+    logs = pipeline.datacenters["east"].logs
+    assert isinstance(logs, Path)
+    with serving(pipeline, SystemClock(), "127.0.0.1", 0) as port:
+        url = f"http://127.0.0.1:{port}/metrics"
+        before = urllib.request.urlopen(url, timeout=30).read().decode()
+        logs.mkdir(parents=True)
+        after = urllib.request.urlopen(url, timeout=30).read().decode()
+    assert 'photon_problems{datacenter="east"} 2.0' in before
+    assert 'photon_problems{datacenter="east"} 1.0' in after
+
+
+def test_a_port_that_is_taken_is_named(pipeline: Pipeline) -> None:
+    with serving(pipeline, SystemClock(), "127.0.0.1", 0) as port:
+        told = f"127.0.0.1:{port} can't be listened at"
+        with pytest.raises(WrongUsage, match=told), serving(pipeline, SystemClock(), "127.0.0.1", port):
+            pass
+
+
+def test_the_command_prints_them_once(pipeline: Pipeline) -> None:
+    done = CliRunner().invoke(main, ["metrics", str(pipeline.file)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("# EOF\n")
