@@ -12,14 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.minio_server import PASSWORD
-from photon.clock import SystemClock
-from photon.pipeline.file import load_pipeline
 from photon.registry.dynamodb.local_server import local_server
-from photon.registry.open import close_registries
-from photon.registry.operations.init import init_registry
 from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon_json, running
+from tests.e2e.written_pipeline import written
 from tests.faulty_s3 import Fault, FaultyS3
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -48,13 +45,7 @@ def write(
         name: ", ".join([*(f"{part}: {here}/{part}/{name}" for part in parts), storage])
         for name in DATACENTERS
     }
-    made = traffic.write_pipeline(tmp_path, more=more, places=places)
-    pipeline = load_pipeline(made)
-    traffic.write_all(tmp_path, {name: place.logs for name, place in pipeline.datacenters.items()})
-    with local_server(tmp_path / "state" / "registry"):
-        init_registry(pipeline, SystemClock())
-        close_registries()
-    return made
+    return written(tmp_path, traffic, places, more)
 
 
 class Said:

@@ -9,12 +9,9 @@ from typing import BinaryIO, Literal
 import pytest
 
 from bench.minio_server import PASSWORD, MinioServer
-from photon.clock import SystemClock
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.dynamodb.local_server import local_server
-from photon.registry.open import close_registries
-from photon.registry.operations.init import init_registry
 from photon.storage.s3 import S3Store
 from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
@@ -26,6 +23,7 @@ from tests.e2e.photon_process import (
     running,
     wait_for_rows,
 )
+from tests.e2e.written_pipeline import written
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -53,13 +51,7 @@ def write(tmp_path: Path, minio: MinioServer, traffic: Traffic, part: Part = "lo
     """A pipeline with this part of each datacenter on S3, its logs written; its registry."""
     storage = f"storage: {{endpoint_url: {minio.url}}}"
     places = {name: f"{part}: s3://{BUCKET}/{tmp_path.name}/{name}, {storage}" for name in DATACENTERS}
-    made = traffic.write_pipeline(tmp_path, more=more, places=places)
-    pipeline = load_pipeline(made)
-    traffic.write_all(tmp_path, {name: place.logs for name, place in pipeline.datacenters.items()})
-    with local_server(tmp_path / "state" / "registry"):
-        init_registry(pipeline, SystemClock())
-        close_registries()
-    return made
+    return written(tmp_path, traffic, places, more)
 
 
 @pytest.fixture
