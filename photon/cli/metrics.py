@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 def metrics(pipeline_file: Path, port: int | None, host: str) -> None:
     """Print the metrics of PIPELINE's datacenters as OpenMetrics, or serve them to Prometheus.
 
-    It reads what photon status reads, anew for whoever asks, and disturbs no join. Run it where the states of
-    the datacenters are: on each machine that has one, with a pipeline file of all.
+    Each request reads what photon status reads, and disturbs no join. Run it on each machine that has the
+    state of a datacenter, with the pipeline file of all.
 
     \b
     photon metrics pipeline.yaml

@@ -5,17 +5,17 @@ A datacenter that can't be asked has `photon_readable` 0 and no other metric: it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from photon.clock import MICROSECONDS
+from photon.join.outcomes import OUTCOME_CLASSES
 from photon.shift.status import DatacenterStatus
 
 # The classes that only grow within an epoch. The others are of records of now.
-FINAL = ("joined", "joined_elsewhere", "duplicates", "filtered", "skipped", "unjoinable", "too_old")
-LETTERS = ("dead_letters", "lost")
+FINAL = tuple(name for name in OUTCOME_CLASSES if name not in ("pending", "missing"))
 Status = DatacenterStatus | Exception
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
@@ -38,7 +38,7 @@ def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
     yield _gauge(
         "up",
         "Whether a process joins: it gives signs of life, and the others have not ended its epoch.",
-        [((name,), float(is_up(one, now_us))) for name, one in known.items()],
+        _of_each(known, lambda one: float(is_up(one, now_us))),
     )
     yield _gauge(
         "decided",
@@ -53,12 +53,12 @@ def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
     yield _gauge(
         "unavailable",
         "Whether its process waits for something that is not there: a lake, logs, a disk, the registry.",
-        [((name,), float(bool(one.waits_for))) for name, one in known.items()],
+        _of_each(known, lambda one: float(bool(one.waits_for))),
     )
     yield _gauge(
         "problems",
         "Problems that need somebody; photon status names them.",
-        [((name,), len(one.problems)) for name, one in known.items()],
+        _of_each(known, lambda one: len(one.problems)),
     )
     lags = [(name, one.watermark_lag_seconds) for name, one in known.items()]
     yield _gauge(
@@ -85,33 +85,30 @@ def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:
 
 def is_up(one: DatacenterStatus, now_us: int) -> bool:
     """Whether a process of the datacenter is at work, as far as its lease tells."""
-    if one.running_process is None or one.is_fenced:
-        return False
-    silent_us = now_us - (one.last_sign_of_life_us or 0)
-    return silent_us <= one.silent_after_seconds * MICROSECONDS
+    return one.running_process is not None and not one.is_fenced and not one.is_silent(now_us)
 
 
 def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield _counter(
         "foreign_records",
         "Foreign records by what became of them. A new epoch of the datacenter begins at 0.",
-        [((n, kind), one.counts.get(kind, 0)) for n, one in known.items() for kind in (*FINAL, *LETTERS)],
+        [((n, kind), one.counts.get(kind, 0)) for n, one in known.items() for kind in FINAL],
         "outcome",
     )
     yield _counter(
         "primary_records",
         "Primary records that were read.",
-        [((name,), one.counts.get("primary", 0)) for name, one in known.items()],
+        _of_each(known, lambda one: one.counts.get("primary", 0)),
     )
     yield _counter(
         "lost_bytes",
         "Bytes of logs that went away before they were read.",
-        [((name,), one.counts.get("lost_bytes", 0)) for name, one in known.items()],
+        _of_each(known, lambda one: one.counts.get("lost_bytes", 0)),
     )
     yield _gauge(
         "missing_rows",
         "Events that were joined and whose row is gone.",
-        [((name,), one.counts.get("missing", 0)) for name, one in known.items()],
+        _of_each(known, lambda one: one.counts.get("missing", 0)),
     )
     yield _gauge(
         "waiting_records",
@@ -149,23 +146,28 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield _counter(
         "batches",
         "Batches that were completed. A new epoch begins at 0.",
-        [((name,), one.batch) for name, one in known.items()],
+        _of_each(known, lambda one: one.batch),
     )
     yield _gauge(
         "batch_attempt",
         "How often the open batch was tried; 0: there is none.",
-        [((name,), one.stages.uncommitted.attempt) for name, one in known.items()],
+        _of_each(known, lambda one: one.stages.uncommitted.attempt),
     )
     yield _gauge(
         "requeued_plans",
         "Plans that are taken up again before anything new.",
-        [((name,), one.stages.requeued.plans) for name, one in known.items()],
+        _of_each(known, lambda one: one.stages.requeued.plans),
     )
     orders = [(name, one.stages.orders) for name, one in known.items()]
     waiting = [((name, "waiting"), float(each.waiting)) for name, each in orders]
     refused = [((name, "refused"), float(each.refused)) for name, each in orders]
     text = "Work orders that wait to be taken up, and files that hold none."
     yield _gauge("work_orders", text, [*waiting, *refused], "state")
+
+
+def _of_each(known: Mapping[str, DatacenterStatus], value: Callable[[DatacenterStatus], float]) -> Samples:
+    """One number of each datacenter."""
+    return [((name,), value(one)) for name, one in known.items()]
 
 
 def _gauge(name: str, text: str, samples: Samples, *labels: str) -> GaugeMetricFamily:

@@ -1,4 +1,4 @@
-"""A page with the metrics of a pipeline, made anew for whoever asks."""
+"""Serves a page with the metrics of a pipeline, and makes it anew for each request."""
 
 from __future__ import annotations
 

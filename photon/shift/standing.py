@@ -26,16 +26,15 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
         return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: start it with {start}"
     if one.running_process is None:
         return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
-    silent_seconds = (now_us - (one.last_sign_of_life_us or now_us)) / MICROSECONDS
-    silence = f"no sign of life for {silent_seconds:,.0f} s"
+    silence = f"no sign of life for {one.silent_seconds(now_us):,.0f} s"
     if one.is_fenced:
-        quiet = f" ({silence})" if silent_seconds > one.silent_after_seconds else ""
+        quiet = f" ({silence})" if one.is_silent(now_us) else ""
         return (
             f"{name} is FENCED: it was silent, and the others have ended its epoch. "
             f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end it "
             f"and then {start}"
         )
-    if silent_seconds > one.silent_after_seconds:
+    if one.is_silent(now_us):
         return f"{name} is SILENT: {silence}; look at its log"
     if one.waits_for:
         waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)

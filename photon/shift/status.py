@@ -73,6 +73,14 @@ class DatacenterStatus:
     silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
     is_fenced: bool = False  # they have
 
+    def silent_seconds(self, now_us: int) -> float:
+        """For how long its process has given no sign of life; 0 before the first one."""
+        return (now_us - (self.last_sign_of_life_us or now_us)) / MICROSECONDS
+
+    def is_silent(self, now_us: int) -> bool:
+        """Whether the others may take its process for dead."""
+        return self.silent_seconds(now_us) > self.silent_after_seconds
+
 
 def status_of(
     pipeline: Pipeline, datacenter: str, clock: Clock, decisions: Decisions | None = None
