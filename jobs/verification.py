@@ -244,15 +244,16 @@ class Verification:
             if datacenter in self._findings:
                 some = cases.where(F.col("datacenter") == datacenter)
                 some = some.orderBy(F.col("known_us").desc_nulls_first(), "event_id", "where")
-                found = some.limit(case_pages.MOST_CASES if to_recover else most).collect()
+                count = sum(row["cases"] for row in rows)
+                in_pages = self._pages and to_recover and count > case_pages.MOST_CASES
+                found = some.limit(case_pages.MOST_CASES if to_recover and not in_pages else most).collect()
                 examples = (
                     Example(one["event_id"], one["where"], one["detail"], one["known_us"])
                     for one in found[:most]
                 )
                 every = tuple(_case(one) for one in found) if to_recover else ()
                 pages: tuple[str, ...] = ()
-                count = sum(row["cases"] for row in rows)
-                if self._pages and to_recover and count > len(every):
+                if in_pages:
                     streamed = (_case(one) for one in some.toLocalIterator())
                     every, pages = case_pages.store_pages(self._scope.pipeline, datacenter, streamed)
                 finding = Finding(

@@ -180,12 +180,8 @@ class BatchExecution:
             return Event.FAILED, str(error)
         except (SchemaConflict, CannotEnd) as error:
             return Event.FAILED, str(error)
-        except (
-            LakeUnavailable,
-            RegistryUnavailable,
-            CommitConflict,
-            OSError,
-        ) as error:  # OSError: logs, work
+        # OSError: of logs, or of the work folder.
+        except (LakeUnavailable, RegistryUnavailable, CommitConflict, OSError) as error:
             return Event.UNAVAILABLE, str(error)
 
     def mend_waiting(self, segments: Sequence[str], reader: LogReader) -> str:

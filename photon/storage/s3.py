@@ -210,9 +210,8 @@ class S3Store:
             remedy = REMEDIES["AccessDenied"]
             raise PermissionError(f"{self._folder / name}: {reason_of(error, remedy)}") from None
         except (BaseError, ValueError, OSError) as error:
-            kind = (
-                PermissionError if is_refusal(error) else StoreUnavailable
-            )  # a refused listing is any error
+            # A listing that is refused is raised as any error.
+            kind = PermissionError if is_refusal(error) else StoreUnavailable
             raise kind(f"{self._folder / name}: {reason_of(error)}") from None
 
 
