@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -20,6 +20,8 @@ help:
 	@echo "make check      ruff, mypy and the import contracts"
 	@echo "make test       the tests: every rule, some three quarters of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
+	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
+	@echo "make test-services  Dagster on PostgreSQL, metrics in Prometheus"
 	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
 	@echo "make test-fast  the tests without Spark and servers"
@@ -83,7 +85,7 @@ check: setup
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time. Outages take both cores by themselves.
 test: test-fast dynamodb-local
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not long" \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(server or spark or slow) and not (long or browser or services)" \
 	  --ignore tests/e2e/outages tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/unit
 	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 
@@ -91,6 +93,13 @@ test: test-fast dynamodb-local
 test-long: setup dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
+
+# Each needs programs that Debian has: chromium; postgresql and prometheus. A test without its program is skipped.
+test-browser: setup
+	$(BIN)/pytest -m browser
+
+test-services: setup
+	$(BIN)/pytest -m services
 
 # One that fails is printed, with how to run it again.
 soak: setup
@@ -102,7 +111,7 @@ soak-outages: setup
 	$(BIN)/python -m tests.e2e.outages.drive --kills 200
 
 test-fast: setup
-	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not long"
+	$(BIN)/pytest -n 2 -m "not (spark or server or slow or long or browser or services)"
 
 LAKE ?= local
 demo: setup
