@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
-from photon.logs.ranges import RangeGone, next_to_serve, read_at, shares_of
+from photon.logs.ranges import RangeGone, read_at
+from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
 from photon.state.database import DispatcherState

@@ -72,7 +72,7 @@ from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows, rows_of_events
 from photon.storage.output_files import OutputFile, write_rows
-from photon.storage.store import StoreUnavailable
+from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.waiting import segments

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Side = Literal["primary", "foreign"]
+Stretches = Sequence[tuple[int, int]]  # of bytes, from the first one to before the second
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A datacenter's folder of logs, on this machine or on S3: one small interface for all that reads logs.
 
 Files of this machine grow, are renamed and replaced, and are known by what they hold. Objects are immutable:
-`photon.logs.objects` has them.
+`photon.logs.on_s3.objects` has them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from photon.logs.discovery import FoundFile, Scan, scan, stat_file
-from photon.logs.files import LogFile
+from photon.logs.files import LogFile, Stretches
 from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
 from photon.pipeline.location import Location
-
-Stretches = Sequence[tuple[int, int]]  # of bytes, from the first one to before the second
 
 
 class Watch(Protocol):
@@ -160,6 +158,6 @@ def log_folder(location: Location) -> LogFolder:
     """The logs below a location."""
     if isinstance(location, Path):
         return LocalLogs(location)
-    from photon.logs.objects import ObjectLogs  # only who uses S3 waits for its libraries
+    from photon.logs.on_s3.objects import ObjectLogs  # only who uses S3 waits for its libraries
 
     return ObjectLogs(location)

@@ -17,7 +17,8 @@ from photon.pipeline.location import Location
 from photon.storage.columns import TableName, by_date
 from photon.storage.delta import MAKE_WRITABLE, lake_errors
 from photon.storage.output_files import OutputFile, write_parquet
-from photon.storage.store import store_of, tells_of_damage
+from photon.storage.store import store_of
+from photon.storage.store_errors import tells_of_damage
 from photon.tokens import PlanKey
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from deltalake.exceptions import DeltaError
 from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.storage.native_errors import is_refusal, reason_of
-from photon.storage.store import StoreUnavailable, store_of
+from photon.storage.store import store_of
+from photon.storage.store_errors import StoreUnavailable
 
 LOG_FOLDER = "_delta_log"
 MAKE_WRITABLE = "make it writable, it is tried again"

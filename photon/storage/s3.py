@@ -34,7 +34,7 @@ from obstore.store import S3Store as Client
 from photon.clock import MICROSECONDS
 from photon.pipeline.location import S3Folder
 from photon.storage.native_errors import REMEDIES, is_refusal, is_without_bucket, reason_of
-from photon.storage.store import StoreUnavailable
+from photon.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -8,7 +8,6 @@ Errors are OSError, and never tell credentials.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,21 +21,6 @@ from photon.pipeline.location import Location
 from photon.storage.sync import make_folder, sync, write_synced
 
 UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
-
-
-class StoreUnavailable(OSError):
-    """A store did not answer as it should: nobody knows what it has."""
-
-
-def tells_of_damage(error: OSError) -> bool:
-    """Whether an object is gone or can't ever be read, as Arrow or a store says.
-
-    A store that does not answer, or refuses, has damaged nothing. Arrow's own findings have no number. A disk
-    that can't read these bytes has lost them (EIO).
-    """
-    if isinstance(error, StoreUnavailable | PermissionError):
-        return False
-    return error.errno in (None, errno.ENOENT, errno.EIO)
 
 
 class Store(Protocol):

@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.storage import local_copies
-from photon.storage.store import store_of, tells_of_damage
+from photon.storage.store import store_of
+from photon.storage.store_errors import tells_of_damage
 from photon.waiting.reasons import NEVER_US, Codes
 from photon.waiting.retries import Retries
 from photon.waiting.states import Rows, Tally, tally_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from photon.adapters import ROW_COLUMNS
-from photon.logs import objects
+from photon.logs.on_s3 import objects
 from photon.logs.source import LogsUnavailable
 from photon.logs.tail import LogTail
 from photon.pipeline.location import S3Folder
@@ -23,7 +23,8 @@ from photon.storage import s3
 from photon.storage.candidate_files import candidate_files, read_candidates, write_candidates
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
-from photon.storage.store import StoreUnavailable, store_of
+from photon.storage.store import store_of
+from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import CommitConflict, LastCommit, OutputTable, app_id
 from photon.tokens import PlanKey
 from tests.conftest import BUCKET

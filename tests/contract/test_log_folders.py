@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bench.minio_server import MinioServer, minio_server
-from photon.logs import objects
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
+from photon.logs.on_s3 import objects
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
 from photon.logs.source import LogsUnavailable

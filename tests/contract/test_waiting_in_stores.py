@@ -11,7 +11,8 @@ import pytest
 from bench.minio_server import MinioServer
 from photon.pipeline.location import Location, S3Folder
 from photon.storage import local_copies, s3
-from photon.storage.store import StoreUnavailable, store_of
+from photon.storage.store import store_of
+from photon.storage.store_errors import StoreUnavailable
 from photon.waiting.merging import merge
 from photon.waiting.retries import Retries
 from photon.waiting.segments import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from photon.logs import listing
 from photon.logs.discovery import FoundFile
-from photon.logs.listing import REST_PER_PAGE, ListedWatch
+from photon.logs.on_s3 import listing
+from photon.logs.on_s3.listing import REST_PER_PAGE, ListedWatch
 from photon.storage.s3 import StoredObject
 
 PAGE = 5  # objects

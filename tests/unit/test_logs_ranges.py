@@ -18,11 +18,10 @@ from photon.logs.ranges import (
     RangeGone,
     cut_lines,
     cut_range,
-    fair_shares,
-    next_to_serve,
     read_at,
     read_range,
 )
+from photon.logs.shares import fair_shares, next_to_serve
 from photon.logs.source import hash_bytes
 
 

@@ -16,9 +16,8 @@ from functools import partial
 from hashlib import blake2b
 
 from photon.logs.discovery import FoundFile
-from photon.logs.files import LogFile
-from photon.logs.folders import Stretches
-from photon.logs.listing import ListedWatch
+from photon.logs.files import LogFile, Stretches
+from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, Source, source_of
 from photon.pipeline.location import S3Folder
 from photon.storage.s3 import S3Store, StoredObject
