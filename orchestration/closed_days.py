@@ -1,4 +1,4 @@
-"""One sensor a datacenter that has days verified and filled in once its watermark has passed them."""
+"""One sensor a datacenter: days are verified and filled in once rows are complete up to their ends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB, partition_key
 from photon.backfill.days import day_of
 from photon.clock import Clock, SystemClock
+from photon.completeness.published import last_said
 from photon.pipeline.sections import Backfill
-from photon.verification.days import watermark_of
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 60
@@ -41,16 +41,16 @@ class ClosedDays:
 
 
 def closed_days(
-    watermark_us: int | None, through: date | None, today: date, settings: Backfill
+    complete_up_to_us: int | None, through: date | None, today: date, settings: Backfill
 ) -> ClosedDays:
-    """The days that were closed since `through`, among those that Dagster shows.
+    """The days up to whose ends rows are complete since `through`, among those that Dagster shows.
 
     A sensor that looks for the first time (`through` None) begins with the last few that are closed already.
     """
-    if watermark_us is None:
-        return ClosedDays(None, None, through, "no primary log was read yet")
+    if complete_up_to_us is None:
+        return ClosedDays(None, None, through, "no shift has said yet how complete its rows are")
     # A clock that is behind, or a wild time: Dagster knows no day that is not over.
-    closed = min(day_of(watermark_us), today) - A_DAY
+    closed = min(day_of(complete_up_to_us), today) - A_DAY
     if through is None:
         through = closed - settings.first_look_days * A_DAY
     first = max(through + A_DAY, settings.first_day)
@@ -75,8 +75,9 @@ def closed_days_sensor(
     def days(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         pipeline = served.load()
         through = date.fromisoformat(context.cursor) if context.cursor else None
-        watermark_us = watermark_of(pipeline, datacenter)
-        found = closed_days(watermark_us, through, day_of(clock.now_us()), served.pipeline.backfill)
+        said = last_said(pipeline.datacenters[datacenter].lake)
+        up_to_us = said.complete_up_to_us if said is not None else None
+        found = closed_days(up_to_us, through, day_of(clock.now_us()), served.pipeline.backfill)
         mine = RunsFilter(
             job_name=job_name, statuses=NOT_FINISHED_STATUSES, tags={DATACENTER_TAG: datacenter}
         )

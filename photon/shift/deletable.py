@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from photon.completeness.estimate import Completeness
 from photon.logs.files import TrackedFile
 from photon.state.plan import PlanContent
 
@@ -17,13 +18,15 @@ def deletable(
     files: Iterable[TrackedFile],
     in_plans: Collection[int],
     earliest_primary_us: int | None,
+    said: Completeness | None,
     now_us: int,
     idle_us: int,
 ) -> Sequence[TrackedFile]:
-    """The files that are read to their ends, and have not grown for `idle_us`.
+    """The files that are read to their ends, have not grown for `idle_us`, and whose time is complete.
 
     Not those of an open or requeued plan. Nor a primary file with events as late as the earliest one that a
-    waiting event may belong to: `earliest_primary_us`; None if nothing waits.
+    waiting event may belong to: `earliest_primary_us`; None if nothing waits. `said`: of this epoch; without
+    it nothing is.
     """
     return [
         tracked
@@ -32,9 +35,23 @@ def deletable(
         and tracked.file.number not in in_plans
         and not tracked.unread_bytes
         and now_us - tracked.grown_us >= idle_us
+        and said is not None
+        and _is_complete(tracked, said)
         and (
             tracked.file.side == "foreign"
             or earliest_primary_us is None
             or (tracked.max_time_us is not None and tracked.max_time_us < earliest_primary_us)
         )
     ]
+
+
+def _is_complete(tracked: TrackedFile, said: Completeness) -> bool:
+    """Whether rows are complete up to the latest event of a file; one without any holds nobody back."""
+    if tracked.max_time_us is None:
+        return True
+    # No line is written before its event: a wild time does not keep a file for ever.
+    latest_us = min(tracked.max_time_us, tracked.grown_us)
+    if said.complete_up_to_us is None:
+        return False
+    nothing_waits = said.complete_up_to_us == said.read_up_to_us and not said.waiting
+    return latest_us < said.complete_up_to_us or (nothing_waits and latest_us == said.read_up_to_us)

@@ -125,7 +125,9 @@ def status_of(
         if (why := log_folder(place.logs).why_not_there()) is not None:
             problems.append(f"{place.logs}: {why}; expected the datacenter's logs")
     idle_us = microseconds(pipeline.retry.unjoinable_after)
-    safe = deletable(reader.files.values(), in_plans, earliest_us, now_us, idle_us)
+    completeness = last_said(place.lake)
+    of_this_epoch = completeness if completeness is not None and completeness.epoch == view.epoch else None
+    safe = deletable(reader.files.values(), in_plans, earliest_us, of_this_epoch, now_us, idle_us)
     return DatacenterStatus(
         running_process=lease.process if lease else None,
         running_run=(lease.run or None) if lease else None,
@@ -142,7 +144,7 @@ def status_of(
         problems=problems if decision != "retired" else [],  # nobody reads or mends it any more
         waiting_by_age=by_age,
         stages=stages,
-        completeness=last_said(place.lake),
+        completeness=completeness,
         half_lines=_half_lines(reader),
         decision=decision,
         decision_unknown_because=decisions.unknown_because,

@@ -1,4 +1,4 @@
-"""A day of a datacenter is verified and filled in once, when its watermark has passed it."""
+"""A day of a datacenter is verified and filled in once, when its rows are complete up to its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.daily_joins import JOB
 from orchestration import closed_days as module
 from orchestration.closed_days import DATACENTER_TAG, closed_days, closed_days_sensor
+from photon.completeness.arrivals import Arrivals
+from photon.completeness.estimate import Completeness
+from photon.completeness.published import publish
 from photon.pipeline.sections import Backfill
+from photon.storage.store import store_of
 from photon.verification.days import DAY_US, utc_day
 from tests.orchestration.location import Location
 
@@ -50,7 +54,7 @@ def test_a_sensor_before_anything_was_read_takes_its_first_look_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("watermark_us", "requested"),
+    ("up_to_us", "requested"),
     [
         pytest.param(noon(FRIDAY), None, id="in the middle of the day"),
         pytest.param(utc_day(FRIDAY).end_us - 1, None, id="just before its end"),
@@ -60,10 +64,10 @@ def test_a_sensor_before_anything_was_read_takes_its_first_look_later() -> None:
         pytest.param(None, None, id="nothing was read yet"),
     ],
 )
-def test_days_are_requested_when_the_watermark_has_passed_them(
-    watermark_us: int | None, requested: tuple[date, date] | None
+def test_days_are_requested_when_rows_are_complete_up_to_their_ends(
+    up_to_us: int | None, requested: tuple[date, date] | None
 ) -> None:
-    found = closed_days(watermark_us, FRIDAY - A_DAY, TODAY, SETTINGS)
+    found = closed_days(up_to_us, FRIDAY - A_DAY, TODAY, SETTINGS)
     assert (found.first, found.last) == (requested or (None, None))
     assert found.through == (requested[1] if requested else FRIDAY - A_DAY)
 
@@ -88,12 +92,12 @@ def instance() -> Iterator[DagsterInstance]:
         yield made
 
 
-@pytest.fixture(autouse=True)
-def watermark(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
-    """How far each datacenter has read, by name."""
-    read: dict[str, int | None] = {}
-    monkeypatch.setattr(module, "watermark_of", lambda pipeline, datacenter: read.get(datacenter))
-    return read
+def say_complete(location: Location, up_to_us: int) -> None:
+    """As the shifts of datacenter east do: more is read, and an event waits."""
+    said = Completeness("e", 1, 0, up_to_us + DAY_US, up_to_us, None, 0.999, waiting=1, came=1, came_late=0)
+    lake = location.served.pipeline.datacenters["east"].lake
+    store_of(lake).make()
+    publish(lake, said, Arrivals())
 
 
 def tick(location: Location, instance: DagsterInstance, cursor: str | None) -> SensorExecutionData:
@@ -110,34 +114,32 @@ def days_of(tick: SensorExecutionData) -> tuple[str, str] | None:
 
 
 def test_a_closed_day_is_requested_once_for_its_datacenter(
-    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
+    location: Location, instance: DagsterInstance
 ) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
-    watermark["east"] = noon(yesterday)
+    say_complete(location, noon(yesterday))
     seen = tick(location, instance, None)
     assert days_of(seen) == (f"east|{yesterday - 7 * A_DAY}", f"east|{yesterday - A_DAY}")
     cursor = seen.cursor
     assert cursor == str(yesterday - A_DAY)
-    watermark["east"] = utc_day(yesterday).end_us
+    say_complete(location, utc_day(yesterday).end_us)
     found = tick(location, instance, cursor)
     assert days_of(found) == (f"east|{yesterday}", f"east|{yesterday}")
     assert days_of(tick(location, instance, found.cursor)) is None
 
 
-def test_days_that_were_closed_at_once_are_one_run(
-    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
-) -> None:
+def test_days_that_were_closed_at_once_are_one_run(location: Location, instance: DagsterInstance) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
-    watermark["east"] = utc_day(yesterday).end_us
+    say_complete(location, utc_day(yesterday).end_us)
     found = tick(location, instance, str(yesterday - 3 * A_DAY))
     assert days_of(found) == (f"east|{yesterday - 2 * A_DAY}", f"east|{yesterday}")
 
 
 def test_a_day_waits_while_another_run_of_its_datacenter_is_in_progress(
-    location: Location, instance: DagsterInstance, watermark: dict[str, int | None]
+    location: Location, instance: DagsterInstance
 ) -> None:
     yesterday = module.day_of(location.clock.now_us()) - A_DAY
-    watermark["east"] = utc_day(yesterday).end_us
+    say_complete(location, utc_day(yesterday).end_us)
     run = instance.create_run_for_job(
         location.defs.resolve_job_def(location.served.job_name(JOB)),
         status=DagsterRunStatus.STARTED,
@@ -148,3 +150,9 @@ def test_a_day_waits_while_another_run_of_its_datacenter_is_in_progress(
     assert run.run_id in str(found.skip_message)
     instance.report_run_failed(run)
     assert tick(location, instance, str(yesterday - A_DAY)).run_requests
+
+
+def test_a_day_waits_for_shifts_to_say_how_complete_it_is(
+    location: Location, instance: DagsterInstance
+) -> None:
+    assert "no shift has said" in str(tick(location, instance, None).skip_message)

@@ -1,6 +1,7 @@
 import pytest
 
 from photon.clock import MICROSECONDS
+from photon.completeness.estimate import Completeness
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.shift.deletable import deletable, files_of
 from photon.shift.stages import Orders, PlannedWork, Stages
@@ -156,10 +157,20 @@ def file(number: int = 1, side: Side = "foreign", **changes: object) -> TrackedF
     return TrackedFile(log_file, **(values | changes))  # type: ignore[arg-type]
 
 
+def complete(up_to_us: int | None, read_us: int | None = None, waiting: int = 1) -> Completeness:
+    return Completeness("e", 1, NOW_US, read_us or up_to_us, up_to_us, up_to_us, 0.999, waiting, 9, 0)
+
+
+COMPLETE = complete(NOW_US)
+
+
 def is_deletable(
-    tracked: TrackedFile, in_plans: tuple[int, ...] = (), earliest_us: int | None = None
+    tracked: TrackedFile,
+    in_plans: tuple[int, ...] = (),
+    earliest_us: int | None = None,
+    said: Completeness | None = COMPLETE,
 ) -> bool:
-    return bool(deletable([tracked], in_plans, earliest_us, NOW_US, idle_us=10))
+    return bool(deletable([tracked], in_plans, earliest_us, said, NOW_US, idle_us=10))
 
 
 def test_a_file_that_was_read_and_has_not_grown_may_go():
@@ -180,3 +191,29 @@ def test_a_file_of_a_plan_stays():
 @pytest.mark.parametrize(("earliest_us", "may_go"), [(None, True), (51, True), (50, False)])
 def test_a_primary_file_stays_that_may_have_what_an_event_waits_for(earliest_us: int | None, may_go: bool):
     assert is_deletable(file(side="primary"), earliest_us=earliest_us) is may_go
+
+
+@pytest.mark.parametrize("side", ["primary", "foreign"])
+@pytest.mark.parametrize(
+    ("said", "may_go"),
+    [
+        (None, False),
+        (complete(None), False),
+        (complete(51), True),
+        (complete(50), False),  # an event of its latest moment may wait
+        (complete(50, waiting=0), True),  # nothing does
+        (complete(49, waiting=0), False),
+    ],
+)
+def test_a_file_stays_until_rows_are_complete_up_to_its_latest_event(
+    side: Side, said: Completeness | None, may_go: bool
+):
+    assert is_deletable(file(side=side), said=said) is may_go
+
+
+def test_a_wild_time_does_not_keep_a_file_for_ever():
+    assert is_deletable(file(max_time_us=NOW_US * 9))
+
+
+def test_a_file_without_a_time_holds_nobody_back():
+    assert is_deletable(file(max_time_us=None), said=complete(1))
