@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -18,6 +18,7 @@ help:
 	@echo "make dynoxide   build a newer dynoxide, for the tests; needs Rust's cargo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make check      ruff, mypy and the import contracts"
+	@echo "make docs       the documents as a site, into site/"
 	@echo "make test       the tests: every rule, some three quarters of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
@@ -81,6 +82,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Its theme says at each build that it will be replaced some day.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html is made"
 
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time. Outages take both cores by themselves.
@@ -162,5 +168,5 @@ lock:
 
 clean:
 	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf spark-warehouse metastore_db derby.log demo figures examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
+	rm -rf site spark-warehouse metastore_db derby.log demo figures examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,63 @@
+"""The commands that documents show: blocks of shell, and calls of `photon` and `make` within the text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+)
+FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", flags=re.DOTALL | re.MULTILINE)
+ASSIGNMENT = re.compile(r"\w+=\S*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    section: str  # the nearest heading above it
+    language: str
+    text: str
+
+
+def blocks(document: str) -> list[Block]:
+    """The fenced blocks of a document, in order."""
+    text = (ROOT / document).read_text()
+    found = []
+    for match in FENCED.finditer(text):
+        headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text[: match.start()]), flags=re.MULTILINE)
+        found.append(Block(headings[-1] if headings else "", match[2], textwrap.dedent(match[3])))
+    return found
+
+
+def calls(document: str, program: str) -> list[list[str]]:
+    """The arguments of each call of a program that a document shows, in blocks or within a line."""
+    text = (ROOT / document).read_text()
+    shell = [block.text for block in blocks(document) if block.language == "bash"]
+    rest = FENCED.sub("", text)
+    shell += re.findall(r"^    (?! ).+$", rest, flags=re.MULTILINE)
+    shell += re.findall(r"`([^`\n]+)`", rest)
+    found = []
+    for line in "\n".join(shell).replace("\\\n", " ").replace("\\|", "|").splitlines():
+        words = _words(line)
+        if words and words[0] in (program, f".venv/bin/{program}"):
+            found.append(words[1:])
+    return found
+
+
+def _words(line: str) -> list[str]:
+    """One simple command, without a comment, assignments before it, and what is behind a pipe or the like."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:  # no shell
+        return []
+    while words and ASSIGNMENT.match(words[0]):
+        del words[0]
+    ends = [at for at, word in enumerate(words) if word in ("|", "&", "&&", ";", ">", ">>", "2>")]
+    return words[: min(ends, default=len(words))]

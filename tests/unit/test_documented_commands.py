@@ -1,0 +1,87 @@
+"""Every command in the documents is run by a test, or at least parsed: there is such a command and option."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from photon.cli.main import main
+from tests.documents import DOCUMENTS, ROOT, blocks, calls
+
+# Blocks of shell that a test runs, from the first to the last, in an empty folder.
+RUN = {
+    "README.md": "tests/e2e/test_documents.py",
+}
+# By section: blocks that are run elsewhere, and those that need what a test has not.
+RUN_IN_SECTIONS = {
+    ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
+    ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
+    # What is for several machines is left out there: it is the last part of the section.
+    ("docs/deployment.md", "On a cluster"): "tests/e2e/test_deployment.py",
+}
+ONLY_PARSED = {
+    ("docs/deployment.md", "On AWS"): "an account",
+    ("docs/deployment.md", "On Kubernetes"): "a cluster",
+}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_block_of_shell_is_run_by_a_test_or_named_here(document: str) -> None:
+    sections = {block.section for block in blocks(document) if block.language in ("bash", "sh", "shell")}
+    known = {section for page, section in [*RUN_IN_SECTIONS, *ONLY_PARSED] if page == document}
+    assert known <= sections, "a section that is named here has no block any more"
+    assert document in RUN or sections <= known
+
+
+@pytest.mark.parametrize(
+    ("page", "test"), [*RUN.items(), *((at[0], test) for at, test in RUN_IN_SECTIONS.items())]
+)
+def test_the_test_that_runs_a_page_names_it(page: str, test: str) -> None:
+    assert page.rpartition("/")[2] in (ROOT / test).read_text()
+
+
+def unknown_to(
+    command: click.Command, arguments: list[str], above: click.Context | None = None
+) -> str | None:
+    """What is wrong with a call, by the command's own parser; values are not looked at."""
+    context = click.Context(command, above, command.name)
+    try:
+        _, rest, _ = command.make_parser(context).parse_args(list(arguments))
+    except click.UsageError as error:
+        message = error.format_message()
+        return None if message.endswith("requires an argument.") else message  # an option that is only named
+    if not isinstance(command, click.Group):
+        return f"too many arguments: {rest}" if rest else None
+    if not rest or not re.match(r"[a-z]", rest[0]):  # of the group itself, or `photon COMMAND --help`
+        return None
+    inner = command.get_command(context, rest[0])
+    return f"no command {rest[0]}" if inner is None else unknown_to(inner, rest[1:], context)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_calls_photon_as_it_can_be_called(document: str) -> None:
+    wrong = {" ".join(call): unknown_to(main, call) for call in calls(document, "photon")}
+    assert {call: why for call, why in wrong.items() if why} == {}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_names_targets_that_make_has(document: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {word for call in calls(document, "make") for word in call if "=" not in word}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_runs_scripts_that_are_there(document: str) -> None:
+    text = (ROOT / document).read_text()
+    scripts = re.findall(r"^ *(?:\.venv/bin/)?python ([\w/]+\.py)", text, flags=re.MULTILINE)
+    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+
+
+def test_a_call_that_no_command_understands_is_noticed() -> None:
+    assert unknown_to(main, ["verify", "PIPELINE", "--no-such"]) is not None
+    assert unknown_to(main, ["no-such"]) is not None
+    assert unknown_to(main, ["gc", "PIPELINE", "ANOTHER"]) is not None
+    assert unknown_to(main, ["registry", "repair", "PIPELINE", "--endpoint", "URL"]) is None
