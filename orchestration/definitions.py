@@ -18,14 +18,16 @@ from assets.health import health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.pipeline_files import all_served_check, pipeline_files_asset
+from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
-from assets.upkeep import UPKEEP, upkeep_asset
+from assets.upkeep.all_kinds import UPKEEP
+from assets.upkeep.kinds import upkeep_jobs
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
 from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.registry_watcher import registry_sensor
-from orchestration.schedules import pruning_schedule, upkeep_job, upkeep_schedules
+from orchestration.schedules import pruning_schedule, report_job, schedules_of
 from orchestration.sensors import shift_sensor
 from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
@@ -73,10 +75,10 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
             *side_table_assets(served),
             joined_events_asset(served, datacenters),
             daily_joins_asset(served, datacenters),
-            *(upkeep_asset(kind, served) for kind in UPKEEP),
+            *(report_asset(report, served) for report in REPORTS),
         ],
         asset_checks=health,
-        jobs=[shift, days, *(upkeep_job(kind, served) for kind in UPKEEP)],
+        jobs=[shift, days, *(report_job(report, served) for report in REPORTS), *upkeep_jobs(UPKEEP, served)],
         sensors=[
             watcher_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
@@ -84,7 +86,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
             *(shift_sensor(served, name) for name in served.datacenters),
             *(closed_days_sensor(served, name) for name in served.datacenters),
         ],
-        schedules=upkeep_schedules(served),
+        schedules=schedules_of(served),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dagster import (
+    AssetKey,
     AssetSelection,
     DefaultScheduleStatus,
     RunRequest,
@@ -17,33 +18,38 @@ from dagster import (
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
+from assets.reports import REPORTS, Report
 from assets.run_history import PRUNING_JOB
-from assets.upkeep import UPKEEP, UpkeepKind
+from assets.upkeep.all_kinds import UPKEEP
+from assets.work import Work
 from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
 PRUNING_CRON = "41 * * * *"
 
 
-def upkeep_job(kind: UpkeepKind, served: ServedPipeline):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
-    """The job of one kind of upkeep."""
+def report_job(report: Report, served: ServedPipeline):  # type: ignore[no-untyped-def] # Dagster keeps the type to itself
+    """The job that makes a report."""
     return define_asset_job(
-        served.job_name(kind.name),
-        selection=AssetSelection.assets(served.asset_key(kind.asset)),
+        served.job_name(report.name),
+        selection=AssetSelection.assets(served.asset_key(report.asset)),
         executor_def=in_process_executor,
-        tags={MAX_RUNTIME_SECONDS_TAG: str(kind.max_runtime_seconds)},
-        description=kind.job_description,
+        tags={MAX_RUNTIME_SECONDS_TAG: str(report.max_runtime_seconds)},
+        description=report.job_description,
     )
 
 
-def upkeep_schedules(served: ServedPipeline) -> list[ScheduleDefinition]:
-    """A schedule for each kind of upkeep that has a time in the pipeline file."""
-    times = [(kind, kind.cron(served.pipeline)) for kind in UPKEEP]
-    return [_schedule(kind, served, cron) for kind, cron in times if cron is not None]
+def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
+    """A schedule for each report and each verb that has a time in the pipeline file."""
+    reports = [(report, served.asset_key(report.asset)) for report in REPORTS]
+    verbs: list[tuple[Work, AssetKey | None]] = [(kind, None) for kind in UPKEEP]
+    times = [(work, key, work.cron(served.pipeline)) for work, key in [*reports, *verbs]]
+    return [_schedule(work, served, key, cron) for work, key, cron in times if cron is not None]
 
 
-def _schedule(kind: UpkeepKind, served: ServedPipeline, cron: str) -> ScheduleDefinition:
-    job_name, key = served.job_name(kind.name), served.asset_key(kind.asset)
+def _schedule(work: Work, served: ServedPipeline, key: AssetKey | None, cron: str) -> ScheduleDefinition:
+    """`key`: of the asset that the job materializes, which people may do without the job."""
+    job_name = served.job_name(work.name)
 
     @schedule(
         name=f"{job_name}__schedule",  # no datacenter's sensor ends like that
@@ -51,7 +57,7 @@ def _schedule(kind: UpkeepKind, served: ServedPipeline, cron: str) -> ScheduleDe
         cron_schedule=cron,
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.RUNNING,
-        description=f"{kind.job_description} Not while a run of it is still in progress.",
+        description=f"{work.job_description} Not while a run of it is still in progress.",
     )
     def request_run(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         for run in context.instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):

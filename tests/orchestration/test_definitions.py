@@ -146,6 +146,24 @@ def test_a_table_says_where_each_datacenter_has_it_and_what_its_columns_mean(tmp
         assert metadata["west_table"] == str(tmp_path / "lake" / "west" / name)
 
 
+def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_path: Path) -> None:
+    found = snapshot(build_defs(served(tmp_path)))["assets"]
+    groups = {name.split("/")[-1]: one["group"] for name, one in found.items()}
+    logs, side_tables = ("primary_log", "foreign_log"), ("dead_letters", "unjoined", "too_old")
+    data = (*logs, "joined_events", *side_tables, "daily_joins", "verification_report")
+    assert groups == {
+        **dict.fromkeys(data, "search_clicks"),
+        "registry_state": "search_clicks__upkeep",
+        "pipeline_files": "photon",
+    }
+    parents = {
+        name: {key.split("/")[-1] for key in found[f"search_clicks/{name}"]["parents"]} for name in data
+    }
+    assert parents["joined_events"] == parents["dead_letters"] == set(logs)
+    assert parents["daily_joins"] == {"joined_events"}
+    assert parents["verification_report"] == {"joined_events", *side_tables, "daily_joins"}
+
+
 def test_a_location_may_serve_nothing() -> None:
     assert list(snapshot(build_defs(LocationSettings()))["sensors"]) == ["pipeline_files"]
 

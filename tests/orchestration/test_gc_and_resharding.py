@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.upkeep import advice_metadata, gc_metadata
+from assets.upkeep.registry import advice_metadata, gc_metadata
 from photon.clock import SystemClock
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import load_pipeline

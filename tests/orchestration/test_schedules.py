@@ -17,8 +17,9 @@ from dagster import (
     build_schedule_context,
 )
 
-from assets.upkeep import UPKEEP
-from orchestration.schedules import upkeep_schedules
+from assets.reports import REPORTS
+from assets.upkeep.all_kinds import UPKEEP
+from orchestration.schedules import schedules_of
 from resources.environment import location_settings
 from tests.orchestration.location import Location
 
@@ -46,7 +47,7 @@ def crons(folder: Path, settings: str, identity: str = "") -> dict[str, str]:
     (served,) = location_settings({"PHOTON_PIPELINES": str(file)}).served
     return {
         schedule.name.removeprefix("clicks__").removesuffix("__schedule"): str(schedule.cron_schedule)
-        for schedule in upkeep_schedules(served)
+        for schedule in schedules_of(served)
     }
 
 
@@ -164,19 +165,20 @@ def test_a_verification_is_requested_unless_one_is_in_progress(
 def test_no_upkeep_is_requested_while_it_is_in_progress(
     location: Location, instance: DagsterInstance
 ) -> None:
-    for schedule in upkeep_schedules(location.served):
+    for schedule in schedules_of(location.served):
         assert isinstance(tick(schedule, instance), RunRequest)
         in_progress(location, instance, schedule.job_name, DagsterRunStatus.STARTED)
         assert isinstance(tick(schedule, instance), SkipReason)
 
 
 def test_upkeep_whose_process_is_gone_is_given_up_in_the_end(location: Location) -> None:
-    for kind in UPKEEP:
+    for kind in (*REPORTS, *UPKEEP):
         job = location.defs.resolve_job_def(location.served.job_name(kind.name))
         assert 0 < float(job.run_tags["dagster/max_runtime"]) <= 2 * 86_400
     verification = location.defs.resolve_job_def(VERIFICATION)
     assert float(verification.run_tags["dagster/max_runtime"]) <= 86_400
 
 
-def test_every_kind_of_upkeep_has_a_name_of_its_own() -> None:
-    assert len({kind.name for kind in UPKEEP}) == len({kind.asset for kind in UPKEEP}) == len(UPKEEP)
+def test_every_report_and_every_verb_has_a_name_of_its_own() -> None:
+    names = [work.name for work in (*REPORTS, *UPKEEP)]
+    assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""Upkeep of the registry as jobs: on a real local registry, with what their metadata and checks say."""
+"""Reports and verbs as jobs: on a real local registry, with what their metadata and checks say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult,
 
 from assets.pictures import shards_plot
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check
-from assets.upkeep import UPKEEP
 from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register
 from photon.registry.open import close_registries
@@ -28,30 +27,35 @@ served_by_a_server = [pytest.mark.server, pytest.mark.slow]
 
 
 def run(location: Location, name: str, **config: Any) -> ExecuteInProcessResult:
-    (kind,) = [kind for kind in UPKEEP if kind.name == name]
-    job = location.defs.resolve_job_def(location.served.job_name(name))
-    asset = "__".join(location.served.asset_key(kind.asset).path)
+    op = location.served.job_name(name)
+    job = location.defs.resolve_job_def(op)
     with DagsterInstance.ephemeral() as instance:
         return job.execute_in_process(
-            run_config={"ops": {asset: {"config": config}}} if config else None,
+            run_config={"ops": {op: {"config": config}}} if config else None,
             instance=instance,
             raise_on_error=False,
         )
 
 
 def metadata_of(result: ExecuteInProcessResult) -> dict[str, Any]:
+    """What a report or a verb says of the asset that it is about."""
     assert result.success
-    (event,) = result.get_asset_materialization_events()
+    (event,) = [*result.get_asset_materialization_events(), *result.get_asset_observation_events()]
+    said = (
+        event.step_materialization_data.materialization
+        if event.is_step_materialization
+        else event.asset_observation_data.asset_observation
+    )
     return {
         name: value.records if isinstance(value, TableMetadataValue) else value.value
-        for name, value in event.materialization.metadata.items()
+        for name, value in said.metadata.items()
     }
 
 
 def test_a_compaction_of_a_pipeline_that_has_not_joined_yet_does_nothing(tmp_path: Path) -> None:
     metadata = metadata_of(run(Location(tmp_path), "compaction"))
     assert "tables" not in metadata
-    assert (metadata["files_before"], metadata["commits"]) == (0, 0)
+    assert (metadata["files_before"], metadata["files_after"]) == (0, 0)
 
 
 def test_a_clearing_that_is_off_says_why_and_asks_nobody(tmp_path: Path) -> None:
@@ -172,6 +176,12 @@ def test_a_repair_repairs_the_endpoint_that_its_run_names(
     assert (metadata["ids_copied"], metadata["ids_mended"], metadata["members_version"]) == (12, 1, 5)
     assert not metadata["went_on"]
     assert metadata_of(run(location, "repair", endpoint="x", anew=True))["went_on"]
+
+
+def test_what_a_verb_did_is_seen_at_the_thing_that_it_changed(tmp_path: Path) -> None:
+    for name, thing in (("compaction", "joined_events"), ("clearing", "registry_state")):
+        (event,) = run(Location(tmp_path / name), name).get_asset_observation_events()
+        assert event.asset_key.path[-1] == thing
 
 
 def test_a_repair_without_an_endpoint_is_not_started(tmp_path: Path) -> None:

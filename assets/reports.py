@@ -1,0 +1,130 @@
+"""Reports, which are assets: the verification of a pipeline's rows, and the state of its registry."""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, MaterializeResult, asset
+
+from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
+from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
+from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check, state_metadata
+from assets.runs import pipeline_of_run
+from assets.verification import CHECKS, check_result, report_metadata
+from assets.work import VERIFICATION_POOL, Work, WorkRun
+from photon.clock import SystemClock
+from resources.environment import ServedPipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Work):
+    """One report. `work` imports what it needs when it runs, so that the location loads fast."""
+
+    asset: str
+    work: Callable[[WorkRun], MaterializeResult[None]]
+    description: str
+    checks: Mapping[str, str]  # promises by name
+    of: Sequence[str]  # the assets that it reads
+    group: str = ""  # in Dagster's graph; empty: that of the data itself
+    technologies: Sequence[str] = ("dynamodb",)
+    resources: Sequence[str] = field(default_factory=tuple)
+
+
+def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
+    """The asset of a report of a pipeline."""
+    key, clock = served.asset_key(report.asset), SystemClock()
+
+    @asset(
+        key=key,
+        group_name=served.group_name(report.group),
+        deps=[served.asset_key(name) for name in report.of],
+        kinds=set(report.technologies),
+        required_resource_keys=set(report.resources),
+        pool=report.pool,
+        check_specs=[
+            AssetCheckSpec(name, asset=key, description=promise) for name, promise in report.checks.items()
+        ],
+        description=report.description,
+    )
+    def materialize(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
+        began_us = clock.now_us()
+        with pipeline_of_run(served) as pipeline:
+            return report.work(WorkRun(context, served, pipeline, None, clock, began_us))
+
+    return materialize
+
+
+def _verify(run: WorkRun) -> MaterializeResult[None]:
+    from jobs.log_copies import compare
+    from jobs.verification import verify
+    from photon.availability.report import judge_all
+    from photon.verification.example_places import with_places
+    from photon.verification.stored_reports import append
+
+    context = run.context
+    spark = context.resources.spark.for_checks(run.pipeline)
+    report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True, pages=True)
+    copies = compare(
+        run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark
+    )
+    report = with_places(run.pipeline, copies.added_to(report, run.pipeline.verification.examples))
+    seconds = run.seconds()
+    append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
+    availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)
+    return MaterializeResult(
+        metadata={**report_metadata(report, seconds), **availability_metadata(availability)},
+        check_results=[
+            *(check_result(check, report) for check in CHECKS),
+            copies_check(report, copies.problems),
+            availability_check(availability),
+        ],
+    )
+
+
+def _report_state(run: WorkRun) -> MaterializeResult[None]:
+    from photon.registry.operations.report import registry_state
+
+    state = registry_state(run.pipeline)
+    checks = [endpoints_check(state), shards_check(state)]
+    return MaterializeResult(metadata=state_metadata(state), check_results=checks)
+
+
+VERIFICATION = Report(
+    name="verification",
+    asset="verification_report",
+    work=_verify,
+    job_description="Classifies every foreign record anew; checks that none is missing or joined twice.",
+    description=(
+        "Every foreign record classified anew from the raw logs and the tables of all datacenters, never "
+        "from what the joins have counted. Stored in each datacenter's table verification_reports."
+    ),
+    checks={
+        **{check.name: check.promise for check in CHECKS},
+        COPIES_CHECK: COPIES_AGREE,
+        AVAILABILITY_CHECK: PROMISE,
+    },
+    of=["joined_events", "daily_joins", "dead_letters", "unjoined", "too_old"],
+    technologies=["pyspark", "deltalake"],
+    resources=["spark"],
+    pool=VERIFICATION_POOL,
+    cron=lambda pipeline: pipeline.verification.cron,
+)
+REGISTRY_STATE = Report(
+    name="registry_report",  # its asset's name is taken
+    asset="registry_state",
+    work=_report_state,
+    job_description="Reports on the registry's shards and endpoints.",
+    description=(
+        "The registry of joined ids: ids, bytes and tokens by shard, the boundary of gc; how endpoints"
+        " answer and how far they are behind; epochs of datacenters. Jobs that repair, clear, collect and"
+        " reshard the registry leave an observation here."
+    ),
+    checks={
+        ENDPOINTS_CHECK: "Every endpoint answers, takes writes and is in use.",
+        SHARDS_CHECK: "No shard takes nearly as many ids a second as one key range of the store bears.",
+    },
+    of=["joined_events"],
+    group="upkeep",
+    cron=lambda pipeline: pipeline.registry.state.cron,
+)
+REPORTS: Sequence[Report] = (VERIFICATION, REGISTRY_STATE)

@@ -1,0 +1,52 @@
+"""What all work that runs by the clock has in common: a job, a time, a bound and a pool.
+
+What it does belongs to `reports` (things that people look at) or to `upkeep` (verbs).
+"""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dagster import AssetExecutionContext, Config, OpExecutionContext
+
+from photon.clock import MICROSECONDS, Clock
+from photon.pipeline.file import Pipeline
+from resources.environment import ServedPipeline
+
+# Each pool lets as many ops run at once as the instance says (infra/dagster.yaml: one). Shifts are in none:
+# they wait for nobody. The names are the same in all pipelines, which share the machine.
+UPKEEP_POOL = "photon_upkeep"
+VERIFICATION_POOL = "photon_verification"
+BACKFILL_POOL = "photon_backfill"
+REPAIR_POOL = "photon_repair"  # may take days: nothing else waits for it
+
+
+@dataclass(frozen=True)
+class WorkRun:
+    """What one run works with."""
+
+    context: AssetExecutionContext | OpExecutionContext
+    served: ServedPipeline
+    pipeline: Pipeline  # as its file says now
+    config: Any  # of the class that its kind names
+    clock: Clock
+    began_us: int
+
+    def seconds(self) -> float:
+        """Since the run began, as it is shown."""
+        return round((self.clock.now_us() - self.began_us) / MICROSECONDS, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One kind of work of a pipeline."""
+
+    name: str  # of the job
+    job_description: str
+    config: type[Config] | None = None  # what a person may set
+    cron: Callable[[Pipeline], str | None] = lambda pipeline: None  # None: only when somebody asks
+    pool: str = UPKEEP_POOL
+    # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
+    # A verification of 160,000 lines of each of two datacenters takes less than a minute.
+    max_runtime_seconds: int = 6 * 3_600
