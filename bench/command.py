@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from photon.cli.output import DONE, VIOLATION, fail, json_option, log_to_stderr, print_result
+from photon.cli.ending import fail
+from photon.cli.output import DONE, VIOLATION, json_option, log_to_stderr, print_result
 from photon.errors import NOT_DONE
 
 

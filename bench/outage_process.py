@@ -23,7 +23,7 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.join.messages import BatchTasks, JoinResult, TaskOutcome
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_server import die_with_parent
+from photon.registry.dynamodb.local_supervisor import die_with_parent
 from photon.registry.open import close_registries
 from photon.shift.run import run_shift
 

@@ -30,7 +30,7 @@ from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.layout import fixed_shards
 from photon.registry.dynamodb.answers import bytes_beside_key
-from photon.registry.dynamodb.local_server import ServerKind
+from photon.registry.dynamodb.local_supervisor import ServerKind
 from photon.registry.interface import Claim
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import init_registry

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from photon.registry.dynamodb.local_server import die_with_parent
+from photon.registry.dynamodb.local_supervisor import die_with_parent
 
 START_SECONDS = 60.0  # DynamoDB Local on a busy machine; dynoxide takes milliseconds, MinIO half a second
 START_POLL_SECONDS = 0.02

@@ -20,7 +20,12 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
 from photon.registry.dynamodb.credentials import LOCAL_REGION
-from photon.registry.dynamodb.local_server import ServerKind, answers, server_command, use_write_ahead_log
+from photon.registry.dynamodb.local_supervisor import (
+    ServerKind,
+    answers,
+    server_command,
+    use_write_ahead_log,
+)
 
 
 class StoreServer(ServerProcess):

@@ -10,7 +10,8 @@ from typing import Literal
 
 import click
 
-from photon.cli.output import DONE, VIOLATION, expected_errors, fail, json_option, print_result
+from photon.cli.ending import fail
+from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
 from photon.errors import WRONG_USAGE
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.output import chosen, fail, json_option, opened, pipeline_argument, print_result
+from photon.cli.ending import fail
+from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result
 from photon.errors import WRONG_USAGE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.output import expected_errors, fail, json_option, log_to_stderr, print_result
+from photon.cli.ending import fail
+from photon.cli.output import expected_errors, json_option, log_to_stderr, print_result
 from photon.errors import NOT_DONE, WRONG_USAGE
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import Any
 import click
 
 from photon.cli.children import Children, Command
+from photon.cli.ending import fail
 from photon.cli.output import (
     DONE,
     chosen,
     expected_errors,
-    fail,
     json_option,
     log_to_stderr,
     pipeline_argument,

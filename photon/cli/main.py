@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
+from collections.abc import Sequence
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from photon.cli.output import discard_output
-from photon.errors import DEFECT
+from photon.cli.ending import Ending, in_order
+from photon.cli.quick_start import ASKING, start_quickly
 
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -42,7 +43,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("examples.demo.command:demo", "Show all of it under Dagster, with a shift that is killed."),
     "bench": ("bench.command:bench", "Measure Photon on this machine."),
 }
-INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
 
 
 class LazyGroup(click.Group):
@@ -68,21 +68,28 @@ class LazyGroup(click.Group):
         ]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if args is None and sys.argv[1:2] and sys.argv[1] in ASKING:
+            start_quickly()  # of a process that nobody uses for anything else
+        return super().main(args, prog_name, complete_var, standalone_mode, **extra)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        ending = Ending(as_json="--json" in args)
+        with in_order(ending):
+            return super().make_context(info_name, args, parent, obj=ending, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; end unexpected errors with status 70, since 1 means a violation."""
-        try:
+        with in_order(ctx.obj):
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException):
-            raise
-        except (KeyboardInterrupt, click.Abort):
-            click.echo("photon: interrupted", err=True)
-            sys.exit(INTERRUPTED)
-        except BrokenPipeError:
-            discard_output()
-            sys.exit(NOBODY_READS)
-        except Exception:
-            traceback.print_exc()
-            sys.exit(DEFECT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

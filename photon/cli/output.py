@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from photon.cli.ending import current_ending, fail
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -34,18 +34,13 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 def print_result(value: object, text: str, as_json: bool) -> None:
     """The result of a command: `value` as its one JSON object, or `text` for people."""
     click.echo(json.dumps(value, indent=2, default=str) if as_json else text)
+    current_ending().has_printed = True
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines, with numbers below the names of their columns."""
     width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))
     return [f"{first:20}" + "".join(f"{cell:>{width}}" for cell in others) for first, *others in rows]
-
-
-def fail(message: str, status: int) -> NoReturn:
-    """End the command with one message."""
-    click.echo(f"photon: {message}", err=True)
-    sys.exit(status)
 
 
 def log_to_stderr() -> None:
@@ -85,12 +80,6 @@ def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterato
             log.info(text)
 
     yield say
-
-
-def discard_output() -> None:
-    """Drop what is still to be written to a standard output that nobody reads any more."""
-    # The interpreter writes what is left in the buffer when it ends, and would fail.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:

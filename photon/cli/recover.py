@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from photon.cli.ending import fail
 from photon.cli.output import (
     chosen,
-    fail,
     json_option,
     opened,
     pipeline_argument,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import fail, json_option, opened, pipeline_argument, print_result
+from photon.cli.ending import fail
+from photon.cli.output import json_option, opened, pipeline_argument, print_result
 from photon.clock import in_utc
 from photon.errors import NOT_DONE
 
@@ -26,26 +27,39 @@ if TYPE_CHECKING:
 def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
     """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
-    Details follow. It reads the datacenters' own folders, and from the registry who is on hold or retired; it
-    disturbs neither registry nor joins. It ends with 3 if a datacenter's state can't be read.
+    The first line says whether all is well, and details come last. It reads the datacenters' own folders, and
+    from the registry who is on hold or retired; it disturbs neither registry nor joins. It ends with 3 if a
+    datacenter's state can't be read.
     """
     with opened(pipeline_file) as pipeline:
+        from photon.registry.open import start_servers
+        from photon.registry.operations.init import endpoints_of
+
+        if pipeline.registry_folder.exists():
+            start_servers(endpoints_of(pipeline))  # while the rest is imported
+
         from photon.availability.report import report_of
         from photon.clock import SystemClock
         from photon.shift.people import decisions_of
+        from photon.shift.standing import needs, overall, standing_of
         from photon.shift.status import statuses_of
 
         clock, decisions = SystemClock(), decisions_of(pipeline)
         found, errors = statuses_of(pipeline, clock, decisions)
+        now_us = clock.now_us()
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
         else:
-            lines = _standing(pipeline_file, found, errors, clock.now_us())
+            lines = [overall(found, errors, now_us, decisions.unknown_because is not None), ""]
+            lines += _standing(pipeline_file, found, errors, now_us)
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
             lines += report_of(pipeline).sentences()[-1:]  # of all together
             lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
-    told: dict[str, object] = {name: asdict(one) for name, one in found.items()}
+    told: dict[str, object] = {
+        name: {**asdict(one), "standing": standing_of(one, now_us), "needs_somebody": needs(one, now_us)}
+        for name, one in found.items()
+    }
     told.update({name: {"error": str(error)} for name, error in errors.items()})
     print_result(told, "\n".join(lines), as_json)
     if errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from photon.clock import Clock, SystemClock
 from photon.registry.address import EndpointAddress, RegistryAddress, table_name
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import access
+from photon.registry.dynamodb.keep_alive import in_background
 from photon.registry.dynamodb.local_server import LocalServer, default_kind
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.quorum.proposer import QuorumRegistry
@@ -48,6 +49,13 @@ def _acceptor(address: RegistryAddress, slot: int, incarnation: str) -> DynamoAc
     return DynamoAcceptor(table_name(address.pipeline, incarnation), connect, endpoint.transactions)
 
 
+def start_servers(endpoints: Iterable[EndpointAddress]) -> None:
+    """Begin to start the local ones, on threads: whoever asks them soon waits less, and is told of errors."""
+    for endpoint in endpoints:
+        if isinstance(endpoint.where, Path):
+            in_background(_server(endpoint, endpoint.where).ensure)
+
+
 def close_registries() -> None:
     """Close all that this process has opened; a local server that nobody else uses stops."""
     with _lock:
@@ -67,8 +75,12 @@ def connection(endpoint: EndpointAddress, timeout: timedelta, connections: int) 
     def connect() -> WireClient:
         url = endpoint.where
         if isinstance(url, Path):
-            server = LocalServer(url, endpoint.local_server or default_kind())
-            url = _servers.setdefault((os.getpid(), url), server).ensure()
+            url = _server(endpoint, url).ensure()
         return WireClient(url, granted, timeout.total_seconds(), connections)
 
     return connect
+
+
+def _server(endpoint: EndpointAddress, folder: Path) -> LocalServer:
+    server = LocalServer(folder, endpoint.local_server or default_kind())
+    return _servers.setdefault((os.getpid(), folder), server)

@@ -2,13 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Literal
+
 from photon.clock import MICROSECONDS
 from photon.shift.stages import PlannedWork, Stages
 from photon.shift.status import DatacenterStatus
 from photon.waiting.reasons import WHY
 
 LIVE_BYTES = 8 * 2**20  # what a live datacenter may find unread at any moment
+Standing = Literal[
+    "retired",
+    "on hold",
+    "new",
+    "at half a line",  # nobody runs it, and nothing else is unread
+    "at rest",
+    "not running",  # and there is work
+    "fenced",
+    "silent",
+    "waiting",  # for what is unavailable
+    "catching up",
+    "live",
+]
+# Those in which a datacenter does not go on by itself.
+NEEDS: Mapping[Standing, str] = MappingProxyType(
+    {
+        "new": "has never run",
+        "not running": "is not running",
+        "fenced": "is fenced",
+        "silent": "is silent",
+        "waiting": "waits for what is unavailable",
+    }
+)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def standing_of(one: DatacenterStatus, now_us: int) -> Standing:
+    """How a datacenter stands, in a word or two."""
+    backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
+    if one.decision is not None:
+        return one.decision
+    if one.epoch is None:
+        return "new"
+    if one.running_process is None:
+        if one.half_lines and not one.to_take_up_again:
+            return "at half a line"
+        return "not running" if backlog_bytes or one.to_take_up_again else "at rest"
+    if one.is_fenced:
+        return "fenced"
+    if one.is_silent(now_us):
+        return "silent"
+    if one.waits_for:
+        return "waiting"
+    return "catching up" if backlog_bytes > LIVE_BYTES else "live"
+
+
+def needs(one: DatacenterStatus, now_us: int) -> list[str]:
+    """Why somebody has to look at a datacenter, in a few words each; none: it is well."""
+    why = NEEDS.get(standing_of(one, now_us))
+    reasons = [why] if why is not None else []
+    if missing := one.counts.get("missing", 0):
+        reasons.append(f"lacks {missing:,} rows")
+    if one.stages.orders.refused:
+        reasons.append("has work orders that can't be read")
+    # A new one's only problem may be that it is new.
+    if one.problems and one.epoch is not None:
+        reasons.append(f"has {len(one.problems):,} problems" if len(one.problems) > 1 else "has a problem")
+    return reasons
+
+
+def overall(
+    found: Mapping[str, DatacenterStatus],
+    unknown: Collection[str],
+    now_us: int,
+    registry_is_unknown: bool = False,
+) -> str:
+    """One sentence on the whole pipeline. `unknown`: the datacenters that could not be asked."""
+    reasons = {name: ["can't be asked"] for name in unknown}
+    reasons |= {name: why for name, one in found.items() if (why := needs(one, now_us))}
+    well = ", ".join(
+        f"{name} is {standing_of(one, now_us)}" for name, one in found.items() if name not in reasons
+    )
+    if reasons:
+        verb = "needs" if len(reasons) == 1 else "need"
+        of_all = f"{len(reasons)} of {len(found) + len(unknown)} datacenters {verb} somebody"
+        well = f"{of_all}: " + "; ".join(f"{name} {' and '.join(why)}" for name, why in reasons.items())
+    elif not registry_is_unknown:
+        return f"All is well: {well}"
+    return f"The registry needs somebody: it could not be asked; {well}" if registry_is_unknown else well
 
 
 def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) -> str:
@@ -16,33 +98,35 @@ def headline(name: str, one: DatacenterStatus, now_us: int, pipeline_file: str) 
     start = f"photon join {pipeline_file} -d {name}"
     backlog_bytes = one.primary.backlog_bytes + one.foreign.backlog_bytes
     waiting = sum(one.waiting.values())
-    if one.decision is not None:
-        return f"{name} is {_decided(name, one, pipeline_file)}"
-    if one.epoch is None:
-        return f"{name} has never run: start it with {start}"
-    if one.running_process is None and one.half_lines and not one.to_take_up_again:
-        return f"{name} is at rest: {_half_lines(one)}" + (_waits(waiting) if waiting else "")
-    if one.running_process is None and (backlog_bytes or one.to_take_up_again):
-        return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: start it with {start}"
-    if one.running_process is None:
-        return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
     silence = f"no sign of life for {one.silent_seconds(now_us):,.0f} s"
-    if one.is_fenced:
-        quiet = f" ({silence})" if one.is_silent(now_us) else ""
-        return (
-            f"{name} is FENCED: it was silent, and the others have ended its epoch. "
-            f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end it "
-            f"and then {start}"
-        )
-    if one.is_silent(now_us):
-        return f"{name} is SILENT: {silence}; look at its log"
-    if one.waits_for:
-        waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)
-        return f"{name} WAITS for {waited}: {one.waits_for}; mend that, and it goes on by itself"
-    if backlog_bytes > LIVE_BYTES:
-        primary, foreign = size(one.primary.backlog_bytes), size(one.foreign.backlog_bytes)
-        return f"{name} is catching up: {primary} of primary and {foreign} of foreign logs wait"
-    return f"{name} is live" + _waits(waiting)
+    match standing_of(one, now_us):
+        case "on hold" | "retired":
+            return f"{name} is {_decided(name, one, pipeline_file)}"
+        case "new":
+            return f"{name} has never run: start it with {start}"
+        case "at half a line":
+            return f"{name} is at rest: {_half_lines(one)}" + (_waits(waiting) if waiting else "")
+        case "not running":
+            return f"{name} is NOT RUNNING, and {size(backlog_bytes)} of its logs wait: start it with {start}"
+        case "at rest":
+            return f"{name} is at rest: all that is in its logs was read" + _waits(waiting)
+        case "fenced":
+            quiet = f" ({silence})" if one.is_silent(now_us) else ""
+            return (
+                f"{name} is FENCED: it was silent, and the others have ended its epoch. "
+                f"Process {one.running_process}{quiet} begins a new one when it goes on: continue it, or end "
+                f"it and then {start}"
+            )
+        case "silent":
+            return f"{name} is SILENT: {silence}; look at its log"
+        case "waiting":
+            waited = span(max(0, now_us - one.waits_since_us) / MICROSECONDS)
+            return f"{name} WAITS for {waited}: {one.waits_for}; mend that, and it goes on by itself"
+        case "catching up":
+            primary, foreign = size(one.primary.backlog_bytes), size(one.foreign.backlog_bytes)
+            return f"{name} is catching up: {primary} of primary and {foreign} of foreign logs wait"
+        case "live":
+            return f"{name} is live" + _waits(waiting)
 
 
 def _half_lines(one: DatacenterStatus) -> str:

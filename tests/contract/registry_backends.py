@@ -21,7 +21,7 @@ from photon.registry.consensus.layout import SHARD_HASH
 from photon.registry.consensus.register import Members, Register, ShardConfig
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.credentials import LOCAL_REGION, access
-from photon.registry.dynamodb.local_server import ServerKind
+from photon.registry.dynamodb.local_supervisor import ServerKind
 from photon.registry.dynamodb.wire import WireClient
 from photon.registry.operations.directory import TABLE_DEFINITION
 from photon.registry.quorum.proposer import QuorumRegistry

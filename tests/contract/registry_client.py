@@ -26,7 +26,7 @@ from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.registry.address import RegistryAddress
-from photon.registry.dynamodb.local_server import ServerKind
+from photon.registry.dynamodb.local_supervisor import ServerKind
 from photon.registry.interface import Claim, Joined, Lost, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import find_registry

@@ -17,7 +17,7 @@ import pytest
 from bench.server_process import START_SECONDS
 from bench.store_servers import dynamodb_client, is_available
 from photon.registry.dynamodb.credentials import LOCAL_REGION
-from photon.registry.dynamodb.local_server import ServerKind, answers, free_port, server_command
+from photon.registry.dynamodb.local_supervisor import ServerKind, answers, free_port, server_command
 from photon.registry.operations.directory import TABLE_DEFINITION
 
 TRANSACTIONS = 5

@@ -106,9 +106,10 @@ def test_people_read_first_how_it_stands_and_find_the_stages_below(
     world.join()
     recover_dead_letters(world.pipeline, ["east"])
     said = CliRunner().invoke(main, ["status", str(world.pipeline.file)]).output.splitlines()
-    assert said[0].startswith("east is at rest")
-    assert said[1].startswith("  1 events wait for a primary event that is in no log yet; the oldest was")
-    assert said[3].startswith("  1 work orders wait until it runs again, the oldest for ")
+    assert said[:2] == ["All is well: east is at rest", ""]
+    assert said[2].startswith("east is at rest")
+    assert said[3].startswith("  1 events wait for a primary event that is in no log yet; the oldest was")
+    assert said[5].startswith("  1 work orders wait until it runs again, the oldest for ")
     assert "  work orders: 1 waiting, 0 refused" in said
     value = json.loads(CliRunner().invoke(main, ["status", str(world.pipeline.file), "--json"]).stdout)
     assert value["east"]["stages"]["orders"]["waiting"] == 1

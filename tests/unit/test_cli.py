@@ -217,10 +217,87 @@ def with_nobody_to_read(*command: str | Path) -> subprocess.CompletedProcess[byt
         os.close(writer)
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
-def test_a_command_whose_output_nobody_reads_ends_quietly(pipeline: Path, options: list[str]) -> None:
-    done = with_nobody_to_read("-m", "photon.cli.main", "status", pipeline, *options)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "PIPELINE"],
+        ["status", "PIPELINE", "--json"],
+        ["--help"],
+        ["join", "--help"],
+        ["completion", "bash"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_whose_output_nobody_reads_ends_quietly(pipeline: Path, words: list[str]) -> None:
+    words = [str(pipeline) if word == "PIPELINE" else word for word in words]
+    done = with_nobody_to_read("-m", "photon.cli.main", *words)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_command_that_fails_keeps_its_status_where_nobody_reads_its_object() -> None:
+    done = with_nobody_to_read("-m", "photon.cli.main", "status", "missing.yaml", "--json")
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+
+
+# -- one object
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["status", "missing.yaml", "--json"], 2, "missing.yaml"),
+        (["trace", "p.yaml", "", "--json"], 2, "EVENT_ID is empty"),
+        (["join", "--json"], 2, "Missing argument 'PIPELINE'"),
+        (["join", "p.yaml", "--complet", "--json"], 2, "--complet"),
+        (["nonsense", "--json"], 2, "No such command 'nonsense'"),
+    ],
+)
+def test_with_json_a_command_that_fails_prints_one_object_with_its_error(
+    words: list[str], status: int, told: str
+) -> None:
+    done = photon(*words)
+    error = json.loads(done.stdout)
+    assert done.exit_code == status == error["exit_status"]
+    assert told in error["error"]
+    assert told in done.stderr
+
+
+def test_a_defect_is_one_object_too(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise ZeroDivisionError("by chance")
+
+    monkeypatch.setattr(status, "callback", fails)
+    done = photon("status", pipeline, "--json")
+    error = json.loads(done.stdout)
+    assert done.exit_code == 70 == error["exit_status"]
+    assert error["error"] == "a defect of Photon: ZeroDivisionError: by chance"
+
+
+def test_a_status_that_is_told_in_part_is_one_object(pipeline: Path) -> None:
+    damaged = pipeline.parent / "state" / "west" / "dispatcher.sqlite"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(random.Random(7).randbytes(40_000))
+    done = photon("status", pipeline, "--json")
+    assert (done.exit_code, set(json.loads(done.stdout))) == (3, {"east", "west"})
+
+
+# -- quick
+
+
+def test_a_status_imports_neither_pandas_nor_boto3(pipeline: Path) -> None:
+    script = (
+        "import sys\n"
+        f"sys.argv = ['photon', 'status', {str(pipeline)!r}]\n"
+        "from photon.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pyspark', 'dagster', 'pandas', 'boto3', 'urllib3'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("2 of 2 datacenters need somebody: east has never run; west has never run")
 
 
 def test_a_child_whose_parent_was_killed_with_its_terminal_goes_on_to_its_end(tmp_path: Path) -> None:

@@ -30,22 +30,25 @@ from photon.pipeline.sections import Datacenter, ForeignLog, LocalServerName, Pr
 from photon.registry.consensus.acceptor import NoReply
 from photon.registry.consensus.layout import ItemKey
 from photon.registry.dynamodb import local_server as module
+from photon.registry.dynamodb import local_supervisor
 from photon.registry.dynamodb.acceptor import DynamoAcceptor
 from photon.registry.dynamodb.local_server import (
-    DATABASES,
     LocalServer,
+    default_kind,
+    local_server,
+    running_server,
+)
+from photon.registry.dynamodb.local_supervisor import (
+    DATABASES,
     Running,
     ServerKind,
     answers,
-    default_kind,
     free_port,
-    local_server,
-    running_server,
 )
 from photon.registry.interface import Claim, Joined, Lost, RegistryMismatch, RegistryUnavailable, Won
 from photon.registry.open import close_registries, open_registry
 from photon.registry.operations.init import endpoints_of, find_registry, init_registry
-from photon.toolchain.java import JavaMissing
+from photon.toolchain.java import JavaMissing, java_command
 
 KINDS: tuple[ServerKind, ...] = ("dynoxide", "dynamodb-local")
 HOLD_FOR_EVER = """
@@ -116,7 +119,7 @@ def test_a_server_stays_for_the_users_that_are_left(tmp_path: Path) -> None:
         assert running(tmp_path).url == url
         process.kill()
         process.wait()
-        time.sleep(3 * module.USERS_POLL_SECONDS)  # the supervisor has looked, more than once
+        time.sleep(3 * local_supervisor.USERS_POLL_SECONDS)  # the supervisor has looked, more than once
         assert answers(url)
 
 
@@ -174,14 +177,14 @@ def test_a_port_that_was_taken_since_is_not_used(tmp_path: Path, monkeypatch: py
     with local_server(tmp_path / "one") as url:
         taken = int(url.rsplit(":", 1)[1])
         ports = iter([taken, free_port()])
-        monkeypatch.setattr(module, "free_port", lambda: next(ports))
+        monkeypatch.setattr(local_supervisor, "free_port", lambda: next(ports))
         (tmp_path / "two").mkdir()
-        server = module._start_server(tmp_path / "two", "dynoxide")
+        server = local_supervisor._start_server(tmp_path / "two", "dynoxide")
         assert server is not None
         try:
             assert json.loads((tmp_path / "two" / "server.json").read_text())["url"] != url
         finally:
-            module._stop(server)
+            local_supervisor._stop(server)
 
 
 @pytest.mark.server
@@ -271,8 +274,8 @@ def test_without_java_the_reason_and_the_remedy_are_said(
     def no_java() -> str:
         raise JavaMissing("There is no java on PATH. Install Java 17.")
 
-    monkeypatch.setattr(module, "java_command", no_java)
-    monkeypatch.setattr(module, "dynamodb_local_jars", lambda: tmp_path)
+    monkeypatch.setattr(local_supervisor, "java_command", no_java)
+    monkeypatch.setattr(local_supervisor, "dynamodb_local_jars", lambda: tmp_path)
     refused = pytest.raises(RegistryUnavailable, match="Install Java 17")
     with refused, local_server(tmp_path, "dynamodb-local"):
         pass
@@ -372,16 +375,16 @@ def test_a_start_that_failed_is_not_tried_again_by_each_request_that_waited_for_
 def test_a_supervisor_gives_up_a_server_that_hangs_as_soon_as_its_users_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "START_SECONDS", 1.0)
+    monkeypatch.setattr(local_supervisor, "START_SECONDS", 1.0)
     started: list[int] = []
 
     def hangs(*_: object) -> list[str]:
         started.append(1)
         return ["sleep", "60"]
 
-    monkeypatch.setattr(module, "server_command", hangs)
+    monkeypatch.setattr(local_supervisor, "server_command", hangs)
     began = time.monotonic()
-    assert module._start_server(tmp_path, "dynoxide") is None
+    assert local_supervisor._start_server(tmp_path, "dynoxide") is None
     assert time.monotonic() - began < 3
     assert len(started) == 1
 
@@ -390,7 +393,7 @@ def test_a_supervisor_gives_up_a_server_that_hangs_as_soon_as_its_users_do(
 def test_a_server_that_will_not_start_says_so_with_the_end_of_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module.java_command()  # which it finds: only the server's own start is to fail
+    java_command()  # which it finds: only the server's own start is to fail
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")
     with (
         pytest.raises(RegistryUnavailable, match=r"server\.log.*NoSuchOption|server\.log.*does not run"),

@@ -1,4 +1,7 @@
-"""The credentials of one endpoint, as boto3 finds them, and the signatures that are made with them."""
+"""The credentials of one endpoint, as boto3 finds them, and the signatures that are made with them.
+
+Who asks a registry on his own machine needs none, and imports nothing of botocore's search for them.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
-from botocore.config import Config
-from botocore.credentials import (
-    AssumeRoleCredentialFetcher,
-    Credentials,
-    DeferredRefreshableCredentials,
-    ReadOnlyCredentials,
-    RefreshableCredentials,
-)
 from botocore.exceptions import NoCredentialsError
-from botocore.httpsession import get_cert_path
-from botocore.session import Session
-from botocore.utils import normalize_url_path
 
 from photon.registry.dynamodb.keep_alive import in_background, seconds_left
 
@@ -33,10 +26,29 @@ _SERVICE = "dynamodb"
 LOCAL_REGION = "local"
 _LOCAL_KEY = "photon"  # DynamoDB Local wants a key and takes any
 _SESSION = "photon"  # how CloudTrail names who assumed a role
-_STS = Config(connect_timeout=5, read_timeout=5)
+_STS_SECONDS = 5
 # Credentials that are valid for less are renewed before they are used; longer ones, while they are.
 _LAST_SECONDS = 60
 _PAUSE_SECONDS = 1.0  # between two searches: it reads files, and may ask other services
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalCredentials:
+    """Those of the local registry, which asks for some and takes any."""
+
+    access_key: str = _LOCAL_KEY
+    secret_key: str = _LOCAL_KEY
+    token: str | None = None
+
+    def get_frozen_credentials(self) -> _LocalCredentials:
+        return self
+
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials, ReadOnlyCredentials
+
+    Found: TypeAlias = Credentials | _LocalCredentials
+    Frozen: TypeAlias = ReadOnlyCredentials | _LocalCredentials
 
 
 class CredentialSource:
@@ -45,22 +57,22 @@ class CredentialSource:
     Thread-safe. `find` may take long, for it may ask other services: nobody waits beyond his own deadline.
     """
 
-    def __init__(self, find: Callable[[], Credentials | None]) -> None:
+    def __init__(self, find: Callable[[], Found | None]) -> None:
         self._find = find
         self._lock = threading.Lock()
-        self._found: Credentials | None = None
+        self._found: Found | None = None
         # Frozen: a renewal in between would leave them half old and half new.
-        self._frozen: ReadOnlyCredentials | None = None
-        self._search: Future[ReadOnlyCredentials] | None = None
+        self._frozen: Frozen | None = None
+        self._search: Future[Frozen] | None = None
         self._search_again_at = 0.0
 
-    def current(self, deadline: float) -> ReadOnlyCredentials:
+    def current(self, deadline: float) -> Frozen:
         """Valid ones. Whatever finding them raises; TimeoutError at `deadline` by `time.monotonic()`."""
         frozen, found = self._frozen, self._found
-        expiring = found if isinstance(found, RefreshableCredentials) else None
-        if frozen is None or (expiring is not None and expiring.refresh_needed(_LAST_SECONDS)):
+        refresh_needed = getattr(found, "refresh_needed", None)  # of those that expire
+        if frozen is None or (refresh_needed is not None and refresh_needed(_LAST_SECONDS)):
             return self._searching().result(seconds_left(deadline))
-        if expiring is not None and expiring.refresh_needed():
+        if refresh_needed is not None and refresh_needed():
             self._searching()
         return frozen
 
@@ -69,7 +81,7 @@ class CredentialSource:
         with self._lock:
             self._found = self._frozen = None
 
-    def _searching(self) -> Future[ReadOnlyCredentials]:
+    def _searching(self) -> Future[Frozen]:
         """The search that goes on, or the last one if it has only just ended."""
         with self._lock:
             is_over = self._search is None or self._search.done()
@@ -78,7 +90,7 @@ class CredentialSource:
                 self._search_again_at = time.monotonic() + _PAUSE_SECONDS
             return self._search
 
-    def _renew(self) -> ReadOnlyCredentials:
+    def _renew(self) -> Frozen:
         found = self._found or self._find()
         if found is None:
             raise NoCredentialsError
@@ -113,11 +125,11 @@ class Signer:
 
     def __init__(self, host: str, path: str, region: str) -> None:
         self._host = host
-        self._path = quote(normalize_url_path(path), safe="/~")
+        self._path = "/" if path == "/" else _normal(path)
         self._region = region
-        self._last: tuple[str, ReadOnlyCredentials, bytes] | None = None
+        self._last: tuple[str, Frozen, bytes] | None = None
 
-    def headers(self, target: str, body: bytes, credentials: ReadOnlyCredentials) -> str:
+    def headers(self, target: str, body: bytes, credentials: Frozen) -> str:
         """The headers that a POST request with this body needs, each ending in CRLF."""
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         signed = {"content-type": _CONTENT_TYPE, "host": self._host, "x-amz-date": now}
@@ -136,7 +148,7 @@ class Signer:
             f" SignedHeaders={names}, Signature={signature}\r\n"
         )
 
-    def _key(self, day: str, credentials: ReadOnlyCredentials) -> bytes:
+    def _key(self, day: str, credentials: Frozen) -> bytes:
         last = self._last
         if last is not None and last[:2] == (day, credentials):
             return last[2]
@@ -147,21 +159,35 @@ class Signer:
         return key
 
 
-def _find(region: str, profile: str | None, role: str | None) -> Credentials | None:
+def _find(region: str, profile: str | None, role: str | None) -> Found | None:
     if region == LOCAL_REGION and profile is None and role is None:
-        return Credentials(_LOCAL_KEY, _LOCAL_KEY)
+        return _LocalCredentials()
+    from botocore.config import Config
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.session import Session
+
     session = Session(profile=profile)
     found: Credentials | None = session.get_credentials()
     if found is None or role is None:
         return found
-    ask_sts = partial(session.create_client, region_name=region, config=_STS)
+    sts = Config(connect_timeout=_STS_SECONDS, read_timeout=_STS_SECONDS)
+    ask_sts = partial(session.create_client, region_name=region, config=sts)
     fetcher = AssumeRoleCredentialFetcher(ask_sts, found, role, extra_args={"RoleSessionName": _SESSION})
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
 def _authorities(profile: str | None) -> str:
+    from botocore.httpsession import get_cert_path
+    from botocore.session import Session
+
     configured = Session(profile=profile).get_config_variable("ca_bundle")
     return str(configured or os.environ.get("REQUESTS_CA_BUNDLE") or get_cert_path(True))
+
+
+def _normal(path: str) -> str:
+    from botocore.utils import normalize_url_path
+
+    return quote(normalize_url_path(path), safe="/~")
 
 
 def _hash(content: bytes) -> str:

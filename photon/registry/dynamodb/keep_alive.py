@@ -30,8 +30,6 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
-from botocore.httpsession import ProxyConfiguration, create_urllib3_context, mask_proxy_url
-from botocore.utils import get_environ_proxies
 
 _PORTS = {"http": 80, "https": 443}
 _RECEIVE_BYTES = 1 << 16
@@ -102,10 +100,8 @@ class KeepAliveClient:
         self._connections = connections
         self._authorities = authorities
         self._server = urlsplit(url)
-        proxies = ProxyConfiguration({} if _is_own_machine(self._server) else get_environ_proxies(url))
-        self._proxy_url: str | None = proxies.proxy_url_for(url)
+        self._proxy_url, for_proxy = (None, {}) if _is_own_machine(self._server) else _proxy_of(url)
         self._proxy = None if self._proxy_url is None else urlsplit(self._proxy_url)
-        for_proxy = {} if self._proxy_url is None else proxies.proxy_headers_for(self._proxy_url)
         self._proxy_headers = "".join(f"{name}: {value}\r\n" for name, value in for_proxy.items())
         # Behind a proxy that takes part in HTTP, the first line has the whole URL.
         is_forwarded = self._proxy is not None and self._server.scheme == "http"
@@ -171,6 +167,8 @@ class KeepAliveClient:
             raise SSLError(endpoint_url=self._url, error=error) from error
         except (OSError, ValueError) as error:
             if self._proxy_url is not None:
+                from botocore.httpsession import mask_proxy_url
+
                 raise ProxyUnusable(proxy_url=mask_proxy_url(self._proxy_url), error=error) from error
             raise EndpointConnectionError(endpoint_url=self._url, error=error) from error
 
@@ -199,6 +197,8 @@ class KeepAliveClient:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
+        from botocore.httpsession import create_urllib3_context
+
         context: ssl.SSLContext = create_urllib3_context()
         context.check_hostname = True  # urllib3 would do that itself
         context.hostname_checks_common_name = False
@@ -297,6 +297,17 @@ class _Connection:
         if not part:
             raise _Closed("closed by the server")
         self._received += part
+
+
+def _proxy_of(url: str) -> tuple[str | None, Mapping[str, str]]:
+    """The proxy that the environment names for a URL, if any, and the headers that it is sent."""
+    # Here, for it takes 0.07 s, and nobody needs it who asks a registry on his own machine.
+    from botocore.httpsession import ProxyConfiguration
+    from botocore.utils import get_environ_proxies
+
+    proxies = ProxyConfiguration(get_environ_proxies(url))
+    proxy_url: str | None = proxies.proxy_url_for(url)
+    return proxy_url, {} if proxy_url is None else proxies.proxy_headers_for(proxy_url)
 
 
 def _connect(to: SplitResult, deadline: float) -> socket.socket:

@@ -27,7 +27,7 @@ from photon.clock import SystemClock
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.pipeline.file import load_pipeline
-from photon.registry.dynamodb.local_server import die_with_parent
+from photon.registry.dynamodb.local_supervisor import die_with_parent
 from photon.registry.open import close_registries
 from photon.registry.operations.init import init_registry
 from photon.shift.run import run_shift

@@ -1,0 +1,78 @@
+"""How every command ends: its exit status and what is told, whatever ends it.
+
+No command may end otherwise: not by Ctrl-C, not by a reader that is gone, not by a defect.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+
+from photon.errors import DEFECT
+
+INTERRUPTED, NOBODY_READS = 130, 141  # what a shell makes of SIGINT and SIGPIPE
+
+
+@dataclass
+class Ending:
+    """What is known of a command while it runs (`ctx.obj`)."""
+
+    as_json: bool = False  # --json is among its words
+    has_printed: bool = False  # its one object is out
+
+
+@contextmanager
+def in_order(ending: Ending) -> Iterator[None]:
+    """End the process for each exception but those that click itself ends in order."""
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except click.ClickException as error:
+        _print_error(ending, error.format_message(), error.exit_code)
+        raise
+    except (KeyboardInterrupt, click.Abort):
+        fail("interrupted", INTERRUPTED, ending)
+    except BrokenPipeError:
+        discard_output()
+        sys.exit(NOBODY_READS)
+    except Exception as error:
+        traceback.print_exc()
+        _print_error(ending, f"a defect of Photon: {type(error).__name__}: {error}", DEFECT)
+        sys.exit(DEFECT)
+
+
+def current_ending() -> Ending:
+    """That of the command under way."""
+    context = click.get_current_context(silent=True)
+    return context.obj if context is not None and isinstance(context.obj, Ending) else Ending()
+
+
+def fail(message: str, status: int, ending: Ending | None = None) -> NoReturn:
+    """End the command with one message; with --json it is the one object, too."""
+    try:
+        click.echo(f"photon: {message}", err=True)
+        _print_error(ending or current_ending(), message, status)
+    except BrokenPipeError:
+        discard_output()
+    sys.exit(status)
+
+
+def _print_error(ending: Ending, message: str, status: int) -> None:
+    if ending.as_json and not ending.has_printed:
+        ending.has_printed = True
+        click.echo(json.dumps({"error": message, "exit_status": status}, indent=2))
+
+
+def discard_output() -> None:
+    """Drop what is still to be written to a standard output that nobody reads any more."""
+    # The interpreter writes what is left in the buffer when it ends, and would fail.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
