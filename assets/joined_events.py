@@ -48,7 +48,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             "for some time what is in the datacenter's logs and what comes, and reports while it does."
         ),
     )
-    def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
+    def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult[None]:
         # A session takes seconds to stop: a signal in that time must not fail a shift that has ended.
         with failures_with_a_message(), draining() as drain, ExitStack() as at_the_end:
             at_the_end.callback(spark.stop)

@@ -14,7 +14,7 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
-from assets.health import health_checks
+from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
 from assets.pipeline_files import all_served_check, pipeline_files_asset
@@ -54,11 +54,9 @@ def build_defs(settings: LocationSettings) -> Definitions:
 def _definitions_of(served: ServedPipeline) -> Definitions:
     """What one pipeline adds; each of its datacenters is a partition."""
     datacenters = StaticPartitionsDefinition(list(served.datacenters))
-    health = [health_checks(served, name) for name in served.datacenters]
     shift = define_asset_job(
         served.job_name("shift"),
-        # Not what is told of shifts by others.
-        selection=AssetSelection.assets(served.asset_key("joined_events")) - AssetSelection.checks(*health),
+        selection=AssetSelection.assets(served.asset_key("joined_events")),
         executor_def=in_process_executor,
         description="Joins one datacenter's logs for some time; its sensor starts it.",
     )
@@ -75,9 +73,10 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
             *side_table_assets(served),
             joined_events_asset(served, datacenters),
             daily_joins_asset(served, datacenters),
+            health_asset(served),
             *(report_asset(report, served) for report in REPORTS),
         ],
-        asset_checks=health,
+        asset_checks=[health_checks(served, name) for name in served.datacenters],
         jobs=[shift, days, *(report_job(report, served) for report in REPORTS), *upkeep_jobs(UPKEEP, served)],
         sensors=[
             watcher_sensor(served),

@@ -29,7 +29,7 @@ class Alert:
 
     @property
     def title(self) -> str:
-        """One line: [ERROR] clicks: joined_events east__works."""
+        """One line: [ERROR] clicks: health east__works."""
         word = {"ok": "OK AGAIN", "warn": "WARNING", "error": "ERROR"}[self.level]
         return f"[{word}] {self.pipeline}: {self.subject}"
 

@@ -46,13 +46,11 @@ def test_a_datacenter_that_cannot_start_is_told_within_a_minute_and_once_it_join
         tree.start(daemon(tmp_path, file, "east"))
         assert soon(lambda: any("shift" in title for title in told(tmp_path)), PATIENCE_SECONDS)
         began = time.monotonic()
-        assert soon(
-            lambda: "[ERROR] search_clicks: joined_events east__works" in told(tmp_path), PATIENCE_SECONDS
-        )
+        assert soon(lambda: "[ERROR] search_clicks: health east__works" in told(tmp_path), PATIENCE_SECONDS)
         print(f"told {time.monotonic() - began:.0f} s after the first run failed")
         (tmp_path / "own.py").write_text(ADAPTER)
         wait_for_rows(file, "east", traffic.expected_outcomes().joined_total)
         assert soon(
-            lambda: "[OK AGAIN] search_clicks: joined_events east__works" in told(tmp_path), PATIENCE_SECONDS
+            lambda: "[OK AGAIN] search_clicks: health east__works" in told(tmp_path), PATIENCE_SECONDS
         )
         assert tree.ended() == {}

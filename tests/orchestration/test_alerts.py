@@ -11,6 +11,7 @@ from dagster import AssetCheckEvaluation, AssetCheckSeverity, DagsterInstance, b
 from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from assets.health import health_key
 from orchestration.alerts import alerts_sensor
 from photon.health.alerts import HookNotFound
 from tests.orchestration.location import Location
@@ -60,7 +61,7 @@ def evaluate(
 ) -> None:
     instance.report_runless_asset_event(
         AssetCheckEvaluation(
-            asset_key=location.served.asset_key("joined_events"),
+            asset_key=health_key(location.served),
             check_name="east__works",
             passed=passed,
             severity=AssetCheckSeverity[severity],
@@ -78,8 +79,8 @@ def test_a_check_that_fails_is_told_once_and_when_it_passes_again(
         evaluate(location, instance, passed, says="nobody has run it")
         cursor = tick(location, instance, cursor).cursor
     assert titles(location) == [
-        "[ERROR] clicks: joined_events east__works",
-        "[OK AGAIN] clicks: joined_events east__works",
+        "[ERROR] clicks: health east__works",
+        "[OK AGAIN] clicks: health east__works",
     ]
     assert told(location)[0]["text"] == "nobody has run it"
 
@@ -129,7 +130,7 @@ def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(
         tick(location, instance, cursor)
     (location.folder / "broken").unlink()
     tick(location, instance, cursor)
-    assert titles(location) == ["[ERROR] clicks: joined_events east__works"]
+    assert titles(location) == ["[ERROR] clicks: health east__works"]
 
 
 def test_without_a_function_nobody_is_told_and_the_tick_says_so(

@@ -150,7 +150,7 @@ def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_p
     found = snapshot(build_defs(served(tmp_path)))["assets"]
     groups = {name.split("/")[-1]: one["group"] for name, one in found.items()}
     logs, side_tables = ("primary_log", "foreign_log"), ("dead_letters", "unjoined", "too_old")
-    data = (*logs, "joined_events", *side_tables, "daily_joins", "verification_report")
+    data = (*logs, "joined_events", *side_tables, "health", "daily_joins", "verification_report")
     assert groups == {
         **dict.fromkeys(data, "search_clicks"),
         "registry_state": "search_clicks__upkeep",
@@ -160,7 +160,7 @@ def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_p
         name: {key.split("/")[-1] for key in found[f"search_clicks/{name}"]["parents"]} for name in data
     }
     assert parents["joined_events"] == parents["dead_letters"] == set(logs)
-    assert parents["daily_joins"] == {"joined_events"}
+    assert parents["daily_joins"] == parents["health"] == {"joined_events"}
     assert parents["verification_report"] == {"joined_events", *side_tables, "daily_joins"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckSeverity,
+    AssetMaterialization,
     AssetSelection,
     DagsterInstance,
     Definitions,
@@ -17,6 +19,7 @@ from dagster import (
     define_asset_job,
 )
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.loader import LoadingContextForTest
 
 from assets.health import health_checks
 from orchestration.watcher import watcher_sensor
@@ -45,6 +48,19 @@ def told(tick: SensorExecutionData) -> dict[str, AssetCheckEvaluation]:
     evaluations = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
     assert len(evaluations) == len(tick.asset_events)
     return {one.check_name: one for one in evaluations}
+
+
+def test_what_is_told_of_a_dead_datacenter_still_counts_when_another_one_has_reported(
+    location: Location, instance: DagsterInstance
+) -> None:
+    check = told(tick(location, instance))["east__works"]
+    instance.report_runless_asset_event(check)
+    instance.report_runless_asset_event(
+        AssetMaterialization(location.served.asset_key("joined_events"), partition="west")
+    )
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([check.asset_check_key])
+    counts = record[check.asset_check_key].targets_latest_materialization(LoadingContextForTest(instance))
+    assert asyncio.run(counts), "the UI would say: not evaluated"
 
 
 def test_the_first_look_evaluates_each_check_of_each_datacenter(

@@ -16,7 +16,7 @@ import pytest
 from examples.alerts import mail, slack, webhook
 from photon.health.alerts import Alert
 
-ALERT = Alert("clicks", "check", "joined_events east__works", "error", "nobody has run it", 0, "run-1")
+ALERT = Alert("clicks", "check", "health east__works", "error", "nobody has run it", 0, "run-1")
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def test_a_webhook_gets_the_alert_as_json(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("ALERTS_URL", url)
         webhook.tell(ALERT)
     assert came == [ALERT.as_dict()]
-    assert came[0]["title"] == "[ERROR] clicks: joined_events east__works"
+    assert came[0]["title"] == "[ERROR] clicks: health east__works"
 
 
 def test_slack_gets_a_message_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
