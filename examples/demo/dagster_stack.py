@@ -7,18 +7,20 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from examples.demo.folder import DemoFolder
-from examples.demo.process_tree import Program
+from examples.demo.process_tree import ProcessTree, Program
 from photon.errors import UserError
 
 HOST = "127.0.0.1"
 LOCATION = "photon"
 DATABASE_SECONDS = 60.0  # 2 s alone
+CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location
+UI_SECONDS = 60.0  # 4 s alone
 ANSWER_SECONDS = 10  # a busy machine answers a query within two
 # The UI asks for news of all assets so often; each time costs a tenth of a core for the default 2 s.
 LIVE_POLL_MILLISECONDS = 5_000
@@ -26,6 +28,9 @@ _WORKSPACE = """\
 load_from:
   - grpc_server: {{host: {host}, port: {port}, location_name: {location}}}
 """
+
+# Waits until something is true, for at most so many seconds; the text says what is waited for.
+Until = Callable[[Callable[[], bool], float, str], None]
 
 
 class DagsterFailed(UserError):
@@ -72,6 +77,15 @@ class DagsterStack:
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
             raise DagsterFailed(f"Dagster can't use {home}: {error}; {log} has its output") from None
+
+    def start(self, tree: ProcessTree, until: Until) -> None:
+        """Start the processes, each when what it needs is there. DagsterFailed, or what `until` raises."""
+        self.prepare()
+        tree.start(self.code_server())
+        until(lambda: answers(self.code_port), CODE_SERVER_SECONDS, "the code server to load its location")
+        tree.start(self.daemon())
+        tree.start(self.webserver())
+        until(lambda: answers(self.ui_port), UI_SECONDS, "the UI to answer")
 
     @property
     def _environment(self) -> dict[str, str]:

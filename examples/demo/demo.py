@@ -14,7 +14,7 @@ from types import FrameType
 from bench.generator import Generator, generating
 from bench.latency import SeenRow, TableReader, TimeSpan
 from bench.latency_plot import draw
-from examples.demo.dagster_stack import DagsterFailed, DagsterStack, answers, stack_in
+from examples.demo.dagster_stack import DagsterFailed, DagsterStack, stack_in
 from examples.demo.folder import DemoFolder, held_folder
 from examples.demo.lakes import LakeKind, lakes
 from examples.demo.process_tree import GUARD, ProcessTree
@@ -35,8 +35,6 @@ STAY_ROWS = 10_000  # the last minutes: nothing else is shown
 POLL_SECONDS = 0.1  # a row's delay is measured to within so much
 LOOK_SECONDS = 1.0  # at files and states: some ms a datacenter
 SHOW_SECONDS = 5.0
-CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location
-UI_SECONDS = 60.0  # 4 s alone
 DEATH_SECONDS = 5.0
 LOG_LINES = 15  # of a process that ended, in the message
 RUN_FAILED = ("FAILURE", "CANCELED")
@@ -169,17 +167,10 @@ class Demo:
     _verified: bool = False
 
     def start_dagster(self) -> None:
-        """Start Dagster's processes, each as soon as what it needs is there."""
+        """Start Dagster's processes."""
         began_us = self.clock.now_us()
         say(f"Dagster starts; its UI will be at {self.stack.url}")
-        self.stack.prepare()
-        self.tree.start(self.stack.code_server())
-        self._until(
-            lambda: answers(self.stack.code_port), CODE_SERVER_SECONDS, "the code server to load its location"
-        )
-        self.tree.start(self.stack.daemon())
-        self.tree.start(self.stack.webserver())
-        self._until(lambda: answers(self.stack.ui_port), UI_SECONDS, "the UI to answer")
+        self.stack.start(self.tree, self._until)
         say(f"the UI is there: {self.stack.url}")
         self.spans["dagster"] = TimeSpan(began_us, self.clock.now_us())
 

@@ -1,0 +1,148 @@
+"""What the browser looks at: Dagster's processes, the local registry, and two datacenters with live traffic.
+
+Each datacenter also has logs of yesterday, a day that is closed and that a backfill can fill in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from bench.generator import generating
+from examples.demo.dagster_stack import DagsterStack, stack_in
+from examples.demo.folder import held_folder
+from examples.demo.process_tree import ProcessTree
+from photon.backfill.days import day_of
+from photon.clock import MICROSECONDS, SystemClock
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.dynamodb.local_server import Running, running_server
+from photon.shift.lease import holder_of, lease_status_of
+from photon.storage.delta import is_table
+from photon.testing.traffic import Traffic
+from photon.verification.days import DAY_US
+from tests.e2e.process_marks import soon
+
+PIPELINE = "search_clicks"
+DATACENTERS = ("east", "west")
+# A start takes some 10 s on two quiet cores; a busy machine is given minutes before it counts as broken.
+PATIENCE_SECONDS = 300.0
+LIVE_SECONDS = 3_600.0  # longer than all tests together
+YESTERDAYS_SECONDS = 20.0
+TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
+# Reports come soon. Verifications and fills are a person's: each starts a JVM, and would be in the way.
+SETTINGS = """\
+retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
+tailing: {idle_after: 3s}
+shift: {report: 5s}
+verification: {cron: "0 0 1 1 *"}
+backfill: {first_look_days: 0}
+"""
+
+
+@dataclass(frozen=True)
+class LivePlatform:
+    """A platform that runs, and what lies behind its UI."""
+
+    pipeline: Pipeline
+    stack: DagsterStack
+    tree: ProcessTree
+    yesterdays: Traffic
+
+    @property
+    def url(self) -> str:
+        return self.stack.url
+
+    @property
+    def yesterday(self) -> date:
+        return day_of(self.yesterdays.start_us)
+
+    def table(self, datacenter: str) -> DeltaTable:
+        """The joined events of a datacenter."""
+        return DeltaTable(self.pipeline.datacenters[datacenter].lake / "joined_events")
+
+    def rows_of_clicks(self, datacenter: str, day: date | None = None) -> Counter[str]:
+        """How many rows each click has in a datacenter's table, of all days or of one."""
+        if not is_table(self.pipeline.datacenters[datacenter].lake / "joined_events"):
+            return Counter()
+        found = self.table(datacenter).to_pyarrow_table(columns=["_event_id", "_event_time"])
+        if day is not None:
+            found = found.filter(pc.equal(pc.cast(found["_event_time"], "date32"), day))
+        return Counter(found["_event_id"].to_pylist())
+
+    def rows_of_all(self, day: date | None = None) -> Counter[str]:
+        """The same over all datacenters."""
+        return sum((self.rows_of_clicks(name, day) for name in DATACENTERS), Counter())
+
+    def run_of(self, datacenter: str) -> str:
+        """The id of the run that has the datacenter's lease, or had it last."""
+        lease = lease_status_of(self.pipeline.datacenters[datacenter].state).lease
+        assert lease is not None
+        return lease.run
+
+    def is_run(self, datacenter: str) -> bool:
+        """Whether a shift runs it."""
+        return holder_of(self.pipeline.datacenters[datacenter].state) is not None
+
+    def kill(self, datacenter: str) -> None:
+        """kill -9 of the datacenter's shift."""
+        process = holder_of(self.pipeline.datacenters[datacenter].state)
+        assert process is not None, f"nobody runs {datacenter}"
+        os.kill(process, signal.SIGKILL)
+
+    @contextmanager
+    def registry_stands_still(self) -> Iterator[None]:
+        """The registry's server takes connections and answers none."""
+        server = running_server(self.stack.folder.path / "state" / "registry")
+        assert isinstance(server, Running)
+        os.kill(server.server_pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(server.server_pid, signal.SIGCONT)
+
+    def wait_until_well(self) -> None:
+        """Until a shift runs each datacenter and has joined something."""
+        self.wait(lambda: all(self.is_run(n) and self.rows_of_clicks(n) for n in DATACENTERS), "rows of both")
+
+    def wait(self, true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until something is true; an AssertionError names what did not come, or a process that ended."""
+
+        def is_true() -> bool:
+            assert self.tree.ended() == {}, f"ended by themselves; look at {self.stack.folder.path}/*.log"
+            return true()
+
+        assert soon(is_true, seconds), f"waited {seconds:.0f} s for {what}"
+
+
+@contextmanager
+def live_platform(path: Path) -> Iterator[LivePlatform]:
+    """A platform below the folder, whose datacenters both join; all that was started has ended after it."""
+    now_us = SystemClock().now_us()
+    seed = now_us // MICROSECONDS
+    live = Traffic(seed, DATACENTERS, 100, 10, LIVE_SECONDS)
+    yesterdays = replace(
+        live,
+        seed=seed - 1,
+        duration_seconds=YESTERDAYS_SECONDS,
+        start_us=now_us - now_us % DAY_US - DAY_US + TEN_O_CLOCK_US,
+    )
+    with held_folder(path) as folder:
+        yesterdays.write_all(folder.path)
+        folder.rotate_logs()
+        pipeline = load_pipeline(live.write_pipeline(folder.path, PIPELINE, SETTINGS))
+        stack = stack_in(folder, ui_port=0)
+        states = [place.state for place in pipeline.datacenters.values()]
+        with ProcessTree(states, [folder.lock.fileno()]) as tree, generating(live, folder.path):
+            platform = LivePlatform(pipeline, stack, tree, yesterdays)
+            stack.start(tree, lambda true, _seconds, what: platform.wait(true, what))
+            platform.wait_until_well()
+            yield platform
