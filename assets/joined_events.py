@@ -15,7 +15,7 @@ from dagster import (
 )
 
 from assets.reporting import Reporter
-from assets.runs import draining, failures_with_a_message
+from assets.runs import draining, failures_with_a_message, logs_that_end_no_run
 from assets.side_tables import table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
@@ -50,7 +50,12 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
     )
     def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult[None]:
         # A session takes seconds to stop: a signal in that time must not fail a shift that has ended.
-        with failures_with_a_message(), draining() as drain, ExitStack() as at_the_end:
+        with (
+            failures_with_a_message(),
+            draining() as drain,
+            logs_that_end_no_run(),
+            ExitStack() as at_the_end,
+        ):
             at_the_end.callback(spark.stop)
             pipeline = served.load()
             prepare(pipeline)

@@ -1,9 +1,11 @@
-"""How a run of an asset reads its pipeline, fails with a message, and drains when it is told to end."""
+"""How a run of an asset reads its pipeline, logs, fails with a message, and drains when it is told to end."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -25,6 +27,9 @@ from resources.environment import ServedPipeline
 Metadata = dict[str, MetadataValue | int | float | str]
 
 Row = Mapping[str, str | int | float]
+
+# After a line that Dagster could not store, none is handed to it for so long: each try takes some 20 s.
+UNSTORED_PAUSE_SECONDS = 60.0
 
 
 def table(rows: Sequence[Row]) -> MetadataValue:
@@ -97,3 +102,37 @@ def draining() -> Iterator[Drain]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def logs_that_end_no_run() -> Iterator[None]:
+    """Inside, a line of Photon's log that Dagster can't store is left out of the run's events.
+
+    Dagster's handler raises what its storage raises, wherever in Photon the line was logged.
+    """
+    logger = logging.getLogger("photon")
+    before = logger.handlers
+    logger.handlers = [_Tolerating(handler) for handler in before]
+    try:
+        yield
+    finally:
+        logger.handlers = before
+
+
+class _Tolerating(logging.Handler):
+    """Hands lines on to another handler, but for a while after one that this could not take."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__(handler.level)
+        self._handler = handler
+        self._not_before = -UNSTORED_PAUSE_SECONDS
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        if time.monotonic() < self._not_before:
+            return False
+        try:
+            return bool(self._handler.handle(record))
+        except Exception:
+            self._not_before = time.monotonic() + UNSTORED_PAUSE_SECONDS
+            self.handleError(record)  # on standard error, which a run keeps too
+            return False

@@ -1,14 +1,20 @@
-"""infra/dagster.yaml: Dagster reads it, and it makes the instance that its comments speak of."""
+"""infra/dagster.yaml: Dagster reads it, and it makes the instance that its comments speak of.
+
+infra/production/dagster.yaml is the same but for its storage, which tests/services tries.
+"""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
 
+import yaml
 from dagster import DagsterInstance
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.run_coordinator import DefaultRunCoordinator
 from dagster._core.scheduler.instigation import TickStatus
+
+INFRA = Path(__file__).parents[2] / "infra"
 
 
 def test_the_instance_opens_without_a_warning(home: Path) -> None:
@@ -54,3 +60,11 @@ def test_no_tick_is_kept_for_ever(instance: DagsterInstance) -> None:
 def test_nothing_is_told_to_others(instance: DagsterInstance) -> None:
     assert not instance.telemetry_enabled
     assert not instance.nux_enabled
+
+
+def test_production_differs_in_where_it_stores_and_in_nothing_else() -> None:
+    local = yaml.safe_load((INFRA / "dagster.yaml").read_text())
+    production = yaml.safe_load((INFRA / "production" / "dagster.yaml").read_text())
+    assert local.pop("event_log_storage")["class"] == "ConsolidatedSqliteEventLogStorage"
+    assert list(production.pop("storage")) == ["postgres"]
+    assert production == local

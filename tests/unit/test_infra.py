@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from photon.registry.address import table_name
 from photon.registry.operations.directory import DIRECTORY, TABLE_DEFINITION
 
 INFRA = Path(__file__).parents[2] / "infra"
+PRODUCTION = INFRA / "production"
 TABLES: dict[str, dict[str, Any]] = {
     name: resource["Properties"]
     for name, resource in yaml.safe_load((INFRA / "aws-registry.yaml").read_text())["Resources"].items()
@@ -43,3 +45,20 @@ def test_a_start_script_says_how_it_is_used(script: str) -> None:
     asked = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
     assert asked.returncode == 2
     assert asked.stderr.startswith(f"usage: infra/{script} [PORT] [FOLDER]")
+
+
+def test_the_environment_of_production_has_what_its_files_read_and_is_in_its_page() -> None:
+    """And no more, but for what the code location reads."""
+    lines = (PRODUCTION / "photon.env").read_text().splitlines()
+    shown = {line.split("=")[0] for line in lines if line and not line.startswith("#")}
+    texts = [path.read_text() for path in PRODUCTION.iterdir() if path.suffix in (".service", ".yaml")]
+    read = {
+        name for text in texts for name in re.findall(r"\$\{(\w+)\}|\{env: (\w+)\}", text) for name in name
+    }
+    assert shown == (read - {""}) | {"DAGSTER_HOME", "PHOTON_PIPELINES", "PHOTON_DATACENTERS"}
+
+
+@pytest.mark.parametrize("unit", sorted(PRODUCTION.glob("*.service")), ids=lambda path: path.stem)
+def test_a_unit_is_started_again_and_runs_as_nobody_in_particular(unit: Path) -> None:
+    lines = unit.read_text().splitlines()
+    assert {"Restart=always", "User=photon", "EnvironmentFile=/etc/photon/photon.env"} <= set(lines)

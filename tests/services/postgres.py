@@ -1,0 +1,93 @@
+"""A PostgreSQL of a test's own, from Debian's package: made, stopped and started again, gone in the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+USER = "postgres"  # Debian's; the server refuses to run as root
+HOST = "127.0.0.1"
+PATIENCE_SECONDS = 120
+
+
+def programs() -> Path:
+    """The folder of the newest PostgreSQL on this machine. Skips the test without one."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not found:
+        pytest.skip("there is no PostgreSQL on this machine: apt-get install postgresql")
+    return found[-1].parent
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A server in a folder of its own, at a port of the loopback address."""
+
+    programs: Path
+    folder: Path
+    port: int
+
+    def database(self, name: str) -> dict[str, str]:
+        """Make an empty database; the environment by which infra/production/dagster.yaml finds it."""
+        self._run("createdb", f"--host={HOST}", f"--port={self.port}", f"--username={USER}", name)
+        return {
+            "PHOTON_PG_HOST": HOST,
+            "PHOTON_PG_PORT": str(self.port),
+            "PHOTON_PG_DATABASE": name,
+            "PHOTON_PG_USER": USER,
+            "PHOTON_PG_PASSWORD": "any",  # the server trusts who is on this machine
+        }
+
+    def make(self) -> None:
+        """Make its folder."""
+        self._run("initdb", "--auth=trust", "--no-sync", f"--username={USER}", "--pgdata", self._data)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self.port} -c listen_addresses={HOST} -c unix_socket_directories={self.folder}"
+        log = self.folder / "server.log"
+        self._run("pg_ctl", "start", "--wait", "--pgdata", self._data, "--options", options, "--log", log)
+
+    def stop(self) -> None:
+        """Stop it in order, and cut all connections."""
+        self._run("pg_ctl", "stop", "--wait", "--mode=fast", "--pgdata", self._data)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        subprocess.run(
+            [self.programs / program, *arguments], check=True, timeout=PATIENCE_SECONDS, cwd=self.folder,
+            stdout=subprocess.DEVNULL, **_other_user(),
+        )  # fmt: skip
+
+
+def _other_user() -> dict[str, object]:
+    return {"user": USER, "group": USER, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@contextmanager
+def postgres(port: int) -> Iterator[Postgres]:
+    """A server that runs."""
+    found = programs()
+    # Not below the test's folder: root's is closed to the server's user.
+    folder = Path(tempfile.mkdtemp(prefix="photon-postgres-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, USER, USER)
+    server = Postgres(found, folder, port)
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        if (folder / "data" / "postmaster.pid").exists():
+            server.stop()
+        shutil.rmtree(folder)

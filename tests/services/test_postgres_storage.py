@@ -1,0 +1,94 @@
+"""What Photon asks of Dagster's storage, on PostgreSQL: pruning, a tick, and the first start of many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    MaterializeResult,
+    StaticPartitionsDefinition,
+    asset,
+    materialize,
+)
+
+from assets.run_history import DAY_US, prune_history
+from photon.clock import SystemClock
+from photon.registry.dynamodb.local_server import free_port
+from tests.orchestration.location import Location, launched
+from tests.services.postgres import Postgres, postgres
+from tests.services.production import home_in, instance_of
+
+pytestmark = pytest.mark.services
+
+JOINED = AssetKey("joined")
+LATER_US = SystemClock().now_us() + 4 * DAY_US  # then everything that runs here ended long ago
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres(free_port()) as server:
+        yield server
+
+
+@pytest.fixture
+def environment(server: Postgres, request: pytest.FixtureRequest) -> dict[str, str]:
+    return server.database(request.node.name[:60])
+
+
+@pytest.fixture
+def instance(environment: dict[str, str], tmp_path: Path) -> Iterator[DagsterInstance]:
+    with instance_of(home_in(tmp_path), environment) as opened:
+        yield opened
+
+
+@asset(key=JOINED, partitions_def=StaticPartitionsDefinition(["east", "west"]))
+def joined() -> MaterializeResult[None]:
+    return MaterializeResult(metadata={"rows": 1})
+
+
+def run_once(instance: DagsterInstance, partition: str) -> str:
+    return materialize([joined], instance=instance, partition_key=partition).run_id
+
+
+def test_old_runs_go_with_their_events_but_the_newest_of_each_partition(instance: DagsterInstance) -> None:
+    old, east, west = (run_once(instance, partition) for partition in ("east", "east", "west"))
+    assert prune_history(instance, LATER_US, 3.0, print) == 1
+    assert {run.run_id for run in instance.get_runs()} == {east, west}
+    assert instance.all_logs(old) == []
+    assert instance.get_materialized_partitions(JOINED) == {"east", "west"}
+
+
+def test_a_tick_marks_the_run_of_a_process_that_is_gone_and_launches_another(
+    instance: DagsterInstance, tmp_path: Path
+) -> None:
+    location = Location(tmp_path, ("east",))
+    run = location.run(instance)
+    with location.holder(run):
+        before = location.tick(instance)
+    assert launched(before) == []
+    assert launched(location.tick(instance, cursor=before.cursor)) == ["east"]
+    killed = instance.get_run_by_id(run)
+    assert killed is not None
+    assert killed.status is DagsterRunStatus.FAILURE
+
+
+def test_processes_that_start_at_once_make_the_tables_together(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Unlike on SQLite, where one has to come first."""
+    home = home_in(tmp_path)
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        assert pool.starmap(count_runs, [(str(home), environment)] * 3) == [0, 0, 0]
+
+
+def count_runs(home: str, environment: dict[str, str]) -> int:
+    os.environ.update(environment, DAGSTER_HOME=home)
+    with DagsterInstance.from_config(home) as instance:
+        return len(instance.get_runs())
