@@ -121,6 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         there = http.client.HTTPConnection("127.0.0.1", faulty.to_port)
         there.request(self.command, self.path, content, dict(self.headers))
         found = there.getresponse()
+        if found.getheader("Content-Type") == "text/event-stream":
+            return self._give_on(found)
         answer = found.read()
         there.close()
         if fault in ("busy late", "cut late"):
@@ -134,6 +136,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+    def _give_on(self, stream: http.client.HTTPResponse) -> None:
+        """What the store tells of its objects, until whoever listens has gone."""
+        self.close_connection = True
+        self.send_response_only(stream.status)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        with suppress(OSError), stream:
+            while told := stream.read1():
+                self.wfile.write(told)
 
     def _fail(self, fault: Fault) -> None:
         self.close_connection = True

@@ -24,6 +24,7 @@ from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
 from photon.join.messages import RunnerDied
+from photon.logs.news import News
 from photon.logs.source import LogsUnavailable
 from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
@@ -48,8 +49,10 @@ Mode = Literal["stop", "until_idle", "complete"]
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
-    def __init__(self, execution: BatchExecution) -> None:
+    def __init__(self, execution: BatchExecution, news: News | None = None) -> None:
+        """`news`: what is told of new log files."""
         self.execution = execution
+        self._news = news or News()
         self.pipeline, self.datacenter = execution.pipeline, execution.datacenter
         self.state, self.clock = execution.state, execution.clock
         self.index, self.ahead = execution.index, execution.ahead
@@ -62,7 +65,7 @@ class Dispatcher:
         self._latest_us = max((file.grown_us for file in self.reader.files.values()), default=0)
 
     def _new_reader(self) -> LogReader:
-        reader = LogReader(self.pipeline, self.datacenter, self.state.files(), self.state)
+        reader = LogReader(self.pipeline, self.datacenter, self.state.files(), self.state, self._news)
         self.index.begin(reader.of("primary").values())
         return reader
 
@@ -170,7 +173,8 @@ class Dispatcher:
             return True
         took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
-        self.clock.sleep(max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds))
+        rest_seconds = max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds)
+        self._news.rest(self.clock, rest_seconds)
         return False
 
     def _look(self, now_us: int, final: bool) -> None:

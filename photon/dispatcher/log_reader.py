@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from photon.clock import MICROSECONDS
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.logs.news import News
 from photon.logs.ranges import RangeGone, read_at
 from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
@@ -43,10 +44,16 @@ class LogReader:
         datacenter: str,
         files: Mapping[int, TrackedFile],
         store: DispatcherState | None = None,
+        news: News | None = None,
     ) -> None:
-        """Continue from `files`. Without `store`, nothing that is seen is stored or logged."""
+        """Continue from `files`. Without `store`, nothing that is seen is stored or logged.
+
+        `news`: what is told of new files.
+        """
         self.limits = pipeline.limits
         self._store = store
+        self._news = news or News()
+        self._told: dict[Side, list[str]] = {"primary": [], "foreign": []}  # since the side's last look
         self._logs = logs = pipeline.datacenters[datacenter].logs
         limits, tailing = pipeline.limits, pipeline.tailing
         self._tails: dict[Side, LogTail] = {
@@ -112,7 +119,7 @@ class LogReader:
 
     def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
-        seen = self._tails[side].observe(self.of(side), next_number, now_us, final)
+        seen = self._tails[side].observe(self.of(side), next_number, now_us, final, self._told_of(side))
         changed = {
             number: _restart_if_back(self.files.get(number), new) for number, new in seen.changed.items()
         }
@@ -132,6 +139,14 @@ class LogReader:
                 log.warning("%s log: %s: %s", side, problem.path, problem.reason)
         self.problems[side] = seen.problems
         return seen
+
+    def _told_of(self, side: Side) -> list[str] | None:
+        """The paths that were told of since this side was looked at; None: nobody tells."""
+        news = self._news.take()
+        for told in self._told.values():
+            told.extend(news or ())
+        found, self._told[side] = self._told[side], []
+        return None if news is None else found
 
     def _counted_bytes(self, now: TrackedFile) -> int:
         """How much of a file was counted as lost, though it has come back."""

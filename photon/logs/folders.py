@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 from photon.logs.discovery import FoundFile, Scan, scan, stat_file
 from photon.logs.files import LogFile, Stretches
+from photon.logs.news import News
 from photon.logs.rotation import may_be_rotated
 from photon.logs.source import Source, StoredBytes, open_bytes, open_source
 from photon.pipeline.location import Location
+from photon.pipeline.sections import LISTED_FOLDERS
 
 
 class Watch(Protocol):
     """The files of one log, looked at again and again."""
 
-    def scan(self, whole: bool = False) -> Scan:
-        """What is there now; never raises for what the store says. `whole`: nothing may be left for later."""
+    def scan(self, whole: bool = False, told: Sequence[str] | None = None) -> Scan:
+        """What is there now; never raises for what the store says. `whole`: nothing may be left for later.
+
+        `told`: paths that somebody told of since the last scan; None: nobody tells.
+        """
 
 
 class LogFolder(Protocol):
@@ -34,8 +39,14 @@ class LogFolder(Protocol):
     def is_immutable(self) -> bool:
         """Whether files never change: a last line is whole, and `inode` alone tells a file from others."""
 
-    def watch(self, pattern: str) -> Watch:
-        """Follow the files that a glob of the pipeline file matches."""
+    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
+        """Follow the files that a glob of the pipeline file matches.
+
+        `most_folders`: of which a look lists the ends, where files are found by listing.
+        """
+
+    def listening(self) -> AbstractContextManager[News]:
+        """What is told of new files until the end."""
 
     def why_not_there(self) -> str | None:
         """Why nothing can be read in it; None if it can be listed."""
@@ -73,8 +84,11 @@ class LocalLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def watch(self, pattern: str) -> Watch:
+    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
         return _LocalWatch(self._folder, pattern)
+
+    def listening(self) -> AbstractContextManager[News]:
+        return nullcontext(News())
 
     def why_not_there(self) -> str | None:
         return None if self._folder.is_dir() else "not a folder that can be read"
@@ -120,7 +134,7 @@ class _LocalWatch:
         self._folder, self._pattern = folder, pattern
         self._seen = Scan()
 
-    def scan(self, whole: bool = False) -> Scan:
+    def scan(self, whole: bool = False, told: Sequence[str] | None = None) -> Scan:
         self._seen = scan(self._folder, self._pattern, self._seen)
         return self._seen
 

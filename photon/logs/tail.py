@@ -5,7 +5,7 @@ Nothing is stored here: the caller stores the `TrackedFile`s that a look returns
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match, strip_gz
@@ -46,7 +46,7 @@ class LogTail:
     def __init__(self, logs: Location, side: Side, log: Log, limits: Limits, tailing: Tailing) -> None:
         """A tail of the files that `log.files` names below `logs`. No I/O yet."""
         self._folder = log_folder(logs)
-        self._watch = self._folder.watch(log.files)
+        self._watch = self._folder.watch(log.files, tailing.listed_folders)
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
@@ -62,15 +62,20 @@ class LogTail:
         self._failed_cuts: dict[int, FileProblem] = {}  # by file number, until a cut succeeds
 
     def observe(
-        self, tracked: Mapping[int, TrackedFile], next_number: int, now_us: int, final: bool = False
+        self,
+        tracked: Mapping[int, TrackedFile],
+        next_number: int,
+        now_us: int,
+        final: bool = False,
+        told: Sequence[str] | None = None,
     ) -> Observation:
         """Look at all files, match them to `tracked` (of this side), number new ones from `next_number` on.
 
         A file vanishes when two looks in a row miss it (a rename may hide it from one); it comes back when
         it is seen again. `final`: the inputs are declared complete, so an unterminated last line counts, and
-        one look is enough (protocol D4). Never raises for what the disk says.
+        one look is enough (protocol D4). `told` is for the watch. Never raises for what the disk says.
         """
-        found = self.seen = self._watch.scan(whole=final)
+        found = self.seen = self._watch.scan(final, told)
         look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
         try:

@@ -38,6 +38,7 @@ from photon.pipeline.values import (
 )
 
 MOST_SHARDS = 65_536
+LISTED_FOLDERS = 16
 WORK_IN_LAKE = "_photon"
 
 
@@ -67,6 +68,7 @@ class Storage(Strict):
 
     endpoint_url: Url | None = None  # None: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else AWS itself
     region: str | None = None  # None: as boto3 finds it
+    notifications: bool = True  # listen to what a MinIO tells of new objects of logs
 
 
 class Datacenter(Strict):
@@ -246,6 +248,8 @@ class Tailing(Strict):
 
     poll_interval: PositiveDuration = timedelta(milliseconds=100)
     idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    # Folders of a bucket of which a look lists what came behind the last name: as many requests.
+    listed_folders: Whole = Field(default=LISTED_FOLDERS, ge=2)
 
 
 class Verification(Strict):

@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,10 @@ from photon.join.messages import BatchRunner
 from photon.join.outcomes import Counts
 from photon.join.tasks import LocalRunner
 from photon.logs.columns import check_columns
+from photon.logs.folders import log_folder
+from photon.logs.news import News
 from photon.pipeline.file import Pipeline, PipelineError
+from photon.pipeline.sections import Datacenter
 from photon.recovery.announcing import Announcer
 from photon.recovery.holders import Holders
 from photon.registry.address import RegistryAddress
@@ -298,6 +301,7 @@ def _open_dispatcher(
             announcer.working(state.completed, is_open, in_thread),
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,
+            _news_of(pipeline.datacenters[datacenter]) as news,
         ):
             holders, stop = Holders(pipeline, datacenter, registry, clock, in_thread), callbacks.should_stop
             callbacks = replace(callbacks, should_stop=lambda: stop() or holders.is_stopped)
@@ -318,12 +322,16 @@ def _open_dispatcher(
                 holders,
                 for_tests.crash_task_at,
             )
-            dispatcher = Dispatcher(execution)
+            dispatcher = Dispatcher(execution, news)
             if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher
     finally:
         state.close()
+
+
+def _news_of(place: Datacenter) -> AbstractContextManager[News]:
+    return log_folder(place.logs).listening() if place.storage.notifications else nullcontext(News())
 
 
 def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:

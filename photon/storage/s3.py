@@ -158,6 +158,14 @@ class S3Store:
             for chunk in listed:
                 yield from map(StoredObject.of, chunk)
 
+    def object(self, name: str) -> StoredObject | None:
+        """The object of this name, if there is one."""
+        try:
+            with self._errors(name):
+                return StoredObject.of(obstore.head(self._client, name))
+        except FileNotFoundError:
+            return None
+
     def read_object(self, name: str, start_bytes: int, end_bytes: int) -> tuple[bytes, StoredObject]:
         """The bytes of an object from `start_bytes` up to `end_bytes` or its end, and which it was.
 
@@ -253,7 +261,7 @@ class CredentialsMissing(PermissionError):
     """Nothing can be asked: there are no credentials, or the files with them can't be used."""
 
 
-def _session_with_credentials() -> Session:
+def session_with_credentials() -> Session:
     """CredentialsMissing."""
     why = "there are no credentials"
     try:
@@ -270,7 +278,7 @@ def _session_with_credentials() -> Session:
 @lru_cache
 def _client(folder: S3Folder) -> Client:
     """A client of this process: its connections do not outlast a fork, so it is made in the task."""
-    session = _session_with_credentials()
+    session = session_with_credentials()
     endpoint_url = endpoint_url_of(folder)
     return Client(
         folder.bucket,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -130,6 +131,27 @@ def test_neither_state_nor_messages_have_credentials(
     for told in (PASSWORD, "this-is-another", "Signature="):
         assert told not in said
         assert not [content for content in written if told.encode() in content]
+
+
+def test_a_join_that_rests_is_woken_by_a_notice_of_a_new_object(tmp_path: Path, minio: MinioServer) -> None:
+    traffic = Traffic(13, ("east",), 20, 10, duration_seconds=10)
+    places = {
+        "east": f"logs: s3://{BUCKET}/{tmp_path.name}/east, storage: {{endpoint_url: {minio.url}}}",
+    }
+    pipeline = written(tmp_path, traffic, places, "tailing: {poll_interval: 1h}\n")
+    expected = traffic.expected_outcomes().joined_total
+    (place,) = load_pipeline(pipeline).datacenters.values()
+    assert isinstance(place.logs, S3Folder)
+    logs = S3Store(place.logs)
+    with (
+        local_server(tmp_path / "state" / "registry"),
+        running("join", pipeline, "-d", "east", "--engine", "local"),
+    ):
+        wait_for_rows(pipeline, "east", expected)
+        click = next(iter(logs.objects("clicks")))
+        line = json.loads(logs.read(click.name).splitlines()[0])
+        put(logs, "clicks/0.jsonl", json.dumps(line | {"click_id": "new"}).encode())
+        wait_for_rows(pipeline, "east", expected + 1)
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv"])

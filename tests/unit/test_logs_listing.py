@@ -13,6 +13,7 @@ from photon.logs.on_s3.listing import REST_PER_PAGE, ListedWatch
 from photon.storage.s3 import StoredObject
 
 PAGE = 5  # objects
+FOLDERS = 4  # at a look
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,7 @@ class Bucket:
     names: list[str] = field(default_factory=list)
     now_seconds: float = 100.0
     asked: list[tuple[str, str]] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
     pages: int = 0
     is_away: bool = False
 
@@ -40,14 +42,21 @@ class Bucket:
         if listed:
             self.pages, self.now_seconds = self.pages + 1, self.now_seconds + 1
         for name in listed:
-            yield StoredObject(name, 5, f"etag of {name}", self.names.index(name))
+            yield self.stored(name)
+
+    def object(self, name: str) -> StoredObject | None:
+        self.named.append(name)
+        return self.stored(name) if name in self.names else None
+
+    def stored(self, name: str) -> StoredObject:
+        return StoredObject(name, 5, f"etag of {name}", self.names.index(name))
 
     def rest(self) -> None:
         """Let so much time go by that the next page is due."""
         self.now_seconds += REST_PER_PAGE
 
     def watch(self, pattern: str = "**/*.log") -> ListedWatch:
-        return ListedWatch(self.objects, found_object, pattern, lambda: self.now_seconds)
+        return ListedWatch(self, found_object, pattern, FOLDERS, lambda: self.now_seconds)
 
 
 def found_object(listed: StoredObject) -> FoundFile:
@@ -139,3 +148,61 @@ def test_only_what_is_below_the_tame_part_of_the_pattern_is_listed() -> None:
     bucket = Bucket(["clicks/1.log", "queries/1.log"])
     assert paths(bucket.watch("clicks/**/*.log")) == ["clicks/1.log"]
     assert bucket.asked == [("clicks/", "")]
+
+
+def test_ends_of_more_folders_than_a_look_lists_have_their_turn_beside_those_that_grew_last() -> None:
+    """Broken variant: those that grew last alone, and a folder that grows seldom waits for a round."""
+    bucket = Bucket([f"host-{number}/1.log" for number in range(9)])
+    watch = bucket.watch()
+    watch.scan()
+    turns = []
+    for _ in range(4):
+        bucket.names.append(f"host-8/{len(bucket.names)}.log")
+        bucket.asked.clear()
+        watch.scan()
+        turns.append({folder for folder, _ in bucket.asked if folder})
+    assert all(len(turn) <= FOLDERS for turn in turns)
+    assert set.union(*turns) >= {f"host-{number}" for number in range(8)}
+
+
+def test_an_object_that_was_told_of_is_asked_for_by_its_name_and_nothing_is_listed() -> None:
+    bucket = Bucket([f"a/5-{number}.log" for number in range(2 * PAGE - 1)])
+    watch = bucket.watch()
+    watch.scan(told=[])
+    watch.scan(told=[])  # ends
+    bucket.names += ["a/4.log", "b/1.txt"]
+    bucket.asked.clear()
+    seen = watch.scan(told=["a/4.log", "a/4.log", "b/1.txt", "went.log", "a/5-0.log"])
+    assert "a/4.log" in [file.path for file in seen.files]
+    assert (bucket.asked, sorted(bucket.named)) == ([], ["a/4.log", "went.log"])
+
+
+def test_what_nobody_told_of_is_found_by_a_listing_of_now_and_then() -> None:
+    """Broken variant: whoever tells is trusted, and a notice that is lost loses the events of its object."""
+    bucket = Bucket(["a/1.log", "a/0.log"])
+    watch = bucket.watch()
+    watch.scan(told=[])
+    watch.scan(told=[])
+    bucket.names.append("a/2.log")
+    assert "a/2.log" not in [file.path for file in watch.scan(told=[]).files]
+    bucket.now_seconds += listing.ENDS_EVERY_SECONDS
+    assert "a/2.log" in [file.path for file in watch.scan(told=[]).files]
+    bucket.names.append("a/1.5.log")
+    bucket.now_seconds += 2 * REST_PER_PAGE
+    assert "a/1.5.log" in [file.path for file in watch.scan(told=[]).files]
+
+
+def test_more_objects_than_a_look_asks_for_are_found_by_the_ends_of_their_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing, "MOST_ASKED", 3)
+    bucket = Bucket(["a/1.log"])
+    watch = bucket.watch()
+    watch.scan(told=[])
+    watch.scan(told=[])
+    told = [f"a/2-{number}.log" for number in range(9)]
+    bucket.names += told
+    bucket.asked.clear()
+    bucket.named.clear()
+    assert len(watch.scan(told=told).files) == 10
+    assert sorted(bucket.named) == told[:3]

@@ -3,29 +3,40 @@
 All pages of twenty thousand objects take a second. So a look lists what sorts behind the last name of a
 folder: names that hold their time are found at once. The pages that find all others, and what went or was
 replaced, take a tenth of the time: one round of them after the other.
+
+Where somebody tells of new objects a look asks for those, by their names, and lists now and then.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol
 
 from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, reason_of
+from photon.pipeline.sections import LISTED_FOLDERS
 from photon.storage.s3 import LISTED_AT_ONCE, StoredObject
 
 REST_PER_PAGE = 9  # of a page's time, before the next one
-MOST_FOLDERS = 16  # of which the ends are listed in a look: those that grew last
+MOST_ASKED = 64  # objects that are asked for by name in a look; of more the ends of their folders are listed
+# Where somebody tells of new objects: so late is one of which nobody told, and so seldom come pages.
+ENDS_EVERY_SECONDS, PAGE_EVERY_SECONDS = 2.0, 1.0
+REQUESTS_AT_ONCE = 16
 
 
-class ListObjects(Protocol):
-    """How objects are listed."""
+class Bucket(Protocol):
+    """What a store tells of objects."""
 
-    def __call__(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
+    def objects(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
         """Those below a folder, in the order of their names, behind a name. OSError."""
+
+    def object(self, name: str) -> StoredObject | None:
+        """The object of this name, if there is one. OSError."""
 
 
 class ListedWatch:
@@ -33,27 +44,31 @@ class ListedWatch:
 
     def __init__(
         self,
-        objects: ListObjects,
+        bucket: Bucket,
         found_object: Callable[[StoredObject], FoundFile],
         pattern: str,
+        most_folders: int = LISTED_FOLDERS,
         elapsed_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._objects, self._found_object = objects, found_object
+        self._bucket, self._found_object = bucket, found_object
         self._globbed = GlobbedPaths(pattern)
+        self._most_folders = most_folders  # at a look
         self._elapsed_seconds = elapsed_seconds
         self._lock = threading.Lock()
         self._found: dict[str, FoundFile] = {}  # by path
         self._ends: dict[str, str] = {}  # folder -> its last name, those that grew last at the end
+        self._turn_after = ""  # the folder of which the end was listed last in turn
+        self._next_ends_seconds = 0.0  # when ends are listed where news come
         self._in_round: set[str] = set()  # the names that this round has found so far
         self._next_after = ""  # where this round goes on
         self._next_page_seconds = 0.0
         self._is_known = False  # one round has ended
         self._seen = Scan()
 
-    def scan(self, whole: bool = False) -> Scan:
+    def scan(self, whole: bool = False, told: Sequence[str] | None = None) -> Scan:
         with self._lock:
             try:
-                is_whole, changed = self._look(whole)
+                is_whole, changed = self._look(whole, told)
             except OSError as error:
                 problem = FileProblem(".", f"the logs folder {reason_of(error)}")
                 return Scan(problems=(problem,), is_whole=False, is_away=True)
@@ -61,7 +76,7 @@ class ListedWatch:
                 self._seen = self._scan()
             return replace(self._seen, is_whole=is_whole)
 
-    def _look(self, whole: bool) -> tuple[bool, bool]:
+    def _look(self, whole: bool, told: Sequence[str] | None) -> tuple[bool, bool]:
         """List what is due: whether a round has ended with it, and whether something is new."""
         if whole or not self._is_known:
             self._begin_round()
@@ -70,10 +85,16 @@ class ListedWatch:
                 has_ended, is_new = self._list_page()
                 changed |= is_new
             return True, changed
-        changed, has_ended = self._list_ends(), False
+        unknown = self._unknown(told or ())
+        changed, has_ended = self._ask_for(unknown[:MOST_ASKED]), False
+        if told is None or len(unknown) > MOST_ASKED or self._elapsed_seconds() >= self._next_ends_seconds:
+            changed |= self._list_ends()
         if self._elapsed_seconds() >= self._next_page_seconds:
             has_ended, is_new = self._list_page()
             changed |= is_new
+            if told is not None:
+                earliest_seconds = self._elapsed_seconds() + PAGE_EVERY_SECONDS
+                self._next_page_seconds = max(self._next_page_seconds, earliest_seconds)
         return has_ended, changed
 
     def _begin_round(self) -> None:
@@ -82,7 +103,7 @@ class ListedWatch:
     def _list_page(self) -> tuple[bool, bool]:
         """The next page of this round: whether it was the last one, and whether something is new."""
         began_seconds = self._elapsed_seconds()
-        page = list(islice(self._objects(self._globbed.folder, self._next_after), LISTED_AT_ONCE))
+        page = list(islice(self._bucket.objects(self._globbed.folder, self._next_after), LISTED_AT_ONCE))
         changed = self._take(sorted(page, key=lambda each: each.modified_us))
         has_ended = len(page) < LISTED_AT_ONCE
         if has_ended:
@@ -98,12 +119,40 @@ class ListedWatch:
         self._next_page_seconds = now_seconds + REST_PER_PAGE * (now_seconds - began_seconds)
         return has_ended, changed
 
+    def _unknown(self, told: Sequence[str]) -> list[str]:
+        """The names of objects of this log that somebody told of, and that no look has found."""
+        return [name for name in dict.fromkeys(told) if name not in self._found and self._globbed.match(name)]
+
+    def _ask_for(self, names: Sequence[str]) -> bool:
+        """Take note of the objects of these names; whether there are any."""
+        if not names:
+            return False
+        with ThreadPoolExecutor(min(len(names), REQUESTS_AT_ONCE)) as threads:
+            asked = list(threads.map(self._bucket.object, names))
+        return self._take([each for each in asked if each is not None])
+
     def _list_ends(self) -> bool:
-        """List what sorts behind the last name of all, and behind those of the folders that grew last."""
+        """List what sorts behind the last name of all, and behind those of some folders."""
         last = max(self._ends.values(), default="")
-        recent = list(self._ends.items())[-MOST_FOLDERS:]
-        ends = [(self._globbed.folder, last), *((folder, end) for folder, end in recent if end != last)]
-        return self._take([each for folder, end in ends for each in self._objects(folder, end)])
+        in_turn = [(folder, end) for folder, end in self._folders_in_turn() if end != last]
+        ends = [(self._globbed.folder, last), *in_turn]
+        with ThreadPoolExecutor(min(len(ends), REQUESTS_AT_ONCE)) as threads:
+            listed = threads.map(lambda end: list(self._bucket.objects(*end)), ends)
+            changed = self._take([each for found in listed for each in found])
+        self._next_ends_seconds = self._elapsed_seconds() + ENDS_EVERY_SECONDS
+        return changed
+
+    def _folders_in_turn(self) -> list[tuple[str, str]]:
+        """Folders with their last names: half of them grew last, the others have their turn."""
+        if len(self._ends) <= self._most_folders:
+            return list(self._ends.items())
+        most_recent = self._most_folders // 2
+        folders = list(self._ends)
+        others = sorted(folders[: len(folders) - most_recent])
+        turn = bisect_right(others, self._turn_after)
+        in_turn = (others[turn:] + others[:turn])[: self._most_folders - most_recent]
+        self._turn_after = in_turn[-1]
+        return [(folder, self._ends[folder]) for folder in in_turn + folders[len(folders) - most_recent :]]
 
     def _take(self, listed: list[StoredObject]) -> bool:
         """Take note of objects; whether one of them is new, or another one by now."""

@@ -10,16 +10,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
 from photon.logs.discovery import FoundFile
 from photon.logs.files import LogFile, Stretches
+from photon.logs.news import News
+from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, Source, source_of
 from photon.pipeline.location import S3Folder
+from photon.pipeline.sections import LISTED_FOLDERS
 from photon.storage.s3 import S3Store, StoredObject
 
 REQUESTS_AT_ONCE = 16
@@ -182,8 +185,11 @@ class ObjectLogs:
     def __init__(self, folder: S3Folder) -> None:
         self._folder = folder
 
-    def watch(self, pattern: str) -> ListedWatch:
-        return ListedWatch(S3Store(self._folder).objects, found_object, pattern)
+    def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> ListedWatch:
+        return ListedWatch(S3Store(self._folder), found_object, pattern, most_folders)
+
+    def listening(self) -> AbstractContextManager[News]:
+        return listening(self._folder)
 
     def why_not_there(self) -> str | None:
         try:
