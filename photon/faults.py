@@ -95,6 +95,7 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
     "compact.after_write",
     "compact.after_commit",
     "compact.after_checkpoint",
+    "compact.after_archived",
     "compact.after_removed",
     "compact.after_vacuumed",
 )

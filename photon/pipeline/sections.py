@@ -296,11 +296,11 @@ class Backfill(Strict):
 class Compaction(Strict):
     """How tables are kept fit beside live joins."""
 
-    cron: Cron = "7,37 * * * *"  # when Dagster compacts, in UTC
+    cron: Cron = "*/5 * * * *"  # when Dagster compacts, in UTC: some 900 commits of a live datacenter
     file_bytes: BatchSize = _keyed("file", 64 * 2**20)  # small files become one of about this size
     least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
-    # Commits stay in a table's log. The next verification reads those since the last one: keep more.
-    keep_log: LogDuration = timedelta(minutes=90)
+    # Commits stay in a table's log, for those who follow it; then they are archived for a week.
+    keep_log: LogDuration = timedelta(minutes=10)
 
 
 class Durations(Strict):

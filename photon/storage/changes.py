@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
-from photon.storage.delta import log_entry
+from photon.storage.archived_log import LogEntries
 from photon.storage.store import store_of
 
 NO_COMMIT = -1
@@ -43,12 +44,12 @@ class ChangedFiles:
 def commit_at(folder: Location, version: int | None) -> Commit:
     """The commit that made this version of the table in `folder`; None: there is no table.
 
-    One whose entry is gone is never known again.
+    One whose entry is gone, from its archive too, is never known again.
     """
     if version is None:
         return Commit()
     try:
-        return Commit(version, hashlib.sha256(store_of(folder).read(log_entry(version))).hexdigest())
+        return Commit(version, hashlib.sha256(LogEntries(folder).read(version)).hexdigest())
     except OSError:
         return Commit(version)
 
@@ -58,15 +59,26 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
 
     None if nobody can tell: commits are gone, it is another table now, or a removed file is gone.
     """
-    store, last = store_of(folder), NO_COMMIT if version is None else version
+    last = NO_COMMIT if version is None else version
     if last < since.version:
         return None
     try:
         if since.version != NO_COMMIT and (not since.digest or commit_at(folder, since.version) != since):
             return None
-        entries = [store.read(log_entry(number)) for number in range(since.version + 1, last + 1)]
+        entries = LogEntries(folder)
+        changed = _changes(map(entries.read, range(since.version + 1, last + 1)))
     except OSError:
         return None
+    store = store_of(folder)
+    if changed is None or not all(store.size_bytes(path) is not None for path in changed.all):
+        return None
+    return ChangedFiles(
+        *(tuple(str(folder / path) for path in paths) for paths in (changed.added, changed.removed))
+    )
+
+
+def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:
+    """What these commits changed, by path in the table's folder; None with deletion vectors."""
     added: dict[str, None] = {}
     removed: dict[str, None] = {}
     for line in (line for entry in entries for line in entry.splitlines()):
@@ -84,6 +96,4 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
                 del added[path]
             else:
                 removed[path] = None
-    if not all(store.size_bytes(path) is not None for path in (*added, *removed)):
-        return None
-    return ChangedFiles(*(tuple(str(folder / path) for path in paths) for paths in (added, removed)))
+    return ChangedFiles(tuple(added), tuple(removed))

@@ -2,7 +2,8 @@
 
 A file is rewritten with others of its epoch, next to each other in the order of batches: so the bounds of
 `_epoch` and `_batch` go on telling where a batch has its rows (protocol A6). Nobody's rows change
-(`dataChange` is false).
+(`dataChange` is false). A row is rewritten a few times, and not at each pass: a file joins later ones only
+once these are as large as it is, together.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from photon.storage.tables import OutputTable
 
 GROUP_ROWS = 100_000  # of a row group: in memory at once, and read together where one batch is looked for
 MOST_FILES = 5_000  # of one commit
+SMALL_BYTES = 2**16  # a file of a live batch; to rewrite it costs what it costs to open it
 GROUP_METADATA = "photon.compaction"
 
 
@@ -60,8 +62,9 @@ def groups_of(
             alike.setdefault((file.epoch, file.date), []).append(file)
     found = []
     for (epoch, day), some in sorted(alike.items(), key=lambda item: (item[0][0], str(item[0][1]))):
-        some.sort(key=lambda file: (file.first_batch or 0, file.path))
-        found += [Group(epoch, day, tuple(run)) for run in _runs(some, file_bytes) if len(run) >= least_files]
+        some.sort(key=lambda file: (file.first_batch or 0, file.path), reverse=True)
+        runs = [run for run in _runs(some, file_bytes) if len(run) >= least_files]
+        found += [Group(epoch, day, tuple(reversed(run))) for run in reversed(runs)]
     return found
 
 
@@ -71,12 +74,18 @@ def _is_closed(file: DataFile, last_batches: Mapping[str, int]) -> bool:
 
 
 def _runs(files: Sequence[DataFile], file_bytes: int) -> list[list[DataFile]]:
-    """Neighbours, up to so many bytes together. A large file stays, and ends a run: ranges don't overlap."""
+    """Neighbours, up to so many bytes together, from the last one back; `files`: the last one first.
+
+    A large file stays, and ends a run: ranges don't overlap. So does one that is larger than all later ones
+    of the run, since they would have it rewritten at each pass.
+    """
     runs: list[list[DataFile]] = [[]]
     size_bytes = 0
     for file in files:
         is_large = file.size_bytes >= file_bytes / 2
-        if is_large or size_bytes + file.size_bytes > file_bytes or len(runs[-1]) == MOST_FILES:
+        is_larger = file.size_bytes > max(size_bytes, SMALL_BYTES)
+        is_full = size_bytes + file.size_bytes > file_bytes or len(runs[-1]) == MOST_FILES
+        if is_large or (is_larger and runs[-1]) or is_full:
             runs.append([])
             size_bytes = 0
         if not is_large:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, PostCommitHookProperties
@@ -96,22 +94,6 @@ def columns_in_files(handle: DeltaTable) -> pa.Schema:
     """The columns of a table's files, as Arrow types."""
     partitions, everything = partitions_of(handle), pa.schema(handle.schema().to_arrow())
     return pa.schema([field for field in everything if field.name not in partitions])
-
-
-def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
-    """What each commit says of itself, from this version back, as far as there are entries. OSError.
-
-    delta-rs's own `history` stops all threads of the process until the store answers.
-    """
-    store = store_of(folder)
-    for number in range(version, -1, -1):
-        try:
-            actions = map(json.loads, store.read(log_entry(number)).splitlines())
-            yield next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-        except FileNotFoundError:  # it is in a checkpoint, and so are all before it
-            return
-        except ValueError as error:
-            raise OSError(f"{folder / log_entry(number)} is no commit of Delta: {error}") from None
 
 
 def log_entry(version: int) -> str:

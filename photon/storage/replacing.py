@@ -94,13 +94,15 @@ def _commit(
     says: Mapping[str, str],
     changes_rows: bool,
 ) -> None:
-    now_ms = int(time.time() * 1000)
+    # Were what a compaction removes to stay in checkpoints for a week, they would have two million of these,
+    # and each takes a microsecond. The archive of the log tells when it left.
+    removed_ms = int(time.time() * 1000) if changes_rows else 0
     with lake_errors(f"replace files of {table.folder}"):
         partitions = partitions_of(handle)
         adds = [add_action(table.folder, file, partitions, changes_rows) for file in files]
         removes = [
             RemoveAction(
-                file.path, changes_rows, now_ms, file.size_bytes, partition_values(file.date, partitions)
+                file.path, changes_rows, removed_ms, file.size_bytes, partition_values(file.date, partitions)
             )
             for file in DataFiles(handle).all()
             if file.path in gone

@@ -1,7 +1,7 @@
 """The log of a Delta table: a checkpoint of now, and no entries that nobody needs any more.
 
 What a table is can be read from its newest checkpoint and the entries behind it. Each commit lists the whole
-log, so old entries cost all of them.
+log, so old entries cost all of them. They go into an archive (`archived_log`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 
 from photon.faults import fault_point
 from photon.pipeline.location import Location
+from photon.storage.archived_log import ArchivedLog
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
 from photon.storage.store import Store, store_of
 
-MOST_REMOVED = 1_000  # in one request
+MOST_REMOVED = 1_000  # in one request, and in one bundle of the archive
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|checkpoint\.[0-9a-f.-]+\.(parquet|json))")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -35,10 +36,11 @@ def checkpoint(folder: Location) -> int:
 
 
 def clean(folder: Location, before_us: int) -> int:
-    """Remove what is older than the newest checkpoint that was written before a time; how many files.
+    """Archive what is older than the newest checkpoint that was written before a time; how many files.
 
     That version and all later ones can be read as before, and so can what was opened since that time: it
-    began with this checkpoint, or a newer one. LakeUnavailable.
+    began with this checkpoint, or a newer one. Nothing goes if another process does the same just now.
+    LakeUnavailable.
     """
     log = store_of(folder / LOG_FOLDER)
     with lake_errors(f"remove old entries of the log of {folder}"):
@@ -50,8 +52,15 @@ def clean(folder: Location, before_us: int) -> int:
         log.sync(kept, LAST_CHECKPOINT, "")  # a dispatcher may have written it, and did not
         old = [name for name in names if name[:20] < kept[:20]]
         # The oldest first: what is left after a crash has no gap.
+        archive = ArchivedLog(folder)
         for start in range(0, len(old), MOST_REMOVED):
-            log.remove(*old[start : start + MOST_REMOVED])
+            some = old[start : start + MOST_REMOVED]
+            try:
+                archive.add([int(name[:20]) for name in some if name.endswith(".json") and len(name) == 25])
+            except FileNotFoundError:
+                return start
+            fault_point("compact.after_archived")
+            log.remove(*some)
             fault_point("compact.after_removed")
     return len(old)
 

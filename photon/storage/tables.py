@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError
 from photon.adapters import same_column
 from photon.faults import fault_point
 from photon.pipeline.location import Location
+from photon.storage.archived_log import commits
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, text
 from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.delta import (
@@ -31,7 +32,6 @@ from photon.storage.delta import (
     LOG_FOLDER,
     LakeUnavailable,
     columns_in_files,
-    commits,
     create_table,
     is_table,
     lake_errors,
@@ -56,7 +56,7 @@ _PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
 COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-REOPENED_AFTER_SECONDS = 600.0  # a handle; `compaction.keep_log` is longer
+REOPENED_AFTER_SECONDS = 300.0  # a handle; `compaction.keep_log` is longer
 
 
 class CommitConflict(Exception):

@@ -79,7 +79,7 @@ class _Compaction:
         before_us = self.clock.now_us() - microseconds(self.settings.keep_log)
         entries = clean(self.table.folder, before_us)
         knows_plans, open_plan = _open_plan(state)
-        data_files = vacuum(self.table, open_plan, knows_plans)
+        data_files = vacuum(self.table, open_plan, knows_plans, self.clock.now_us())
         with self.table.reading():
             files_after = len(DataFiles(self.table.load()))
         return Compacted(files_before, files_after, commits, rows, entries, data_files)

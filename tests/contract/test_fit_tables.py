@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -72,7 +73,7 @@ def test_compaction_and_a_clean_log_leave_the_table_as_it_was(table: OutputTable
     checkpoint(table.folder)
     assert clean(table.folder, FAR_US) > BATCHES
     assert store_of(table.folder).size_bytes(log_entry(3)) is None
-    assert vacuum(table, None, True) == 0  # nothing has lain there for a week
+    assert vacuum(table, None, True, time.time_ns() // 1_000) == 0  # nothing has lain there for a week
     assert ids(table) == before
     assert reader.to_pyarrow_table().num_rows == 2 * BATCHES  # it was open before
     assert len(list(store_of(table.folder / LOG_FOLDER).names())) <= 4
@@ -133,6 +134,6 @@ def test_candidates_of_an_open_plan_are_nothing_that_vacuum_takes(
         name for plan in plans for name in candidate_files(folder, plan, 1)
     ]
     monkeypatch.setattr("deltalake.DeltaTable.vacuum", listed)
-    assert vacuum(table, plans[0], True) == 2
+    assert vacuum(table, plans[0], True, FAR_US) == 2
     assert len(candidate_files(folder, plans[0], 1)) == 2
     assert candidate_files(folder, plans[1], 1) == []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,10 @@ from deltalake import DeltaTable
 
 from photon.adapters import ROW_COLUMNS
 from photon.faults import watched
-from photon.storage import compaction, table_log
+from photon.storage import archived_log, compaction, table_log
+from photon.storage.archived_log import ArchivedLog, LogEntries
 from photon.storage.changes import ChangedFiles, changed_since, commit_at
-from photon.storage.compaction import Group, RowsDiffer, compact, groups_of
+from photon.storage.compaction import SMALL_BYTES, Group, RowsDiffer, compact, groups_of
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import log_entry
 from photon.storage.joined_rows import CommittedRows
@@ -94,7 +98,32 @@ def test_small_files_become_one_up_to_a_size_and_large_ones_stay() -> None:
         *(file(str(n), n) for n in range(5, 16)),
     ]
     found = [[each.path for each in group.files] for group in groups_of(files, {"e": 99}, 100, 2)]
-    assert found == [["c", "d", *map(str, range(5, 13))], ["13", "14", "15"]]
+    assert found == [["c", "d", "5"], [str(n) for n in range(6, 16)]]
+
+
+def test_a_file_is_rewritten_once_the_later_ones_are_as_large_together() -> None:
+    large, small = 10 * SMALL_BYTES, [file(str(n), n, SMALL_BYTES) for n in range(2, 11)]
+    assert paths([file("a", 1, large), *small]) == [[str(n) for n in range(2, 11)]]
+    assert paths([file("a", 1, large), *small, file("11", 11, SMALL_BYTES)])[0][0] == "a"
+
+
+def test_each_row_is_rewritten_a_few_times_though_passes_are_many() -> None:
+    files, rewritten_bytes, passes = [file("0", 0, 0)], 0, 400
+    for one in range(passes):
+        files += [file(f"{one}-{n}", 10 * one + n, SMALL_BYTES // 10) for n in range(10)]
+        for group in groups_of(files, {"e": 10**6}, LARGE, 8):
+            rewritten_bytes += group.size_bytes
+            files = [each for each in files if each not in group.files]
+            merged = DataFile(
+                "m", group.size_bytes, 1, "e", "e", group.files[0].first_batch, group.files[-1].last_batch
+            )
+            files.append(merged)
+    assert rewritten_bytes < 10 * passes * SMALL_BYTES
+    assert len(files) < 30
+
+
+def paths(files: list[DataFile]) -> list[list[str]]:
+    return [[each.path for each in group.files] for group in groups_of(files, {"e": 99}, LARGE, 2)]
 
 
 def test_an_epoch_keeps_files_of_its_own_and_a_few_files_stay() -> None:
@@ -321,6 +350,7 @@ def test_the_plan_of_a_batch_whose_entry_is_gone_is_told_by_its_rows(cleaned: Ou
         cleaned.commit([], app_id("east", "f"), batch, batch - 1)
     checkpoint(cleaned.folder)
     clean(cleaned.folder, _now_us() + 1_000_000)
+    shutil.rmtree(cleaned.folder / archived_log.FOLDER)
     assert again(cleaned).last_commit(APP) == LastCommit(BATCHES + 1, plan_of(BATCHES + 1))
 
 
@@ -368,7 +398,86 @@ def test_a_crash_while_entries_go_leaves_a_table_that_is_read_as_before(
     assert len(rows(again(table))) == 2 * BATCHES
 
 
+# -- the archive of the log
+
+
+def test_commits_that_left_the_log_are_known_again_with_what_they_changed(table: OutputTable) -> None:
+    since, first = commit_at(table.folder, 3), commit_at(table.folder, 0)
+    before = changed_since(table.folder, since, BATCHES)
+    compact_all(table)
+    version = checkpoint(table.folder)
+    assert clean(table.folder, _now_us() + 1_000_000) == version
+    assert not (table.folder / log_entry(3)).exists()
+    assert (commit_at(table.folder, 3), commit_at(table.folder, 0)) == (since, first)
+    assert changed_since(table.folder, since, BATCHES) == before
+    assert changed_since(table.folder, since, version) == before
+    assert changed_since(table.folder, replace(since, digest="of another"), version) is None
+
+
+def test_a_plan_is_named_by_a_commit_that_left_the_log(cleaned: OutputTable) -> None:
+    app = app_id("east", "f")
+    cleaned.commit([], app, 1, 0, "without rows")
+    append(cleaned, BATCHES + 2)
+    checkpoint(cleaned.folder)
+    clean(cleaned.folder, _now_us() + 1_000_000)
+    assert again(cleaned).last_commit(app) == LastCommit(1, "without rows")
+
+
+@pytest.mark.parametrize("point", ["compact.after_archived", "compact.after_removed"])
+def test_a_crash_on_the_way_into_the_archive_loses_no_commit(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(passed: str, place: object) -> None:
+        if passed == point:
+            raise Crash
+
+    entries = {version: (table.folder / log_entry(version)).read_bytes() for version in range(BATCHES)}
+    checkpoint(table.folder)
+    monkeypatch.setattr(table_log, "MOST_REMOVED", 5)
+    with watched(crash), pytest.raises(Crash):
+        clean(table.folder, _now_us() + 1_000_000)
+    (table.folder / log_entry(0)).unlink(missing_ok=True)  # while entries went
+    monkeypatch.setattr(table_log, "MOST_REMOVED", 7)
+    clean(table.folder, _now_us() + 1_000_000)
+    found = LogEntries(table.folder)
+    assert {version: found.read(version) for version in range(BATCHES)} == entries
+    bundles = ArchivedLog(table.folder).bundles()
+    assert all(one.last < other.first for one, other in pairwise(bundles))
+
+
+def test_commits_of_a_copy_that_was_put_back_count_and_those_that_it_lacks_do_not(table: OutputTable) -> None:
+    entry = table.folder / log_entry(BATCHES - 1)
+    mine = entry.read_bytes()
+    ArchivedLog(table.folder).add(range(BATCHES))
+    entry.write_bytes(mine + b"\n")
+    assert commit_at(table.folder, BATCHES - 1) != commit_at(table.folder, BATCHES - 2)
+    ArchivedLog(table.folder).add([BATCHES - 2, BATCHES - 1])
+    entry.unlink()
+    assert LogEntries(table.folder).read(BATCHES - 1) == mine + b"\n"
+
+
+def test_checkpoints_have_no_tombstones_of_a_compaction(table: OutputTable) -> None:
+    compact_all(table)
+    version = checkpoint(table.folder)
+    rows = pq.read_table(table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet")
+    assert rows["add"].null_count == rows.num_rows - 2
+    assert rows["remove"].null_count == rows.num_rows
+
+
+def test_they_have_those_of_a_rebuild_for_a_week(table: OutputTable) -> None:
+    (path, *_) = (file.path for file in DataFiles(table.load()).all())
+    replace_files(table, [path], [rows_of_batch(table, 1)], REBUILD, 1, {})
+    version = checkpoint(table.folder)
+    rows = pq.read_table(table.folder / "_delta_log" / f"{version:020d}.checkpoint.parquet")
+    assert rows["remove"].null_count == rows.num_rows - 1
+
+
 # -- old data files
+
+DAY_US = 86_400_000_000
 
 
 def age(table: OutputTable, name: str) -> None:
@@ -381,8 +490,44 @@ def test_readers_that_are_open_go_on_for_a_week(table: OutputTable) -> None:
     compact_all(table)
     for path in table.folder.glob("*.parquet"):
         age(table, path.name)  # they are old, and left the table just now
-    assert vacuum(table, None, True) == 0
+    assert vacuum(table, None, True, _now_us()) == 0
+    checkpoint(table.folder)
+    clean(table.folder, _now_us() + 1_000_000)
+    assert vacuum(table, None, True, _now_us() + DAY_US) == 0
     assert reader.to_pyarrow_table().num_rows == 2 * BATCHES
+
+
+def test_without_the_archive_they_lose_their_files_at_once(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("photon.storage.vacuum._left_lately", lambda table: set())
+    with pytest.raises(AssertionError):
+        test_readers_that_are_open_go_on_for_a_week(table)
+
+
+def test_files_that_left_the_table_a_week_ago_go_with_the_commits_that_say_so(table: OutputTable) -> None:
+    compact_all(table)
+    append(table, BATCHES + 1)
+    before = rows(table)
+    checkpoint(table.folder)
+    clean(table.folder, _now_us() + 1_000_000)
+    assert vacuum(table, None, False, _now_us() + 6 * DAY_US) == 0
+    assert vacuum(table, None, False, _now_us() + 8 * DAY_US) == BATCHES - 1
+    assert len(list(table.folder.glob("*.parquet"))) == 3
+    assert ArchivedLog(table.folder).bundles() == []
+    assert rows(again(table)) == before
+
+
+def test_a_file_stays_that_is_in_the_table_again(table: OutputTable) -> None:
+    version = table.load().version()
+    compact_all(table)
+    DeltaTable(str(table.folder)).restore(version)
+    append(table, BATCHES + 1)
+    checkpoint(table.folder)
+    clean(table.folder, _now_us() + 1_000_000)
+    vacuum(table, None, False, _now_us() + 8 * DAY_US)
+    assert ArchivedLog(table.folder).bundles() == []
+    assert len(rows(again(table))) == 2 * (BATCHES + 1)
 
 
 def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_plan(
@@ -394,8 +539,9 @@ def test_files_that_were_never_committed_go_after_a_week_but_those_of_an_open_pl
         (table.folder / name).write_bytes(b"candidates")
     age(table, names[0])
     age(table, names[1])
-    assert vacuum(table, None, False) == 0  # whose plan is open is not known here
-    assert vacuum(table, open_plan, True) == 1
+    assert vacuum(table, None, False, _now_us()) == 0  # whose plan is open is not known here
+    assert vacuum(table, open_plan, True, _now_us()) == 1
     assert [name for name in names if (table.folder / name).exists()] == [names[0], names[2]]
-    assert vacuum(table, None, True) == 1
+    assert vacuum(table, None, True, _now_us()) == 0  # the folder was looked at just now
+    assert vacuum(table, None, True, _now_us() + DAY_US) == 1
     assert len(rows(again(table))) == 2 * BATCHES

@@ -1,0 +1,132 @@
+"""Commits that have left a table's log, for a week: bundles of entries in a folder beside it.
+
+Each commit lists the whole log, so entries stay there for minutes only. What looks further back finds them
+here: verification, and a process that asks which plan committed a batch. Bundles also say which data files
+left the table when, so that tombstones need not stay in its checkpoints.
+Entries are put here before they go from the log, byte for byte, so their digests stay as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from photon.pipeline.location import Location
+from photon.storage.delta import log_entry
+from photon.storage.store import store_of
+
+FOLDER = "_archived_log"  # Delta's own vacuum leaves alone what begins so
+_COLUMNS = pa.schema([("version", pa.int64()), ("entry", pa.binary()), ("removed", pa.list_(pa.string()))])
+_BUNDLE = re.compile(r"(\d{20})-(\d{20})\.parquet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bundle:
+    """The entries of some versions that follow one another, in one file."""
+
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:020d}-{self.last:020d}.parquet"
+
+
+class ArchivedLog:
+    """The archive of one table. OSError where the lake does not answer."""
+
+    def __init__(self, folder: Location) -> None:
+        self._table, self._store = store_of(folder), store_of(folder / FOLDER)
+
+    def bundles(self) -> list[Bundle]:
+        """All of them, the oldest first."""
+        found = (_BUNDLE.fullmatch(name) for name in self._store.names())
+        return sorted(Bundle(int(one[1]), int(one[2])) for one in found if one is not None)
+
+    def add(self, versions: Sequence[int]) -> None:
+        """Put these entries of the log, of ascending versions, on disk. FileNotFoundError if one is gone.
+
+        Another bundle may have some of them: its pass was killed before they went from the log, or an older
+        copy of the table was put back. What it has before them is taken over, and it goes.
+        """
+        if not versions:
+            return
+        entries = [(version, self._table.read(log_entry(version))) for version in versions]
+        others = [bundle for bundle in self.bundles() if bundle.last >= versions[0]]
+        older = {version: entry for other in others for version, entry in self.entries(other).items()}
+        entries = [pair for pair in sorted(older.items()) if pair[0] < versions[0]] + entries
+        rows = [{"version": v, "entry": entry, "removed": removed_by(entry)} for v, entry in entries]
+        bundle = Bundle(entries[0][0], versions[-1])
+        self._store.make()
+        rows_of_bundle = pa.Table.from_pylist(rows, _COLUMNS)
+        self._store.put(bundle.name, lambda sink: pq.write_table(rows_of_bundle, sink, compression="zstd"))
+        self._store.sync("")
+        self._table.sync("")
+        self._store.remove(*(other.name for other in others if other != bundle))
+
+    def entries(self, bundle: Bundle) -> dict[int, bytes]:
+        """Its entries by version."""
+        rows = pq.read_table(self._store.open(bundle.name), columns=["version", "entry"])
+        return dict(zip(rows["version"].to_pylist(), rows["entry"].to_pylist(), strict=True))
+
+    def removed(self, bundle: Bundle) -> list[str]:
+        """The data files that left the table by its commits."""
+        rows = pq.read_table(self._store.open(bundle.name), columns=["removed"])
+        return [path for paths in rows["removed"].to_pylist() for path in paths]
+
+    def changed_us(self, bundle: Bundle) -> int:
+        """When it was written: its commits are older."""
+        return self._store.changed_us(bundle.name)
+
+    def remove(self, bundle: Bundle) -> None:
+        self._store.remove(bundle.name)
+
+
+class LogEntries:
+    """A table's commits by version: from its log, and behind it from the archive. A bundle is read once."""
+
+    def __init__(self, folder: Location) -> None:
+        self._store, self._archive = store_of(folder), ArchivedLog(folder)
+        self._bundled: dict[int, bytes] = {}
+
+    def read(self, version: int) -> bytes:
+        """The entry of a version. FileNotFoundError if it is in neither; OSError."""
+        if (entry := self._bundled.get(version)) is not None:
+            return entry
+        with suppress(FileNotFoundError):
+            return self._store.read(log_entry(version))
+        for bundle in reversed(self._archive.bundles()):
+            if bundle.first <= version <= bundle.last:
+                self._bundled = self._archive.entries(bundle)
+                return self._bundled[version]
+        raise FileNotFoundError(log_entry(version))
+
+
+def commits(folder: Location, version: int) -> Iterator[dict[str, Any]]:
+    """What each commit says of itself, from this version back, as far as there are entries. OSError.
+
+    delta-rs's own `history` stops all threads of the process until the store answers.
+    """
+    entries = LogEntries(folder)
+    for number in range(version, -1, -1):
+        try:
+            actions = map(json.loads, entries.read(number).splitlines())
+            yield next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        except FileNotFoundError:  # older than a week
+            return
+        except ValueError as error:
+            raise OSError(f"{folder / log_entry(number)} is no commit of Delta: {error}") from None
+
+
+def removed_by(entry: bytes) -> list[str]:
+    """The data files that a commit removed, by path."""
+    actions = (json.loads(line) for line in entry.splitlines() if b'"remove"' in line)
+    return [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
