@@ -27,6 +27,8 @@ from dagster import (
 from pydantic import Field
 
 from assets.runs import Metadata, markdown_table, pipeline_of_run
+from assets.side_tables import table_metadata
+from assets.work import BACKFILL_POOL
 from photon.backfill.days import DayCounts, counts_by_day
 from photon.backfill.fill import Filled
 from photon.backfill.rebuild import Rebuilt
@@ -116,7 +118,12 @@ class DaysRun:
         return kind(
             self.served.asset_key(ASSET),
             partition=partition_key(self.datacenter, day),
-            metadata={**counts_metadata(counts), "did": self.config.do, **metadata},
+            metadata={
+                **counts_metadata(counts),
+                "dagster/partition_row_count": counts.rows,
+                "did": self.config.do,
+                **metadata,
+            },
         )
 
 
@@ -134,6 +141,8 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
             backfill_policy=BackfillPolicy.single_run(),
             deps=[served.asset_key("joined_events")],
             kinds={"pyspark", "deltalake"},
+            pool=BACKFILL_POOL,
+            metadata=table_metadata(served, "joined_events"),
             config_schema=cast("Any", DailyJoinsConfig.to_config_schema()),
             output_required=False,  # a dry run makes nothing, and each day is told when it is done
             description=(
@@ -169,7 +178,7 @@ def chosen_days(keys: Sequence[str]) -> Mapping[str, Sequence[date]]:
 
 def counts_metadata(counts: DayCounts) -> Metadata:
     """What the day has now."""
-    return dict(asdict(counts))
+    return {**asdict(counts), "dagster/partition_row_count": counts.rows}
 
 
 def filled_metadata(filled: Filled, day: date, is_alone: bool) -> Metadata:

@@ -1,42 +1,77 @@
-"""The two logs of a pipeline as external assets, and observations of them.
+"""The two logs of a pipeline as observable assets, and observations of them.
 
-A datacenter's shift records the observations; while none runs, its sensor does.
+A datacenter's shift records the observations; while none runs, its sensor does, and people may at any time.
 """
 
-from __future__ import annotations
-
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from dagster import AssetObservation, AssetSpec, MetadataValue, PartitionsDefinition
+from dagster import (
+    AssetExecutionContext,
+    AssetObservation,
+    AssetsDefinition,
+    AssetSpec,
+    BetaWarning,
+    MetadataValue,
+    ObserveResult,
+    multi_observable_source_asset,
+)
 
-from assets.runs import Metadata
-from photon.clock import MICROSECONDS
-from photon.shift.growth import Growth
-from resources.environment import ServedPipeline
+from assets.described import places
+from assets.runs import Metadata, pipeline_of_run
+from photon.clock import MICROSECONDS, SystemClock
+from photon.shift.growth import Growth, growth_of
+from resources.environment import ServedPipeline, dagster_name
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
 OBSERVED_EVERY_SECONDS = 300
+LOGS = ("primary_log", "foreign_log")
 
 
-def log_assets(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> list[AssetSpec]:
-    """External assets of both logs of a pipeline."""
+def log_specs(served: ServedPipeline) -> list[AssetSpec]:
+    """Both logs of a pipeline. They have no partitions: of those Dagster asks how many are filled."""
     primary, foreign = served.pipeline.primary.files, served.pipeline.foreign.files
-    descriptions = {
-        "primary_log": f"The log that is waited for; each datacenter has a full copy. Files: {primary}",
-        "foreign_log": (
-            f"The log whose every event names its primary; each datacenter has a full copy. Files: {foreign}"
-        ),
-    }
+    descriptions = (
+        f"The log that is waited for; each datacenter has a full copy. Files: {primary}",
+        f"The log whose every event names its primary; each datacenter has a full copy. Files: {foreign}",
+    )
+    folders = {name: served.pipeline.datacenters[name].logs for name in served.datacenters}
     return [
         AssetSpec(
             served.asset_key(log),
-            group_name=served.name,
-            partitions_def=partitions,
+            group_name=served.group_name(),
             description=description,
             kinds={"file"},
+            metadata=places(folders, "folder"),
         )
-        for log, description in descriptions.items()
+        for log, description in zip(LOGS, descriptions, strict=True)
     ]
+
+
+def log_assets(served: ServedPipeline) -> AssetsDefinition:
+    """Both logs, with what *Observe* does: look at all datacenters' folders now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)  # of the decorator: `dagster` is pinned
+
+        @multi_observable_source_asset(
+            specs=log_specs(served),
+            name=dagster_name(served.pipeline.name, "logs"),
+            description="Looks how far the logs have grown, and how much of them is unread.",
+        )
+        def logs(context: AssetExecutionContext) -> Iterator[ObserveResult]:
+            found: dict[str, Metadata] = {log: {} for log in LOGS}
+            with pipeline_of_run(served) as pipeline:
+                for datacenter in served.datacenters:
+                    growth = growth_of(pipeline, datacenter, SystemClock().now_us())
+                    for log, said in log_metadata(datacenter, growth).items():
+                        found[log] |= said
+            for log, metadata in found.items():
+                yield ObserveResult(asset_key=served.asset_key(log), metadata=metadata)
+
+    assert isinstance(logs, AssetsDefinition)
+    return logs
 
 
 @dataclass(frozen=True)
@@ -48,10 +83,10 @@ class ObservedLogs:
     at_us: int
 
     @classmethod
-    def of(cls, growth: Growth, now_us: int) -> ObservedLogs:
+    def of(cls, growth: Growth, now_us: int) -> "ObservedLogs":
         return cls(growth.signature, growth.primary.unread_bytes + growth.foreign.unread_bytes, now_us)
 
-    def is_due(self, last: ObservedLogs | None) -> bool:
+    def is_due(self, last: "ObservedLogs | None") -> bool:
         """Whether to record it: the logs have changed, and the last observation is old enough."""
         if last is None:
             return True
@@ -60,16 +95,23 @@ class ObservedLogs:
 
 
 def observations(served: ServedPipeline, datacenter: str, growth: Growth) -> list[AssetObservation]:
-    """One observation for each log; the primary log's says up to which event time it is read."""
+    """One observation for each log."""
+    return [
+        AssetObservation(served.asset_key(log), metadata=said)
+        for log, said in log_metadata(datacenter, growth).items()
+    ]
+
+
+def log_metadata(datacenter: str, growth: Growth) -> Mapping[str, Metadata]:
+    """What is seen of a datacenter's copy of each log; the primary log's says up to when it is read."""
     progress: Metadata = {}
     if growth.state.watermark_us is not None and growth.lag_seconds is not None:
         progress["watermark"] = MetadataValue.timestamp(growth.state.watermark_us / MICROSECONDS)
         progress["lag_seconds"] = round(growth.lag_seconds, 1)
-    metadata = {
-        "primary_log": {**asdict(growth.primary), **progress},
-        "foreign_log": asdict(growth.foreign),
-    }
-    return [
-        AssetObservation(served.asset_key(log), partition=datacenter, metadata=said)
-        for log, said in metadata.items()
-    ]
+    seen = {"primary_log": {**asdict(growth.primary), **progress}, "foreign_log": asdict(growth.foreign)}
+    return {log: of_datacenter(datacenter, said) for log, said in seen.items()}
+
+
+def of_datacenter(datacenter: str, metadata: Metadata) -> Metadata:
+    """Named by the datacenter, so that Dagster plots a series for each."""
+    return {f"{datacenter}_{name}": value for name, value in metadata.items()}

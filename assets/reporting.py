@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
 from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 
-from assets.logs import ObservedLogs, observations
+from assets.logs import ObservedLogs, observations, of_datacenter
 from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
+from assets.side_tables import table_now
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
-from photon.join.outcomes import OUTCOME_CLASSES, Counts
+from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
 from photon.shift.standing import span
 from photon.state.database import StateUnavailable
+from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
+# Of what a side table has; their materializations come with the pictures.
+CLASS_OF_TABLE: Mapping[TableName, OutcomeClass] = {
+    "dead_letters": "dead_letters",
+    "unjoined": "unjoinable",
+    "too_old": "too_old",
+}
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +59,7 @@ class Reporter:
         self._shift = ShiftLog(pipeline.shift.report_interval.total_seconds())
         self._observed: ObservedLogs | None = None
         self._reports = 0
+        self._told: dict[TableName, int] = {}  # the records of each side table
 
     def on_batch(self, batch: BatchReport) -> None:
         """Add a batch, and report if it is time."""
@@ -106,43 +115,71 @@ class Reporter:
             self._observed = observed
             for observation in observations(self._served, self._datacenter, growth):
                 self._context.log_event(observation)
-        said = last_said(self._pipeline.datacenters[self._datacenter].lake)
-        return shift_metadata(self._shift.reports, growth, said, with_picture)
+        lake = self._pipeline.datacenters[self._datacenter].lake
+        metadata = shift_metadata(
+            self._datacenter, self._shift.reports, growth, last_said(lake), with_picture
+        )
+        if with_picture:
+            self._tell_side_tables(growth.state.counts)
+            metadata |= table_now(lake, "joined_events")
+        return metadata
+
+    def _tell_side_tables(self, counts: Counts) -> None:
+        """Materialize each side table that has more than when it was told last."""
+        for table, of_class in CLASS_OF_TABLE.items():
+            records = counts.of(of_class)
+            if records != self._told.get(table, 0):
+                self._told[table] = records
+                metadata = of_datacenter(self._datacenter, {"records": records})
+                self._context.log_event(
+                    AssetMaterialization(self._served.asset_key(table), metadata=metadata)
+                )
 
 
 def shift_metadata(
-    reports: Sequence[ShiftReport], growth: Growth, said: Completeness | None, with_picture: bool
+    datacenter: str,
+    reports: Sequence[ShiftReport],
+    growth: Growth,
+    said: Completeness | None,
+    with_picture: bool,
 ) -> Metadata:
     """Metadata of the latest of a shift's reports, with a picture of all of them if it is asked for.
 
     Two datacenters store this 2,880 times a day: mind what you add.
     """
     latest, latency, counts = reports[-1], reports[-1].latency, growth.state.counts
-    unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
-    picture = latency_plot(reports) if with_picture else None
-    metadata: Metadata = {
-        "foreign": counts.foreign,
-        **{name: counts.of(name) for name in OUTCOME_CLASSES},
-        "primary": counts.primary,
-        "joined_since_last_report": latest.joined,
+    numbers: Metadata = {
+        "joined": counts.of("joined"),
+        "pending": counts.of("pending"),
         "joined_per_second": round(latest.joined_per_second, 2),
-        "batches_since_last_report": latest.batches,
-        "read_bytes": growth.primary.bytes + growth.foreign.bytes - unread_bytes,
-        "backlog_bytes": unread_bytes,
-        "epoch": growth.state.epoch or "",
-        "batch": growth.state.completed,
-        "equation": MetadataValue.md(equation(counts)),
+        "backlog_bytes": growth.primary.unread_bytes + growth.foreign.unread_bytes,
     }
     if said is not None:
         times = {"complete_up_to": said.complete_up_to_us, "mostly_complete_up_to": said.mostly_up_to_us}
-        metadata |= {name: timestamp(time_us) for name, time_us in times.items() if time_us is not None}
+        numbers |= {name: timestamp(time_us) for name, time_us in times.items() if time_us is not None}
     if growth.lag_seconds is not None:
-        metadata["lag_seconds"] = round(growth.lag_seconds, 3)
+        numbers["lag_seconds"] = round(growth.lag_seconds, 3)
     if latency is not None:
-        metadata |= {f"latency_{name}": round(seconds, 3) for name, seconds in asdict(latency).items()}
+        numbers |= {f"latency_{name}": round(seconds, 3) for name, seconds in asdict(latency).items()}
+    metadata = {
+        "says": says(datacenter, latest, growth),
+        "equation": MetadataValue.md(equation(counts)),
+        **of_datacenter(datacenter, numbers),
+    }
+    picture = latency_plot(reports) if with_picture else None
     if picture is not None:
         metadata["latency"] = MetadataValue.md(picture)
     return metadata
+
+
+def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:
+    """What the shift has done since its last report, in a sentence."""
+    unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
+    return (
+        f"{datacenter} joined {latest.joined:,} events in {latest.batches:,} batches within"
+        f" {latest.seconds:,.0f} s; {growth.state.counts.of('pending'):,} wait, {unread_bytes:,} bytes are"
+        f" unread; batch {growth.state.completed:,} of epoch {growth.state.epoch or 'none'}"
+    )
 
 
 def timestamp(time_us: int) -> MetadataValue:

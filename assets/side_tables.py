@@ -1,10 +1,16 @@
-"""The tables that a shift writes beside `joined_events`, as external assets: places and columns."""
+"""Tables as Dagster shows them: places and columns; and those beside `joined_events` as external assets."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 from dagster import AssetSpec, MetadataValue, TableColumn, TableSchema
 
+from assets.described import places, uri_of
+from assets.runs import Metadata
+from photon.pipeline.location import Location
 from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.data_files import DataFiles
+from photon.storage.tables import OutputTable
 from resources.environment import ServedPipeline
 
 DESCRIPTIONS: dict[TableName, str] = {
@@ -35,20 +41,33 @@ COLUMNS = {
 }
 
 
-def table_schema(name: TableName) -> TableSchema:
-    """Photon's own columns of a table; those of the adapter come after them."""
+def table_schema(schema: pa.Schema) -> TableSchema:
+    """The columns of a table; those of the logs and of the adapter have no description."""
     return TableSchema(
-        [TableColumn(field.name, str(field.type), COLUMNS[field.name]) for field in TABLE_COLUMNS[name]]
+        [TableColumn(field.name, str(field.type), COLUMNS.get(field.name)) for field in schema]
     )
 
 
-def table_metadata(served: ServedPipeline, name: TableName) -> dict[str, object]:
-    """What Dagster shows of a table: columns, and the place of each datacenter's."""
-    places = served.pipeline.datacenters
+def table_metadata(served: ServedPipeline, name: TableName) -> Metadata:
+    """What Dagster shows of a table: Photon's own columns, and the place of each datacenter's."""
+    tables = {each: served.pipeline.datacenters[each].lake / name for each in served.datacenters}
     return {
         "dagster/table_name": str(name),
-        "dagster/column_schema": MetadataValue.table_schema(table_schema(name)),
-        **{f"{datacenter}_table": str(places[datacenter].lake / name) for datacenter in served.datacenters},
+        "dagster/column_schema": MetadataValue.table_schema(table_schema(TABLE_COLUMNS[name])),
+        **places(tables, "table"),
+    }
+
+
+def table_now(lake: Location, name: TableName) -> Metadata:
+    """What a datacenter's table has now: its rows, and all its columns. LakeUnavailable."""
+    table = OutputTable(lake, name)
+    with table.reading():
+        files = DataFiles(table.load()).all()
+        schema = table.schema()
+    return {
+        "dagster/partition_row_count": sum(file.rows or 0 for file in files),
+        "dagster/column_schema": MetadataValue.table_schema(table_schema(schema)),
+        "dagster/uri": uri_of(table.folder),
     }
 
 

@@ -8,11 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dagster import AssetExecutionContext, Config, OpExecutionContext
+from dagster import (
+    AssetExecutionContext,
+    Config,
+    OpExecutionContext,
+    colored_console_logger,
+    in_process_executor,
+    mem_io_manager,
+)
 
 from photon.clock import MICROSECONDS, Clock
 from photon.pipeline.file import Pipeline
 from resources.environment import ServedPipeline
+
+# A run is one process: a shift's Spark session and its lock belong to the process that reports. Configured
+# here, so that the Launchpad does not offer what nobody has to set: retries, log levels, folders of outputs.
+IN_ONE_PROCESS = in_process_executor.configured({}, name="in_process")
+LOGGERS = {"console": colored_console_logger.configured({})}
+NO_OUTPUTS = {"io_manager": mem_io_manager}
 
 # Each pool lets as many ops run at once as the instance says (infra/dagster.yaml: one). Shifts are in none:
 # they wait for nobody. The names are the same in all pipelines, which share the machine.

@@ -179,7 +179,7 @@ def _report(with_picture: bool) -> dict[str, Any]:
         for i in range(30)
     ]
     said = Completeness("0" * 32, 12_345, NOW_US, NOW_US, NOW_US, NOW_US, 0.999, 900, 4_320_000, 1_234)
-    return shift_metadata(reports, GROWTH, said, with_picture)
+    return shift_metadata("east", reports, GROWTH, said, with_picture)
 
 
 def _ticks(instance: DagsterInstance, status: TickStatus) -> None:

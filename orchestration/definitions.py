@@ -7,13 +7,13 @@ from dagster import (
     Definitions,
     StaticPartitionsDefinition,
     define_asset_job,
-    in_process_executor,
 )
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
+from assets.described import described
 from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
@@ -23,6 +23,7 @@ from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
 from assets.upkeep.all_kinds import UPKEEP
 from assets.upkeep.kinds import upkeep_jobs
+from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS
 from orchestration.alerts import alerts_sensor
 from orchestration.closed_days import closed_days_sensor
 from orchestration.pipeline_files import pipeline_files_sensor
@@ -31,7 +32,7 @@ from orchestration.schedules import pruning_schedule, report_job, schedules_of
 from orchestration.sensors import shift_sensor
 from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline, location_settings
-from resources.spark import SparkResource
+from resources.spark import spark_resource
 
 DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # a rebuild of many days; started again it goes on
 
@@ -39,9 +40,9 @@ DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # a rebuild of many days; started again i
 def build_defs(settings: LocationSettings) -> Definitions:
     """The definitions of this code location; no I/O, the same for equal settings."""
     shared = Definitions(
-        resources={"spark": SparkResource(master=settings.spark_master or "")},
-        # A run is one process: a shift's Spark session and its lock belong to the process that reports.
-        executor=in_process_executor,
+        resources={"spark": spark_resource(settings.spark_master), **NO_OUTPUTS},
+        executor=IN_ONE_PROCESS,
+        loggers=LOGGERS,
         assets=[pipeline_files_asset()],
         asset_checks=[all_served_check(settings)],
         jobs=[pruning_job(settings.keep_runs_days)],
@@ -57,25 +58,28 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
     shift = define_asset_job(
         served.job_name("shift"),
         selection=AssetSelection.assets(served.asset_key("joined_events")),
-        executor_def=in_process_executor,
+        executor_def=IN_ONE_PROCESS,
         description="Joins one datacenter's logs for some time; its sensor starts it.",
     )
     days = define_asset_job(
         served.job_name(DAILY_JOB),
         selection=AssetSelection.assets(served.asset_key(DAILY_JOINS)),
-        executor_def=in_process_executor,
+        executor_def=IN_ONE_PROCESS,
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
     return Definitions(
-        assets=[
-            *log_assets(served, datacenters),
-            *side_table_assets(served),
-            joined_events_asset(served, datacenters),
-            daily_joins_asset(served, datacenters),
-            health_asset(served),
-            *(report_asset(report, served) for report in REPORTS),
-        ],
+        assets=described(
+            served,
+            [
+                log_assets(served),
+                *side_table_assets(served),
+                joined_events_asset(served, datacenters),
+                daily_joins_asset(served, datacenters),
+                health_asset(served),
+                *(report_asset(report, served) for report in REPORTS),
+            ],
+        ),
         asset_checks=[health_checks(served, name) for name in served.datacenters],
         jobs=[shift, days, *(report_job(report, served) for report in REPORTS), *upkeep_jobs(UPKEEP, served)],
         sensors=[

@@ -12,7 +12,6 @@ from dagster import (
     ScheduleEvaluationContext,
     SkipReason,
     define_asset_job,
-    in_process_executor,
     schedule,
 )
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
@@ -21,7 +20,7 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from assets.reports import REPORTS, Report
 from assets.run_history import PRUNING_JOB
 from assets.upkeep.all_kinds import UPKEEP
-from assets.work import Work
+from assets.work import IN_ONE_PROCESS, Work
 from resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
@@ -33,7 +32,7 @@ def report_job(report: Report, served: ServedPipeline):  # type: ignore[no-untyp
     return define_asset_job(
         served.job_name(report.name),
         selection=AssetSelection.assets(served.asset_key(report.asset)),
-        executor_def=in_process_executor,
+        executor_def=IN_ONE_PROCESS,
         tags={MAX_RUNTIME_SECONDS_TAG: str(report.max_runtime_seconds)},
         description=report.job_description,
     )

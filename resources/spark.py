@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dagster import InitResourceContext
+from dagster import InitResourceContext, ResourceDefinition
+from dagster import resource as dagster_resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
@@ -42,11 +43,25 @@ class SparkResource(LazyPySparkResource):
         session: SparkSession = self._spark_session
         return session
 
-    def teardown_after_execution(self, context: InitResourceContext) -> None:
-        self.stop()
-
     def stop(self) -> None:
         """Stop the session, if there is one. Who must not be interrupted in this calls it itself."""
         if self._spark_session is not None:
             stop_session(self._spark_session)
             self._spark_session = None
+
+
+def spark_resource(master: str | None) -> ResourceDefinition:
+    """The session of each run, which ends with it. A run can't set it: the pipeline file does.
+
+    `master`: in place of the pipelines' own.
+    """
+
+    @dagster_resource(description="A Spark session, made when it is first used.")
+    def spark(context: InitResourceContext) -> Iterator[SparkResource]:
+        session = SparkResource(master=master or "")
+        try:
+            yield session
+        finally:
+            session.stop()
+
+    return spark

@@ -9,13 +9,12 @@ from dagster import (
     JobDefinition,
     OpExecutionContext,
     graph,
-    in_process_executor,
     op,
 )
 from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 
 from assets.runs import Metadata, pipeline_of_run
-from assets.work import Work, WorkRun
+from assets.work import IN_ONE_PROCESS, Work, WorkRun
 from photon.clock import SystemClock
 from resources.environment import ServedPipeline
 
@@ -54,7 +53,7 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
 
     return verb.to_job(
         name=name,
-        executor_def=in_process_executor,
+        executor_def=IN_ONE_PROCESS,
         tags={MAX_RUNTIME_SECONDS_TAG: str(kind.max_runtime_seconds)},
         description=f"{kind.job_description} {kind.description}",
     )

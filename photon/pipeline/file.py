@@ -35,7 +35,7 @@ from photon.pipeline.sections import (
     Tailing,
     Verification,
 )
-from photon.pipeline.values import AdapterName, DatacenterName
+from photon.pipeline.values import AdapterName, DatacenterName, Owner, Url
 
 
 def _with_default_places(datacenters: object) -> object:
@@ -73,6 +73,8 @@ class Pipeline(Strict):
     alerts: Alerts = Alerts()
     shift: Shift = Shift()
     spark: Spark = Spark()
+    owners: tuple[Owner, ...] = ()  # whom to ask, as Dagster shows it
+    links: dict[str, Url] = Field(default_factory=dict)  # runbooks and such, shown there too
     # After the state was lost: foreign logs from the start (what is registered loses), or from now on.
     new_epoch_reads_from: Literal["start", "now"] = "start"
 

@@ -181,6 +181,13 @@ DatacenterName = Annotated[
         "a name of lower-case letters, digits, _ and -, a letter first",
     ),
 ]
+Owner = Annotated[
+    str,
+    _must(
+        re.compile(r"(team:\S+|[^\s@]+@[^\s@]+\.[^\s@]+)").fullmatch,
+        "a mail address, or a team such as team:ads",
+    ),
+]
 Url = Annotated[
     str,
     _must(

@@ -47,7 +47,12 @@ class Context:
 
     @property
     def materializations(self) -> list[AssetMaterialization]:
-        return [event for event in self.stored if isinstance(event, AssetMaterialization)]
+        """Of the joined events."""
+        return self.of("joined_events")
+
+    def of(self, table: str) -> list[AssetMaterialization]:
+        events = [event for event in self.stored if isinstance(event, AssetMaterialization)]
+        return [event for event in events if event.asset_key.path[-1] == table]
 
 
 @pytest.fixture
@@ -82,9 +87,9 @@ def test_a_shift_is_materialized_once_a_minute_however_many_batches_it_has(world
     for _ in range(2 * MINUTE_SECONDS):
         shift.on_batch(batch())
         world.clock.advance(1)
-    assert len(context.materializations) == 1
-    assert context.materializations[0].metadata["batches_since_last_report"].value == MINUTE_SECONDS + 1
-    assert context.materializations[0].metadata["joined"].value == 2
+    (materialization,) = context.materializations
+    assert f"in {MINUTE_SECONDS + 1} batches" in str(materialization.metadata["says"].value)
+    assert materialization.metadata["east_joined"].value == 2
 
 
 def test_the_second_report_and_each_fifth_after_it_have_a_picture(world: World) -> None:
@@ -100,6 +105,26 @@ def test_logs_are_observed_with_the_first_report_and_then_only_where_they_change
     context = Context()
     minutes(world, reporter(world, context), 12)
     assert len(context.stored) - len(context.materializations) == 2
+
+
+def test_a_report_with_a_picture_says_what_the_table_has(world: World) -> None:
+    context = Context()
+    minutes(world, reporter(world, context), 2)
+    metadata = context.materializations[1].metadata
+    assert metadata["dagster/partition_row_count"].value == 2
+    columns = {column.name for column in metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]
+    assert {"_event_id", "primary_text"} <= columns, "Photon's columns and those of the logs"
+    assert str(metadata["dagster/uri"].value).endswith("/joined_events")
+
+
+def test_a_side_table_is_told_when_it_has_more(world: World) -> None:
+    world.log("east", "clicks", "no event\n")
+    world.join()
+    context = Context()
+    minutes(world, reporter(world, context), 12)
+    (told,) = context.of("dead_letters")
+    assert told.metadata["east_records"].value == 1
+    assert context.of("unjoined") == []
 
 
 def test_a_registry_that_stands_still_is_told_when_it_begins_and_when_it_ends(world: World) -> None:

@@ -82,10 +82,11 @@ def test_a_shift_joins_what_there_is_reports_it_and_leaves_when_idle(
     assert result.success
     expected = location.traffic.expected_outcomes()
     last = reports(instance)[0]
-    assert (last["foreign"], last["joined"], last["pending"]) == (expected.foreign, expected.joined_total, 0)
-    assert (last["backlog_bytes"], last["ended"]) == (0, "idle")
-    assert sum(report["joined_since_last_report"] for report in reports(instance)) == last["joined"]
-    assert any("latency_p50_seconds" in report for report in reports(instance))
+    assert (last["east_joined"], last["east_pending"]) == (expected.joined_total, 0)
+    assert f"|foreign|{expected.foreign:,}|" in last["equation"]
+    assert last["dagster/partition_row_count"] == expected.joined_total
+    assert (last["east_backlog_bytes"], last["ended"]) == (0, "idle")
+    assert any("east_latency_p50_seconds" in report for report in reports(instance))
     observed = [event.asset_observation_data.asset_observation.asset_key.path[-1]
                 for event in result.get_asset_observation_events()]  # fmt: skip
     assert observed[:2] == ["primary_log", "foreign_log"]

@@ -1,0 +1,144 @@
+"""What a person can launch from the graph, and what the run's configuration lets him set."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey, DagsterInstance, JobDefinition
+from dagster._config import ConfigType, ConfigTypeKind
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.test_utils import create_test_daemon_workspace_context
+from dagster._core.workspace.load_target import ModuleTarget
+from dagster._daemon.backfill import execute_backfill_iteration
+from dagster_graphql.test.utils import execute_dagster_graphql
+
+from assets.logs import LOGS
+from tests.orchestration.location import Location
+
+PROJECT = Path(__file__).parents[2]
+SETTINGS = """
+owners: [ads@example.com, "team:clicks"]
+links: {runbook: "https://wiki.example.com/clicks"}
+"""
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Location:
+    return Location(tmp_path_factory.mktemp("clicks"), more=SETTINGS)
+
+
+def settable(config_type: ConfigType, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The keys of a configuration that take a value."""
+    fields: Mapping[str, Any] = getattr(config_type, "fields", {})
+    for name, field in fields.items():
+        yield from settable(field.config_type, (*path, name))
+    if not fields and config_type.kind is not ConfigTypeKind.ANY:
+        yield ".".join(path)
+
+
+def settable_in(job: JobDefinition) -> set[str]:
+    return set(settable(job.run_config_schema.config_type))
+
+
+def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(location: Location) -> None:
+    found = {
+        job.name: {key.removeprefix(f"ops.{job.name}.config.") for key in settable_in(job)}
+        for job in location.defs.get_repository_def().get_all_jobs()
+        if job.name.startswith("clicks__")
+    }
+    days = "ops.clicks__daily_joins.config."
+    assert {name: keys for name, keys in found.items() if keys} == {
+        "clicks__repair": {"endpoint", "anew"},
+        "clicks__resharding": {"shards"},
+        "clicks__clearing": {"all_rows"},
+        "clicks__days": {f"{days}do", f"{days}dry_run"},
+    }
+
+
+LAUNCH = """
+mutation ($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) { __typename ... on PythonError { message } }
+}
+"""
+
+
+def materializable(location: Location, group: str) -> Sequence[AssetKey]:
+    """What "Materialize all" of a group in the graph selects."""
+    graph = location.defs.get_repository_def().asset_graph
+    return [node.key for node in graph.asset_nodes if node.group_name == group and node.is_materializable]
+
+
+@pytest.mark.parametrize("group", ["clicks", "clicks__upkeep"])
+def test_no_asset_of_a_group_needs_a_configuration(location: Location, group: str) -> None:
+    keys = materializable(location, group)
+    assert keys
+    job = location.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(keys))
+    assert create_execution_plan(job, run_config={}).step_keys_to_execute
+
+
+@pytest.mark.slow
+def test_materialize_all_of_the_data_launches_every_shift_and_then_the_days(
+    location: Location, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the UI does: partitions of several kinds are a backfill. Its runs are launched by nobody here."""
+    monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
+    launcher = {"run_launcher": {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}}
+    with (home / "dagster.yaml").open("a") as settings:
+        settings.write(json.dumps(launcher)[1:-1] + "\n")
+    keys = [{"path": list(key.path)} for key in materializable(location, "clicks")]
+    target = ModuleTarget("orchestration.definitions", None, str(PROJECT), "photon")
+    with (
+        DagsterInstance.from_config(str(home)) as instance,
+        create_test_daemon_workspace_context(target, instance) as workspace,
+    ):
+        params = {"assetSelection": keys, "allPartitions": True}
+        answer = execute_dagster_graphql(workspace.create_request_context(), LAUNCH, {"params": params})
+        assert answer.data["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess", answer
+        problems = [each for each in execute_backfill_iteration(workspace, logging.getLogger()) if each]
+        assert problems == []
+        launched = {(*sorted(key.path[-1] for key in run.asset_selection or ()), run.tags[PARTITION_NAME_TAG])
+                    for run in instance.get_runs()}  # fmt: skip
+    assert launched == {("joined_events", "east"), ("joined_events", "west")}
+
+
+def test_observe_says_of_each_datacenter_how_much_of_its_logs_is_unread(
+    location: Location, instance: DagsterInstance
+) -> None:
+    keys = [location.served.asset_key(log) for log in LOGS]
+    job = location.defs.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance, asset_selection=keys)
+    events = [
+        event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()
+    ]
+    found = {event.asset_key: {name: one.value for name, one in event.metadata.items()} for event in events}
+    assert set(found) == set(keys)
+    for said in found.values():
+        assert said["east_unread_bytes"] == said["east_bytes"] > 0
+        assert said["west_unread_bytes"] == said["west_bytes"] > 0
+
+
+def test_no_log_has_partitions_of_which_none_could_ever_be_filled(location: Location) -> None:
+    graph = location.defs.get_repository_def().asset_graph
+    for log in LOGS:
+        node = graph.get(location.served.asset_key(log))
+        assert (node.is_observable, node.partitions_def) == (True, None)
+
+
+def test_every_asset_names_its_owners_its_pipeline_and_where_to_look(location: Location) -> None:
+    graph = location.defs.get_repository_def().asset_graph
+    nodes = [node for node in graph.asset_nodes if node.key.path[0] == "clicks"]
+    for node in nodes:
+        assert list(node.owners) == ["ads@example.com", "team:clicks"]
+        assert node.tags["photon/pipeline"] == "clicks"
+        assert node.metadata["runbook"].value == "https://wiki.example.com/clicks"
+        assert node.kinds
+    of_code = [node for node in nodes if not node.is_external]
+    for node in of_code:
+        (reference,) = node.metadata["dagster/code_references"].code_references
+        assert Path(reference.file_path).parent.name == "assets"
