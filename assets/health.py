@@ -44,6 +44,7 @@ def health_asset(served: ServedPipeline) -> AssetSpec:
         health_key(served),
         group_name=served.name,
         deps=[served.asset_key("joined_events")],
+        kinds={"python"},
         description="Whether each datacenter is well: its checks are a watcher's, whoever else is at work.",
     )
 

@@ -40,7 +40,7 @@ def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
 
 def test_only_daemons_that_have_something_to_do_run(instance: DagsterInstance) -> None:
     assert set(instance.get_required_daemon_types()) == {
-        *("SENSOR", "SCHEDULER", "BACKFILL", "MONITORING", "FRESHNESS_DAEMON"),
+        *("SENSOR", "SCHEDULER", "BACKFILL", "MONITORING", "FRESHNESS_DAEMON", "ASSET"),
     }
 
 
