@@ -168,5 +168,5 @@ lock:
 
 clean:
 	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf site spark-warehouse metastore_db derby.log demo figures examples/search_clicks/logs examples/search_clicks/lake examples/search_clicks/state
+	rm -rf site spark-warehouse metastore_db derby.log demo figures examples/*/logs examples/*/lake examples/*/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,40 +1,49 @@
-"""Pages whose commands are run as they stand there, from the first block to the last: README.md."""
+"""Pages whose commands are run as they stand there, in their order.
+
+README.md, formats-and-adapters.md, runbook.md.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from examples.make_logs import TRAFFIC
-from tests.documents import ROOT, blocks
-from tests.e2e.photon_process import joined_rows
+from examples.make_logs import TRAFFIC, make_logs
+from photon.pipeline.file import load_pipeline
+from photon.storage.delta import open_table
+from tests.documents import ROOT, Block, blocks
+from tests.e2e.photon_process import joined_rows, photon
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
-PATIENCE_SECONDS = 800.0
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1800)]
+PATIENCE_SECONDS = 1500.0
 LEFT_OUT = ("make setup\n",)  # the tests run in what it makes
 
 
-def follow(document: str, folder: Path) -> str:
-    """Run the blocks of shell of a page in a folder that has what a checkout has; what they print."""
+def shell_of(document: str) -> list[Block]:
+    return [block for block in blocks(document) if block.language == "bash"]
+
+
+def follow(commands: Sequence[Block], folder: Path) -> str:
+    """Run blocks of shell in a folder that has what a checkout has; what they print."""
     for name in (".venv", "examples", "infra"):
-        (folder / name).symlink_to(ROOT / name)
-    script = "".join(block.text for block in blocks(document) if block.language == "bash")
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    script = "".join(block.text for block in commands)
     for line in LEFT_OUT:
         script = script.replace(line, "")
-    (folder / "page.sh").write_text(f"set -euo pipefail\n{script}")
+    (folder / "page.sh").write_text(f"set -euxo pipefail\nexport PATH=$PWD/.venv/bin:$PATH\n{script}")
+    environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") or str(ROOT)}
     with (folder / "said").open("w") as said:
         shell = subprocess.Popen(
-            ["bash", "page.sh"],
-            cwd=folder,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            env=environment(),
+            ["bash", "page.sh"], cwd=folder, stdout=said, stderr=said, start_new_session=True, env=environment
         )
         try:
             status = shell.wait(PATIENCE_SECONDS)
@@ -47,12 +56,36 @@ def follow(document: str, folder: Path) -> str:
     return text
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") or str(ROOT)}
-
-
 def test_the_commands_of_the_readme_lead_to_a_joined_table(tmp_path: Path) -> None:
-    said = follow("README.md", tmp_path)
+    said = follow(shell_of("README.md"), tmp_path)
     ids = joined_rows(tmp_path / "first" / "pipeline.yaml")["_event_id"].to_pylist()
     assert len(ids) == len(set(ids)) == TRAFFIC.expected_outcomes().joined_total
     assert f"[{len(ids)} rows" in said
+
+
+@pytest.mark.long
+def test_the_commands_of_the_examples_join_what_the_page_says(tmp_path: Path) -> None:
+    said = follow(shell_of("docs/formats-and-adapters.md"), tmp_path)
+    assert re.findall(r"^ +joined +(\d+)$", said, flags=re.MULTILINE) == ["40", "24", "27"]
+
+
+@pytest.mark.long
+def test_the_commands_of_the_runbook_repair_a_row_that_is_gone(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline.yaml"
+    make_logs(tmp_path)
+    shutil.copy(ROOT / "examples" / "search_clicks" / "pipeline.yaml", pipeline)
+    photon("join", pipeline, "--complete", "--engine", "local")
+    commands = shell_of("docs/runbook.md")
+    titles = [block.section for block in commands]
+    repair = titles.index("nothing_missing")
+
+    follow(commands[:repair], tmp_path)
+    before = joined_rows(pipeline)["_event_id"].to_pylist()
+    for place in load_pipeline(pipeline).datacenters.values():
+        open_table(place.lake / "joined_events").delete(f"_event_id = '{before[0]}'")
+    assert len(joined_rows(pipeline)) == len(before) - 1
+    follow(commands[repair : repair + 1], tmp_path)
+    photon("join", pipeline, "--complete", "--engine", "local")  # the next start takes up what was ordered
+    assert sorted(joined_rows(pipeline)["_event_id"].to_pylist()) == sorted(before)
+    follow(commands[repair + 1 :], tmp_path)
+    assert sorted(joined_rows(pipeline)["_event_id"].to_pylist()) == sorted(before)

@@ -13,6 +13,8 @@ from tests.documents import DOCUMENTS, ROOT, blocks, calls
 # Blocks of shell that a test runs, from the first to the last, in an empty folder.
 RUN = {
     "README.md": "tests/e2e/test_documents.py",
+    "docs/formats-and-adapters.md": "tests/e2e/test_documents.py",
+    "docs/runbook.md": "tests/e2e/test_documents.py",
 }
 # By section: blocks that are run elsewhere, and those that need what a test has not.
 RUN_IN_SECTIONS = {

@@ -1,0 +1,78 @@
+"""The runbook has a section for each alarm that the code can raise, and for no other one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from assets.pipeline_files import CHECK as SERVED_CHECK
+from photon import errors
+from photon.cli import ending
+from photon.errors import DEFECT
+from photon.health.verdicts import PROMISES
+from tests.documents import ROOT
+
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
+ORCHESTRATED = json.loads((ROOT / "tests" / "orchestration" / "definitions.json").read_text())
+SAYS_STATUS = ("photon/shift/standing.py", "photon/cli/status.py", "photon/availability/budget.py")
+SIGNALED = {"143"}  # a shell's own: 128 + SIGTERM
+
+
+def sections(part: str) -> dict[str, str]:
+    """The text of each section of a part, by its heading."""
+    text = RUNBOOK.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def checks_in_dagster(asset: str) -> set[str]:
+    """The checks of an asset as `definitions.json` has them, without the datacenter's name."""
+    found = [one["checks"] for name, one in ORCHESTRATED["assets"].items() if name.endswith(asset)]
+    return {re.sub("^(east|west)__", "", check) for checks in found for check in checks}
+
+
+def in_capitals(sources: Iterable[str]) -> set[str]:
+    """What stands in capitals in texts of the code: it asks for somebody."""
+    texts = [text for source in sources for text in re.findall(r'"[^"\n]*"', (ROOT / source).read_text())]
+    return {word for text in texts for word in re.findall(r"\b[A-Z]+(?: [A-Z]+)+\b|\b[A-Z]{4,}\b", text)}
+
+
+def test_every_check_of_a_datacenter_has_a_section() -> None:
+    assert set(sections("Checks of `health`")) == set(PROMISES) == checks_in_dagster("health")
+
+
+@pytest.mark.parametrize(
+    ("part", "asset"),
+    [
+        ("Checks of `verification_report`", "verification_report"),
+        ("Checks of the registry", "registry_state"),
+        ("Check of `pipeline_files`", "pipeline_files"),
+    ],
+)
+def test_every_other_check_has_a_section(part: str, asset: str) -> None:
+    assert set(sections(part)) == checks_in_dagster(asset)
+
+
+def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
+    headings = set(re.findall(r"^### (.+)$", RUNBOOK, flags=re.MULTILINE))
+    assert {check for asset in ORCHESTRATED["assets"] for check in checks_in_dagster(asset)} <= headings
+    assert SERVED_CHECK in headings
+
+
+def test_whatever_status_says_in_capitals_has_a_section() -> None:
+    assert set(sections("What `photon status` says")) == in_capitals(SAYS_STATUS)
+
+
+def test_every_exit_status_has_a_section() -> None:
+    of_errors = {str(value) for name, value in vars(errors).items() if name.isupper()}
+    ends = {"1", str(DEFECT), str(ending.INTERRUPTED), str(ending.NOBODY_READS)} | SIGNALED
+    assert {name.removeprefix("Status ") for name in sections("Exit statuses")} == of_errors | ends
+
+
+@pytest.mark.parametrize("heading", re.findall(r"^### (.+)$", RUNBOOK, flags=re.MULTILINE))
+def test_a_section_says_what_the_alarm_means_and_what_to_do(heading: str) -> None:
+    section = RUNBOOK.partition(f"\n### {heading}\n")[2].partition("\n#")[0].lower()
+    assert "**means**" in section
+    assert "**remedy**" in section
