@@ -19,7 +19,7 @@ from photon.dispatcher.planning import (
     paced,
     primary_budget_bytes,
 )
-from photon.dispatcher.retrying import BackoffRetry
+from photon.dispatcher.retrying import BackoffRetry, StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.dispatcher.waiting import due_retries
 from photon.faults import fault_point
@@ -238,7 +238,7 @@ class Dispatcher:
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether the run is over, when there is nothing to do at this moment."""
-        if mode == "stop" or self.reader.checks_pending:
+        if mode == "stop" or self.reader.checks_pending or self.reader.awaits_objects:
             return False
         # What is held for good must not keep a run from ending: it stays pending.
         left_to_others = self.execution.holders.wait_for_others
@@ -292,13 +292,19 @@ class Dispatcher:
     def skip_foreign_backlog(self) -> None:
         """Begin with foreign events that come from now on; their primaries may be anywhere in the log.
 
-        LogsUnavailable: then it is to be called again.
+        Now is when all files that are there could be looked at: a stop before leaves it to the next start.
+        LogsUnavailable: then it is to be called again; StoppedWaiting.
         """
-        self._look(self.clock.now_us(), final=False)
-        while any(self.reader.backlog_bytes["foreign"].values()):
-            cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62)
-            if not cut.ranges:
-                break
-            self.reader.advance(cut.advances, {})
-            self.state.put_files(self.reader.of("foreign").values())
+        while True:
             self._look(self.clock.now_us(), final=False)
+            cut = self.reader.cut("foreign", self.pipeline.limits.batch_foreign_bytes, 2**62)
+            if cut.ranges:
+                self.reader.advance(cut.advances, {})
+                self.state.put_files(self.reader.of("foreign").values())
+                continue
+            if not (self.reader.checks_pending or self.reader.awaits_objects):
+                self.state.note_backlog_skipped()
+                return
+            if self.execution.callbacks.should_stop():
+                raise StoppedWaiting("a stop was requested while foreign lines were passed over")
+            self.clock.sleep(self.pipeline.tailing.poll_interval.total_seconds())

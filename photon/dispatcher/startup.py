@@ -209,7 +209,9 @@ def _begin_epoch(
     folder.mkdir(parents=True, exist_ok=True)
     _rename_old_state(folder)
     state = DispatcherState(folder)
-    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows, place.work_of(epoch))
+    skips_backlog = follows and pipeline.new_epoch_reads_from == "now"
+    work = place.work_of(epoch)
+    state.begin_epoch(pipeline.name, datacenter, epoch, clock.now_us(), follows, work, skips_backlog)
     return Started(state)
 
 

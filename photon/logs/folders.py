@@ -85,7 +85,7 @@ class LocalLogs:
         self._folder = folder
 
     def watch(self, pattern: str, most_folders: int = LISTED_FOLDERS) -> Watch:
-        return _LocalWatch(self._folder, pattern)
+        return LocalWatch(self._folder, pattern)
 
     def listening(self) -> AbstractContextManager[News]:
         return nullcontext(News())
@@ -129,7 +129,9 @@ class LocalLogs:
         return (_read_in_place(folder, file, stretches) for file, stretches in wanted)
 
 
-class _LocalWatch:
+class LocalWatch:
+    """The files of this machine that a pattern matches."""
+
     def __init__(self, folder: Path, pattern: str) -> None:
         self._folder, self._pattern = folder, pattern
         self._seen = Scan()

@@ -14,6 +14,7 @@ from photon.logs.folders import log_folder
 from photon.logs.look import Contents, Look
 from photon.logs.ranges import cut_range, cut_to_end
 from photon.logs.rotated import copies_among, find_back, find_rotated, unseen_rotations
+from photon.logs.set_aside import SetAside
 from photon.logs.source import (
     UNREADABLE,
     Head,
@@ -26,6 +27,8 @@ from photon.logs.source import (
 )
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
+
+LISTED_ONLY = "it is listed and not there: it was removed before it was read, or its key ends with a slash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class LogTail:
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips)
+        self.set_aside = SetAside(tailing.unreadable_objects)
         self.seen = Scan()  # by the last look
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -78,10 +82,13 @@ class LogTail:
         found = self.seen = self._watch.scan(final, told)
         look = Look(dict(tracked), next_number, now_us, final, list(found.problems))
         self._gzips.begin_look(unbounded=final)
+        self.set_aside.begin_look(now_us)
         try:
             self._recognise(look, found)
         except LogsUnavailable as error:  # what was recognised until then stays so
             found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
+        if self.set_aside:
+            self.set_aside.keep({file.inode for file in found.files})
         self._missing = look.missing
         self._known = {  # names that a file had before a rename are forgotten
             path: (file, number)
@@ -144,7 +151,7 @@ class LogTail:
         """Match the other files by content; those that match nothing are new or missing."""
         matches = match(
             look.files,
-            [file for file in unknown + renamed if self._contents.is_whole(look, file)],
+            [file for file in unknown + renamed if self._can_be_read(look, file)],
             lambda found, file: self._contents.same_content(look, found, file),
             frozenset(look.present),
         )
@@ -169,6 +176,23 @@ class LogTail:
                 if file not in self._copies and file not in look.withheld:
                     self._number(look, file)
         self._miss(look, found, [number for number in missing if number not in back.values()])
+
+    def _can_be_read(self, look: Look, found: FoundFile) -> bool:
+        """Whether it is whole, and not set aside. LogsUnavailable."""
+        if not look.final and (problem := self.set_aside.held(found.inode)) is not None:
+            look.withhold(found, problem)
+            return False
+        try:
+            return self._contents.is_whole(look, found)
+        except LogsUnavailable as error:
+            self._set_aside(look, found, error)
+            return False
+
+    def _set_aside(self, look: Look, found: FoundFile, error: LogsUnavailable) -> None:
+        """Go on without an object for now; LogsUnavailable if all of it is wanted."""
+        if look.final:
+            raise error
+        look.withhold(found, self.set_aside.put(found.inode, found.path, error))
 
     def _unseen_rotations(self, look: Look, found: Scan, missing: Iterable[int]) -> list[FoundFile]:
         """Rotations that nobody saw as logs; looked for again only when there are other files than before.
@@ -201,12 +225,16 @@ class LogTail:
                 is_closed = look.final or self._folder.is_immutable
                 head = read_head(source, has_header, self._line_limit_bytes, is_closed)
         except FileNotFoundError:
+            if self._folder.is_immutable:
+                look.problems.append(FileProblem(found.path, LISTED_ONLY))
             return
-        except LogsUnavailable:
-            raise
+        except LogsUnavailable as error:
+            self._set_aside(look, found, error)
+            return
         except UNREADABLE as error:
             look.withhold(found, problem_of(found.path, error))
             return
+        self.set_aside.was_read(found.inode)
         if head == "header too long":
             reason = f"its header line is longer than {self._line_limit_bytes} bytes (limits.line)"
             look.problems.append(FileProblem(found.path, reason))
@@ -260,6 +288,8 @@ class LogTail:
         `observe` reports. LogsUnavailable.
         """
         file = tracked.file
+        if not final and self.set_aside.held(file.inode) is not None:
+            return None
         try:
             with self._folder.open_at(file.path, file) as source:
                 self._failed_cuts.pop(file.number, None)
@@ -274,11 +304,15 @@ class LogTail:
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None
-        except LogsUnavailable:
-            raise
+        except LogsUnavailable as error:
+            if final:
+                raise
+            self._failed_cuts[file.number] = self.set_aside.put(file.inode, file.path, error)
+            return None
         except UNREADABLE as error:
             self._failed_cuts[file.number] = problem_of(file.path, error)
             return None
+        self.set_aside.was_read(file.inode)
         if cut is None:
             self._half_lines[file.number] = (tracked.offset_bytes, tracked.size_bytes)
         return cut

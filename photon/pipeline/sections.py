@@ -248,6 +248,8 @@ class Tailing(Strict):
 
     poll_interval: PositiveDuration = timedelta(milliseconds=100)
     idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    # Of one log on S3, that are listed and can't be read: the others go on. If there are more, all wait.
+    unreadable_objects: Whole = Field(default=16, ge=0)
     # Folders of a bucket of which a look lists what came behind the last name: as many requests.
     listed_folders: Whole = Field(default=LISTED_FOLDERS, ge=2)
 

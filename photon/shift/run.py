@@ -323,7 +323,7 @@ def _open_dispatcher(
                 for_tests.crash_task_at,
             )
             dispatcher = Dispatcher(execution, news)
-            if started.new_epoch_because is not None and pipeline.new_epoch_reads_from == "now":
+            if state.skips_backlog:
                 retry.until_available(dispatcher.skip_foreign_backlog)
             yield dispatcher
     finally:

@@ -140,8 +140,12 @@ class DispatcherState:
         now_us: int,
         follows: bool,
         work: Location | None = None,
+        skips_backlog: bool = False,
     ) -> None:
-        """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one."""
+        """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one.
+
+        `skips_backlog`: the foreign lines that are there are to be passed over first.
+        """
         values = {
             "format": STATE_FORMAT,
             "pipeline": pipeline,
@@ -150,12 +154,23 @@ class DispatcherState:
             "begun_us": now_us,
             "completed": 0,
             "follows_an_epoch": int(follows),
+            "skips_backlog": int(skips_backlog),
         }
         with self._transaction() as db:
             for statement in SCHEMA.split(";\n"):
                 db.execute(statement)
             put(db, "meta", [(key, str(value)) for key, value in values.items()])
         self.put_work(work or self.folder)
+
+    @property
+    def skips_backlog(self) -> bool:
+        """Whether foreign lines that are there are still to be passed over."""
+        return self.meta("skips_backlog") == "1"
+
+    def note_backlog_skipped(self) -> None:
+        """From now on each foreign line counts."""
+        with self._transaction() as db:
+            put(db, "meta", [("skips_backlog", "0")])
 
     def put_work(self, work: Location) -> None:
         """Note where index segments and waiting records are; in the state folder, wherever that is moved."""

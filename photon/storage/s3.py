@@ -34,6 +34,7 @@ from obstore.store import S3Store as Client
 from photon.clock import MICROSECONDS
 from photon.pipeline.location import S3Folder
 from photon.storage.native_errors import REMEDIES, is_refusal, is_without_bucket, reason_of
+from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
 from photon.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ class StoredObject:
     def of(cls, meta: ObjectMeta) -> StoredObject:
         modified_us = round(meta["last_modified"].timestamp() * MICROSECONDS)
         return cls(meta["path"], meta["size"], meta["e_tag"] or "", modified_us)
+
+    @classmethod
+    def of_odd(cls, name: str, answer: Answer) -> StoredObject:
+        """The same of an object that boto3 tells of."""
+        modified_us = round(answer["LastModified"].timestamp() * MICROSECONDS)
+        return cls(name, answer["Size"], answer["ETag"], modified_us)
 
 
 class S3Store:
@@ -152,16 +159,33 @@ class S3Store:
     def objects(self, below: str = "", after: str = "") -> Iterator[StoredObject]:
         """The objects below a folder, and below those in it, in the order of their names, from one on."""
         with self._errors(below):
-            listed = obstore.list(
-                self._client, below.strip("/") or None, offset=after or None, chunk_size=LISTED_AT_ONCE
-            )
-            for chunk in listed:
-                yield from map(StoredObject.of, chunk)
+            try:
+                listed = obstore.list(
+                    self._client, below.strip("/") or None, offset=after or None, chunk_size=LISTED_AT_ONCE
+                )
+                for chunk in listed:
+                    for each in chunk:
+                        after = each["path"]
+                        yield StoredObject.of(each)
+            except BaseError as error:
+                if not is_about_a_key(error):
+                    raise
+                yield from self._odd_objects(below, after)
+
+    def _odd_objects(self, below: str, after: str) -> Iterator[StoredObject]:
+        """The same where a key is odd: from that page on, and whatever the keys."""
+        root = self._key("")
+        prefix = root + (f"{below.strip('/')}/" if below.strip("/") else "")
+        for each in self._odd.list(prefix, root + after if after else ""):
+            if each["Size"] or not each["Key"].endswith("/"):  # else it stands for a folder
+                yield StoredObject.of_odd(each["Key"].removeprefix(root), each)
 
     def object(self, name: str) -> StoredObject | None:
         """The object of this name, if there is one."""
         try:
             with self._errors(name):
+                if is_odd(name):
+                    return StoredObject.of_odd(name, self._odd.head(self._key(name)))
                 return StoredObject.of(obstore.head(self._client, name))
         except FileNotFoundError:
             return None
@@ -172,6 +196,9 @@ class S3Store:
         FileNotFoundError, OSError.
         """
         with self._errors(name):
+            if is_odd(name):
+                data, answer = self._odd.read(self._key(name), start_bytes, end_bytes)
+                return data, StoredObject.of_odd(name, answer)
             try:
                 found = obstore.get(self._client, name, options={"range": (start_bytes, end_bytes)})
             except GenericError as error:
@@ -200,6 +227,13 @@ class S3Store:
     @property
     def _client(self) -> Client:
         return _client(self._folder)
+
+    @property
+    def _odd(self) -> OddObjects:
+        return _odd_objects(self._folder)
+
+    def _key(self, name: str) -> str:
+        return f"{self._folder.key}/{name}" if self._folder.key else name
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
@@ -294,6 +328,11 @@ def _client(folder: S3Folder) -> Client:
     )
 
 
+@lru_cache
+def _odd_objects(folder: S3Folder) -> OddObjects:
+    return OddObjects(session_with_credentials(), folder.bucket, endpoint_url_of(folder), region_of(folder))
+
+
 def endpoint_url_of(folder: S3Folder) -> str | None:
     """The pipeline file's, else boto3's own variables; None: AWS."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -313,4 +352,5 @@ def region_of(folder: S3Folder) -> str:
 def forget_clients() -> None:
     """Look credentials up anew, for whoever has changed them in this process."""
     _client.cache_clear()
+    _odd_objects.cache_clear()
     region_of.cache_clear()

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
 
+import boto3
 import numpy as np
 import pytest
 
-from bench.minio_server import MinioServer, minio_server
+from bench.minio_server import CREDENTIALS, MinioServer, minio_server
 from photon.logs.files import ByteRange, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.on_s3 import objects
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
+from photon.logs.set_aside import FIRST_PAUSE_US
 from photon.logs.source import LogsUnavailable
-from photon.logs.tail import LogTail
+from photon.logs.tail import LISTED_ONLY, LogTail
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
+from photon.storage.odd_keys import is_odd
 from photon.storage.s3 import S3Store
+from tests.faulty_s3 import FaultyS3
 from tests.unit.tailing_world import World
 
 LINE_LIMIT_BYTES = 2**20
@@ -206,6 +213,96 @@ def test_objects_are_known_again_without_a_request_for_each(
     assert asked == []
 
 
+def put_by_key(folder: S3Folder, name: str, data: bytes) -> None:
+    """As other programs do, whatever the key."""
+    client = boto3.client("s3", endpoint_url=folder.endpoint_url)
+    client.put_object(Bucket=folder.bucket, Key=f"{folder.key}/{name}", Body=data)
+
+
+def test_objects_of_any_key_that_the_store_takes_are_read_once(bucket: Logs) -> None:
+    """Broken variant: one key that obstore refuses fails the listing of all."""
+    plain = ["100%.log", "a b.log", "a%20b.log", "a+b.log", "a?#&=.log", "[a].log", "ü漢.log", "x..log"]
+    refused = ["tab\there.log", "z/new\nline.log", "z/a\x01.log"]
+    for number, name in enumerate(plain):
+        bucket.write(name, b'{"n": %d}\n' % number)
+    assert sorted(bucket.read().values()) == [b'{"n": %d}\n' % number for number in range(len(plain))]
+    assert isinstance(bucket.location, S3Folder)
+    for number, name in enumerate(refused):
+        put_by_key(bucket.location, name, b'{"new": %d}\n' % number)
+    assert all(is_odd(name) for name in refused)
+    bucket.restart()
+    assert sorted(bucket.read().values()) == [b'{"new": %d}\n' % number for number in range(len(refused))]
+    bucket.restart()
+    assert bucket.read() == {}
+    assert bucket.last_seen.problems == ()
+
+
+def test_a_key_that_ends_with_a_slash_is_a_problem_of_its_own(bucket: Logs) -> None:
+    assert isinstance(bucket.location, S3Folder)
+    put_by_key(bucket.location, "folder/", b"")
+    put_by_key(bucket.location, "a.log/", b'{"n": 1}\n')
+    bucket.write("b.log", b'{"n": 2}\n')
+    assert bucket.read() == {1: b'{"n": 2}\n'}
+    assert [(problem.path, problem.reason) for problem in bucket.last_seen.problems] == [
+        ("a.log", LISTED_ONLY)
+    ]
+
+
+class DoubledSlash(BaseHTTPRequestHandler):
+    """AWS, with one object that a MinIO would not take."""
+
+    KEY, CONTENT = "east/a//b.log", b'{"n": 1}\n'
+
+    def do_GET(self) -> None:
+        self.answer(with_content=True)
+
+    def do_HEAD(self) -> None:
+        self.answer(with_content=False)
+
+    def answer(self, with_content: bool) -> None:
+        content = self.CONTENT
+        if is_listing := "list-type=2" in self.path:
+            told = f"<Key>{self.KEY}</Key><Size>{len(content)}</Size><ETag>&quot;e&quot;</ETag>"
+            dated = f"<Contents>{told}<LastModified>2026-11-24T00:00:00.000Z</LastModified></Contents>"
+            content = f"<ListBucketResult><KeyCount>1</KeyCount>{dated}</ListBucketResult>".encode()
+        known = is_listing or self.path == f"/logs/{self.KEY}"
+        self.send_response((200 if is_listing else 206) if known else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
+        self.send_header("ETag", '"e"')
+        self.send_header("Last-Modified", "Tue, 24 Nov 2026 00:00:00 GMT")
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_key_with_slashes_side_by_side_is_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), DoubledSlash)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        logs = Logs(S3Folder("logs", "east", f"http://127.0.0.1:{server.server_address[1]}"))
+        assert logs.read() == {1: DoubledSlash.CONTENT}
+        assert logs.paths() == {1: "a//b.log"}
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("name", ["a//b", "/b", "a/", "a/../b", "./b", "..", "t\tb", "n\nb", "a\x7f"])
+def test_keys_that_obstore_refuses_are_known(name: str) -> None:
+    assert is_odd(name)
+
+
+@pytest.mark.parametrize("name", ["a", "a/b.log", "..x", "a/.b", "x..", "...", "a b%20+.log", "ü/漢"])
+def test_other_keys_are_not_odd(name: str) -> None:
+    assert not is_odd(name)
+
+
 def test_logs_that_can_not_be_asked_for_are_not_gone(
     minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,3 +326,74 @@ def test_logs_that_can_not_be_asked_for_are_not_gone(
         # Else a complete run would end, and give up what has its primary in these logs.
         assert (logs.last_seen.is_away, logs.last_seen.checks_pending) == (True, True)
         assert log_folder(logs.location).why_not_there() is not None
+
+
+def is_of_a_bad_object(method: str, path: str) -> bool:
+    return "bad" in path and "list-type" not in path
+
+
+@pytest.fixture
+def unreliable(faulty: FaultyS3, on_s3: S3Folder) -> Logs:
+    """A folder on S3 behind a way that may fail."""
+    return Logs(replace(on_s3, endpoint_url=faulty.url))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_an_object_that_can_not_be_read_holds_up_no_other_and_is_read_when_it_can_be(
+    unreliable: Logs, faulty: FaultyS3, ending: str
+) -> None:
+    content = gzip.compress(b'{"n": 1}\n') if ending else b'{"n": 1}\n'
+    unreliable.write(f"bad.log{ending}", content)
+    unreliable.write("good.log", b'{"n": 2}\n')
+    faulty.meet("busy", among=is_of_a_bad_object)
+    assert unreliable.read() == {1: b'{"n": 2}\n'}
+    assert [(problem.path, "SlowDown" in problem.reason) for problem in unreliable.last_seen.problems] == [
+        (f"bad.log{ending}", True)
+    ]
+    assert not unreliable.last_seen.is_away
+    met = faulty.met["busy"]
+    unreliable.look()
+    assert faulty.met["busy"] == met, "it is asked for again after a pause"
+    faulty.mend()
+    unreliable.now_us += FIRST_PAUSE_US
+    assert unreliable.read() == {2: b'{"n": 1}\n'}
+    assert unreliable.last_seen.problems == ()
+
+
+def test_an_object_that_is_not_given_any_more_holds_up_no_other(unreliable: Logs, faulty: FaultyS3) -> None:
+    unreliable.write("bad.log", b'{"n": 1}\n')
+    unreliable.write("good.log", b'{"n": 2}\n')
+    unreliable.look()
+    objects._beginnings.clear()
+    faulty.meet("busy", among=is_of_a_bad_object)
+    assert unreliable.read() == {2: b'{"n": 2}\n'}
+    assert unreliable.tail.set_aside.is_awaited
+    faulty.mend()
+    unreliable.now_us += FIRST_PAUSE_US
+    assert unreliable.read() == {1: b'{"n": 1}\n'}
+
+
+def test_complete_inputs_lack_no_object_that_is_listed(unreliable: Logs, faulty: FaultyS3) -> None:
+    """Broken variant: events whose primaries it has would be given up."""
+    unreliable.write("bad.log", b'{"n": 1}\n')
+    unreliable.write("good.log", b'{"n": 2}\n')
+    faulty.meet("busy", among=is_of_a_bad_object)
+    assert unreliable.look(final=True).is_away
+    assert "bad.log" in unreliable.last_seen.problems[0].reason
+    faulty.mend()
+    assert not unreliable.look(final=True).is_away
+
+
+def test_where_many_objects_can_not_be_read_the_store_is_away(
+    unreliable: Logs, faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "RETRIES", 0)
+    s3.forget_clients()
+    most = Tailing().unreadable_objects
+    for number in range(most + 1):
+        unreliable.write(f"{number}-bad.log", b'{"n": 1}\n')
+    faulty.meet("busy", among=is_of_a_bad_object)
+    assert unreliable.look().is_away
+    faulty.mend()
+    unreliable.now_us += FIRST_PAUSE_US
+    assert len(unreliable.look().changed) == most + 1

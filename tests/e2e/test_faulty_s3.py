@@ -12,10 +12,21 @@ from pathlib import Path
 import pytest
 
 from bench.minio_server import PASSWORD
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.location import S3Folder
 from photon.registry.dynamodb.local_server import local_server
+from photon.storage.s3 import S3Store
 from photon.testing.traffic import Traffic
 from tests.conftest import BUCKET
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon_json, running
+from tests.e2e.photon_process import (
+    PATIENCE_SECONDS,
+    joined_rows,
+    line_with,
+    photon,
+    photon_json,
+    running,
+    wait_for_rows,
+)
 from tests.e2e.written_pipeline import written
 from tests.faulty_s3 import Fault, FaultyS3
 
@@ -129,4 +140,31 @@ def test_a_complete_join_that_starts_while_its_store_is_gone_waits_and_reads_all
             assert process.wait(PATIENCE_SECONDS) == 0, process.stderr.read()
             assert "goes on" in process.stderr.read()
         counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+    assert traffic.expected_outcomes().disagreements(counts) == []
+
+
+def test_a_primary_object_that_can_not_be_read_holds_up_its_own_events_alone(
+    tmp_path: Path, faulty: FaultyS3
+) -> None:
+    """Broken variants: all joins wait for it; or a complete one gives its events up as unjoinable."""
+    traffic = Traffic(9, ("east",), 50, 20, duration_seconds=10)
+    storage = f"storage: {{endpoint_url: {faulty.url}}}"
+    places = {"east": f"logs: s3://{BUCKET}/{tmp_path.name}/east, {storage}"}
+    pipeline = written(tmp_path, traffic, places)
+    (place,) = load_pipeline(pipeline).datacenters.values()
+    assert isinstance(place.logs, S3Folder)
+    bad = next(iter(S3Store(place.logs).objects("queries"))).name
+    faulty.meet("busy", among=lambda method, path: path.endswith(bad))
+    with local_server(tmp_path / "state" / "registry"):
+        with running("join", pipeline, "-d", "east", "--engine", "local"):
+            wait_for_rows(pipeline, "east", 1)
+            status = photon("status", pipeline).stdout
+        before = len(joined_rows(pipeline))
+        assert f"{bad}: cannot be read: " in status
+        with running("join", pipeline, "-d", "east", "--engine", "local", "--complete") as process:
+            assert bad in line_with("waits:", process)
+            faulty.mend()
+            assert process.wait(PATIENCE_SECONDS) == 0
+        counts = photon_json("join", pipeline, "--engine", "local", "--complete")
+    assert before < traffic.expected_outcomes().joined_total
     assert traffic.expected_outcomes().disagreements(counts) == []
