@@ -1,7 +1,8 @@
 """Measures what a table costs after many commits, with compaction every five minutes of them and without.
 
-Commits are made quickly: each is a data file and an entry of the log as a live batch leaves them, written
-without delta-rs and without a sync. What is measured goes the product's own way, syncs and all.
+Commits are made quickly: each is a data file and an entry of the log as a live batch leaves them, from a
+template, without delta-rs and without a sync. What is measured goes the product's own way, syncs and all.
+Each table is compared with a new one, by turns, so that both have the same neighbours on the machine.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,9 @@ DAY, ROWS = datetime(2026, 1, 5, 12, tzinfo=UTC), 20  # of a batch
 COMMITS_A_SECOND = 250_000 / 86_400
 BETWEEN_COMPACTIONS = round(300 * COMMITS_A_SECOND)  # as `compaction.cron` has it
 FIRST = 1_000  # commits of a new table, with which the others are compared
+TEMPLATE = 0x7ABBCCDD11223344  # the batch in whose place each other is put, in eight bytes or sixteen digits
 CHECKPOINT_EVERY = 10_000  # without compaction: a dispatcher writes one every 100, which takes longer here
-REPEATS, LIVE_BATCHES = 9, 40
+REPEATS = 25
 MOST_TASKS = 64
 PIPELINE = """
 name: fit
@@ -48,16 +51,17 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a table costs, in milliseconds; medians."""
+    """What a table costs: milliseconds in the median, and CPU milliseconds of this process on average."""
 
     commits: int
     files: int
     log_files: int
     open_ms: float
+    open_cpu_ms: float
     read_back_ms: float  # the last plan by a new process: its commit, rows, candidates, and an older token
-    first_commit_ms: float  # of a new process
+    read_back_cpu_ms: float
     live_ms: float  # candidates stored and committed
-    live_p90_ms: float
+    live_cpu_ms: float
 
 
 @dataclass
@@ -73,12 +77,13 @@ class ManyCommits:
         self.folder.mkdir(parents=True)
         (self.folder / "pipeline.yaml").write_text(PIPELINE)
         self.pipeline = load_pipeline(self.folder / "pipeline.yaml")
-        self.table = self._opened()
+        self.table = self.opened()
         self.table.create("fit", "here")
         self.app = app_id("here", "epoch")
+        self.live(self.table)  # brings the adapter's columns
         self._version = self.table.load().version()
 
-    def _opened(self) -> OutputTable:
+    def opened(self) -> OutputTable:
         """As a new process has it."""
         return OutputTable(self.pipeline.datacenters["here"].lake, "joined_events")
 
@@ -88,14 +93,20 @@ class ManyCommits:
         return self.table.folder
 
     def grow(self, commits: int) -> None:
-        """Make so many commits, quickly."""
+        """Make so many commits, quickly, and the last checkpoint that a dispatcher makes among them."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(self._rows(TEMPLATE), sink, compression="none")
+        template = sink.getvalue().to_pybytes()
         self._version = open_table(self.table.folder).version()
         for _ in range(commits):
             self.batch += 1
             self._version += 1
             path = f"batch-{self.batch}-{self._plan().plan_id}-0-0.parquet"
-            pq.write_table(self._rows(), self._folder / path, compression="zstd")
+            data = template.replace(_in_file(TEMPLATE), _in_file(self.batch))
+            data = data.replace(_digits(TEMPLATE).encode(), _digits(self.batch).encode())
+            (self._folder / path).write_bytes(data)
             (self._folder / log_entry(self._version)).write_text(self._entry(path))
+        checkpoint(self.table.folder)
 
     def _entry(self, path: str) -> str:
         """The entry of the log that adds a batch's file."""
@@ -116,11 +127,11 @@ class ManyCommits:
         return "\n".join(map(json.dumps, [{"commitInfo": info}, {"txn": txn}, {"add": add}]))
 
     def _plan(self) -> PlanKey:
-        return PlanKey("here", "epoch", self.batch, f"{self.batch:016x}")
+        return PlanKey("here", "epoch", self.batch, _digits(self.batch))
 
-    def _rows(self) -> pa.Table:
-        """The rows of the last batch, as an adapter of five columns makes them."""
-        plan = self._plan()
+    def _rows(self, batch: int) -> pa.Table:
+        """The rows of a batch, as an adapter of five columns makes them."""
+        plan = PlanKey("here", "epoch", batch, _digits(batch))
         columns: dict[str, Any] = {
             "_datacenter": plan.datacenter,
             "_epoch": plan.epoch,
@@ -128,7 +139,7 @@ class ManyCommits:
             "_plan": plan.plan_id,
             "_occurrence": [f"1:{n}" for n in range(ROWS)],
             "_joined_at": DAY,
-            "_event_id": [f"event-{plan.batch}-{n}" for n in range(ROWS)],
+            "_event_id": [f"event-{plan.plan_id}-{n}" for n in range(ROWS)],
             "_primary_occurrence": "2:1",
             "_event_time": DAY,
         }
@@ -136,7 +147,7 @@ class ManyCommits:
             pa.array(values if isinstance(values, list) else [values] * ROWS, ROW_COLUMNS.field(name).type)
             for name, values in columns.items()
         ]
-        own = pa.array([f"value {plan.batch + n}" for n in range(ROWS)])
+        own = pa.array([f"value {plan.plan_id} {n}" for n in range(ROWS)])
         return pa.table([*arrays, *[own] * 5], names=[*columns, *(f"c{number}" for number in range(5))])
 
     def compact(self, cleaned_before_us: int) -> float:
@@ -146,38 +157,23 @@ class ManyCommits:
         compact_tables(self.pipeline, "here", _At(cleaned_before_us + keep_us))
         return time.perf_counter() - began
 
-    def cost(self) -> Cost:
-        """What the table costs now."""
+    def sizes(self) -> tuple[int, int]:
+        """How many data files the table has, and how many files its log."""
         files = pa.table(open_table(self.table.folder).get_add_actions()).num_rows
-        open_ms = [_ms(lambda: open_table(self.table.folder)) for _ in range(REPEATS)]
-        read_back_ms = [_ms(self._read_back) for _ in range(REPEATS)]
-        table = self._opened()
-        first_ms = _ms(lambda: self._live(table))
-        live_ms = [_ms(lambda: self._live(table)) for _ in range(LIVE_BATCHES)]
-        self._version = table.load().version()
-        return Cost(
-            commits=self.batch,
-            files=files,
-            log_files=sum(1 for _ in (self._folder / "_delta_log").iterdir()),
-            open_ms=_median(open_ms),
-            read_back_ms=_median(read_back_ms),
-            first_commit_ms=round(first_ms, 1),
-            live_ms=_median(live_ms),
-            live_p90_ms=round(statistics.quantiles(live_ms, n=10)[-1], 1),
-        )
+        return files, sum(1 for _ in (self._folder / "_delta_log").iterdir())
 
-    def _read_back(self) -> None:
-        table, plan = self._opened(), self._plan()
+    def read_back(self) -> None:
+        table, plan = self.opened(), self._plan()
         assert table.last_commit(self.app).plan_id == plan.plan_id
         assert len(table.occurrences_of("epoch", plan.batch, plan.plan_id)) == ROWS
         assert candidate_files(table.folder.parent, plan, MOST_TASKS)
-        older = PlanKey("here", "epoch", self.batch // 2, f"{self.batch // 2:016x}")
+        older = PlanKey("here", "epoch", self.batch // 2, _digits(self.batch // 2))
         token = Token(older, Occurrence(1, 0))
         assert table.row_status_of([token]) == {token: "row"}
 
-    def _live(self, table: OutputTable) -> None:
+    def live(self, table: OutputTable) -> None:
         self.batch += 1
-        files = write_candidates(table.folder.parent, self._plan(), 0, self._rows())
+        files = write_candidates(table.folder.parent, self._plan(), 0, self._rows(self.batch))
         table.commit(files, self.app, self.batch, self.batch - 1, self._plan().plan_id)
 
 
@@ -191,56 +187,85 @@ class _At(SystemClock):
         return self._now_us
 
 
-def _ms(do: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    do()
-    return (time.perf_counter() - began) * 1_000
+def _in_file(batch: int) -> bytes:
+    return batch.to_bytes(8, "little")
 
 
-def _median(values: list[float]) -> float:
-    return round(statistics.median(values), 1)
+def _digits(batch: int) -> str:
+    return f"{batch:016x}"
+
+
+class _Timed:
+    """How long something takes each time, on the clock and of this process's CPUs."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def __call__(self, do: Callable[[], object]) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        do()
+        self.wall.append((time.perf_counter() - wall) * 1_000)
+        self.cpu.append((time.process_time() - cpu) * 1_000)
+
+    @property
+    def both(self) -> tuple[float, float]:
+        return round(statistics.median(self.wall), 1), round(statistics.mean(self.cpu), 1)
+
+
+def compared(tables: Sequence[ManyCommits]) -> list[Cost]:
+    """What each of these costs now: each is opened, read and committed to in turn with the others."""
+    costs = [(_Timed(), _Timed(), _Timed()) for _ in tables]
+    sizes = [one.sizes() for one in tables]
+    handles = [one.opened() for one in tables]
+    for one, handle in zip(tables, handles, strict=True):
+        one.live(handle)  # the first one opens the table
+    for _ in range(REPEATS):
+        for one, handle, (opening, reading, living) in zip(tables, handles, costs, strict=True):
+            opening(partial(open_table, one.table.folder))
+            reading(one.read_back)
+            living(partial(one.live, handle))
+    return [
+        Cost(one.batch, *size, *(each for timed in cost for each in timed.both))
+        for one, size, cost in zip(tables, sizes, costs, strict=True)
+    ]
 
 
 def measure_tables(folder: Path, commits: int, progress: Progress) -> dict[str, Any]:
-    """The costs after `FIRST` commits; after `commits` just after a pass and just before one; without any."""
+    """The costs after `commits` just after a pass, just before one and without any, beside a new table's."""
+    found: dict[str, Any] = {"commits": commits, "cores": psutil.cpu_count()}
+
+    def compare(name: str, table: ManyCommits, is_compacted: bool = False) -> None:
+        new = ManyCommits(folder / f"new, {name}")
+        new.grow(FIRST)
+        if is_compacted:
+            new.compact(0)  # its checkpoint: nothing is old
+        costs = compared([new, table])
+        found[name] = {"new": asdict(costs[0]), "grown": asdict(costs[1]), "load": psutil.getloadavg()[0]}
+        progress(f"{name}: {costs}")
+
     with _said("with compaction", progress) as say:
-        fit = ManyCommits(folder / "fit")
-        fit.grow(FIRST)
-        fit.compact(0)  # its checkpoint: nothing is old
-        first = fit.cost()
-        say(str(first))
-        began: list[int] = []
-        passes: list[float] = []
+        fit, began, passes = ManyCommits(folder / "fit"), list[int](), list[float]()
         while fit.batch < commits:
             fit.grow(min(BETWEEN_COMPACTIONS, commits - fit.batch))
             began.append(time.time_ns() // 1_000)
-            # The checkpoint of two passes ago is older than `compaction.keep_log`.
-            passes.append(fit.compact(began[-2] if len(began) > 1 else 0))
+            # What was there two passes ago is older than `compaction.keep_log`.
+            passes.append(fit.compact(began[-3] if len(began) > 2 else 0))
             if len(passes) % 10 == 0:
                 say(f"{fit.batch:,} commits; the last pass took {passes[-1]:.1f} s")
-        compacted = fit.cost()
-        say(str(compacted))
+        compare("after a pass", fit, is_compacted=True)
         fit.grow(BETWEEN_COMPACTIONS)
-        due = fit.cost()
-        say(str(due))
+        compare("before a pass", fit)
     with _said("without compaction", progress) as say:
         grown = ManyCommits(folder / "grown")
         while grown.batch < commits:
             grown.grow(min(CHECKPOINT_EVERY, commits - grown.batch))
-            checkpoint(grown.table.folder)
             say(f"{grown.batch:,} commits")
-        without = grown.cost()
-    return {
-        "commits": commits,
-        "load": [round(one, 1) for one in psutil.getloadavg()],
-        "cores": psutil.cpu_count(),
+        compare("never compacted", grown)
+    return found | {
         "passes": len(passes),
         "median_pass_seconds": round(statistics.median(passes), 1),
         "longest_pass_seconds": round(max(passes), 1),
-        "first": asdict(first),
-        "compacted": asdict(compacted),
-        "due": asdict(due),
-        "without": asdict(without),
     }
 
 
@@ -253,21 +278,20 @@ def _said(what: str, progress: Progress) -> Iterator[Progress]:
 
 def lines_of(found: dict[str, Any]) -> list[str]:
     """What was measured, for people."""
-    names = {
-        "first": "a new table",
-        "compacted": "just compacted",
-        "due": "before a pass",
-        "without": "never compacted",
-    }
     lines = [
-        f"{found['cores']} cores, load {found['load']}; {found['passes']} passes, which took"
+        f"{found['commits']:,} commits, {found['cores']} cores; {found['passes']} passes, which took"
         f" {found['median_pass_seconds']} s in the median, {found['longest_pass_seconds']} s at most"
     ]
-    for name, says in names.items():
-        cost = found[name]
+    for name in ("after a pass", "before a pass", "never compacted"):
+        new, grown = found[name]["new"], found[name]["grown"]
         lines.append(
-            f"{says:16} {cost['commits']:>9,} commits, {cost['files']:>8,} files, {cost['log_files']:>8,} of "
-            f"the log: open {cost['open_ms']} ms, read back {cost['read_back_ms']} ms, first commit "
-            f"{cost['first_commit_ms']} ms, live commit {cost['live_ms']} ms (p90 {cost['live_p90_ms']})"
+            f"{name} (load {found[name]['load']:.1f}): {grown['files']:,} files,"
+            f" {grown['log_files']:,} of the log"
         )
+        for what in ("open", "read_back", "live"):
+            wall, cpu, says = f"{what}_ms", f"{what}_cpu_ms", what.replace("_", " ")
+            lines.append(
+                f"  {says:10} {grown[wall]} ms, a new table {new[wall]} ms; of CPU {grown[cpu]} and"
+                f" {new[cpu]} ms: {grown[cpu] / new[cpu]:.2f} times as much"
+            )
     return lines
