@@ -17,13 +17,14 @@ from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
+from photon.storage.append_table import ReportTable
 from photon.storage.columns import TableName
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence
 from photon.verification.days import Window
 
 TABLE: TableName = "joined_events"
-REMOVED = "removed_rows"
+REMOVED: ReportTable = "removed_rows"
 # Why a row goes, and why one stays though it can't be made again.
 Gone = Literal["filtered", "skipped", "doubled", "altered id"]
 Kept = Literal["foreign record gone", "primary record gone", "adapter fails", "earlier epoch"]

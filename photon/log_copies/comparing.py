@@ -36,6 +36,7 @@ from photon.pipeline.file import Pipeline
 from photon.state.timeline import Seen
 from photon.state.view import open_view
 from photon.storage.append_table import AppendTable
+from photon.storage.columns import text
 from photon.verification.report import VerificationReport
 
 _INT64 = pa.int64()
@@ -279,7 +280,7 @@ def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -
     with COPIES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
             return Copy(datacenter)
-        rows = dataset.to_table(filter=pc.field("epoch") == epoch)
+        rows = dataset.to_table(filter=text("epoch") == epoch)
         rows = rows.sort_by([("number", "ascending"), ("at", "ascending")]).to_pylist()
     hours_us = (each["hour_us"] for row in rows for each in row["digests"])
     since_us = compared_since_us(hours_us, now_us)

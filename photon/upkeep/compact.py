@@ -15,7 +15,8 @@ from photon.clock import Clock, microseconds
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Compaction
 from photon.state.view import open_view
-from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.append_table import REPORT_TABLES, compact_report_table
+from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.table_log import checkpoint, clean
@@ -49,17 +50,21 @@ class Compacted:
 
 def compact_tables(
     pipeline: Pipeline, datacenter: str, clock: Clock, say: Callable[[str], None] = lambda text: None
-) -> dict[TableName, Compacted]:
-    """Keep all tables of one datacenter fit; what was done to each.
+) -> dict[str, Compacted]:
+    """Keep all tables of one datacenter fit, those of reports too; what was done to each.
 
     LakeUnavailable, StateUnavailable, NotReplaced, CommitConflict: what was done until then stays done.
     """
     place = pipeline.datacenters[datacenter]
-    found: dict[TableName, Compacted] = {}
+    found: dict[str, Compacted] = {}
     for name in TABLE_COLUMNS:
         table = OutputTable(place.lake, name)
         if table.exists():
             found[name] = _Compaction(table, datacenter, pipeline.compaction, clock, say).run(place.state)
+    for report in REPORT_TABLES:
+        if (done := compact_report_table(place.lake / report)) is not None:
+            before, after, removed = done
+            found[report] = Compacted(before, after, int(after < before), data_files_removed=removed)
     return found
 
 

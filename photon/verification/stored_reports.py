@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from photon.faults import fault_point
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.storage.append_table import AppendTable
+from photon.storage.columns import text
 from photon.verification.report import (
     TERMS,
     DatacenterReport,
@@ -189,6 +189,6 @@ def read_verified_offsets(pipeline: Pipeline, datacenter: str, epoch: str) -> di
     with VERIFIED_FILES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
             return {}
-        rows = dataset.to_table(columns=["file", "offset_bytes"], filter=pc.field("epoch") == epoch)
+        rows = dataset.to_table(columns=["file", "offset_bytes"], filter=text("epoch") == epoch)
     furthest = rows.group_by("file").aggregate([("offset_bytes", "max")])
     return dict(zip(furthest["file"].to_pylist(), furthest["offset_bytes_max"].to_pylist(), strict=True))

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from photon.clock import SystemClock
 from photon.errors import FormatTooNew
 from photon.faults import arm, disarm
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.storage.append_table import FORMAT_PROPERTY, AppendTable
+from photon.pipeline.location import Location
+from photon.storage import append_table
+from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_report_table
 from photon.storage.delta import LakeUnavailable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
+from photon.upkeep.compact import compact_tables
 from photon.verification.report import (
     TERMS,
     DatacenterReport,
@@ -188,3 +192,62 @@ def test_a_lake_that_cannot_be_written_is_named(pipeline: Pipeline) -> None:
     lake.write_text("no folder")
     with pytest.raises(LakeUnavailable, match=r"cannot add rows to .*east"):
         store(pipeline, east=SOUND)
+
+
+# -- many of them
+
+
+@pytest.fixture
+def many(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setattr(append_table, "LEAST_FILES", 4)
+    for number in range(4):
+        one = replace(SOUND, rows=number, epoch="e", newly_verified_offsets={1: number, 2: 7})
+        store(pipeline, AT_US + number, east=one)
+    return pipeline
+
+
+def test_many_small_reports_become_one_file_and_are_read_as_before(many: Pipeline) -> None:
+    before = newest(many, ["east"])
+    for table in (REPORTS, VERIFIED_FILES):
+        assert compact_report_table(table.folder(many, "east")) == (4, 1, 0)
+        assert compact_report_table(table.folder(many, "east")) == (1, 1, 0)
+    assert newest(many, ["east"]) == before
+    assert sorted(_rows(many)) == [0, 1, 2, 3]
+    assert read_verified_offsets(many, "east", "e") == {1: 3, 2: 7}
+
+
+def test_a_few_reports_stay_as_they_are(many: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append_table, "LEAST_FILES", 5)
+    assert compact_report_table(REPORTS.folder(many, "east")) == (4, 4, 0)
+
+
+def test_a_pass_over_a_datacenters_tables_takes_those_of_reports_too(many: Pipeline) -> None:
+    done = compact_tables(many, "east", SystemClock())
+    assert {name: (one.files_before, one.files_after) for name, one in done.items()} == {
+        "verification_reports": (4, 1),
+        "verified_files": (4, 1),
+    }
+
+
+def test_a_report_that_is_added_while_others_are_compacted_stays(
+    many: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = append_table.open_table
+
+    def add_meanwhile(folder: Location) -> DeltaTable:
+        table = real(folder)
+        monkeypatch.setattr(append_table, "open_table", real)
+        store(many, AT_US + 99, east=replace(SOUND, rows=99))
+        return table
+
+    monkeypatch.setattr(append_table, "open_table", add_meanwhile)
+    compact_report_table(REPORTS.folder(many, "east"))
+    assert newest(many, ["east"])["east"].report["rows"] == 99
+    assert REPORTS.latest(many, "east", "rows")["rows"].to_pylist() == [99]
+    assert sorted(_rows(many)) == [0, 1, 2, 3, 99]
+
+
+def _rows(pipeline: Pipeline) -> list[int]:
+    with REPORTS.reading(pipeline, "east") as dataset:
+        assert dataset is not None
+        return list(dataset.to_table(columns=["rows"])["rows"].to_pylist())
