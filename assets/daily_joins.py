@@ -26,7 +26,7 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.runs import Metadata, markdown_table, pipeline_of_run
+from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.side_tables import table_metadata
 from assets.work import BACKFILL_POOL
 from photon.backfill.days import DayCounts, counts_by_day
@@ -153,7 +153,7 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
         def daily_joins(context: AssetExecutionContext, spark: SparkResource) -> Iterator[Event]:
             config = DailyJoinsConfig(**context.op_execution_context.op_config)
             lacking: list[str] = []
-            with pipeline_of_run(served) as pipeline:
+            with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
                 for datacenter, days in chosen_days(context.partition_keys).items():
                     run = DaysRun(context, served, pipeline, spark, config, datacenter, days)
                     yield from run.events(lacking)

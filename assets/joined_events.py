@@ -7,7 +7,6 @@ from datetime import timedelta
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
-    DagsterExecutionInterruptedError,
     FreshnessPolicy,
     MaterializeResult,
     PartitionsDefinition,
@@ -15,7 +14,12 @@ from dagster import (
 )
 
 from assets.reporting import Reporter
-from assets.runs import draining, failures_with_a_message, logs_that_end_no_run
+from assets.runs import (
+    draining,
+    failures_with_a_message,
+    logs_that_end_no_run,
+    told_to_end,
+)
 from assets.side_tables import table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
@@ -80,15 +84,15 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             try:
                 result = run_shift(pipeline, context.partition_key, "until_idle", runner, limits, callbacks)
             except StoppedWaiting:
-                raise DagsterExecutionInterruptedError from None  # it never began: nothing to report
+                raise told_to_end("It waited in line, and never began.") from None
             except Exception as error:
                 if drain.asked_by_dagster(context):  # the run ends for that, not for the error
-                    raise DagsterExecutionInterruptedError from error
+                    raise told_to_end(f"Its batch could not end: {error}. The next shift ends it.") from None
                 raise
             metadata = reporter.last_metadata(result)
             if drain.asked_by_dagster(context):
                 reporter.materialize(metadata)
-                raise DagsterExecutionInterruptedError
+                raise told_to_end("It ended its batch, reported and left; nothing is lost.")
             # After another signal, as when the machine goes down, the shift has ended in order: a success.
             return MaterializeResult(metadata=metadata)
 

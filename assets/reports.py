@@ -9,7 +9,7 @@ from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Mat
 from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
 from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check, state_metadata
-from assets.runs import pipeline_of_run
+from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, Work, WorkRun
 from photon.clock import SystemClock
@@ -48,7 +48,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
     )
     def materialize(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
         began_us = clock.now_us()
-        with pipeline_of_run(served) as pipeline:
+        with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
             return report.work(WorkRun(context, served, pipeline, None, clock, began_us))
 
     return materialize

@@ -16,6 +16,7 @@ from dagster import (
     DagsterRunStatus,
     Failure,
     MetadataValue,
+    OpExecutionContext,
     TableRecord,
 )
 
@@ -51,6 +52,22 @@ def failures_with_a_message() -> Iterator[None]:
     except (UserError, OSError) as error:
         # No retry policy helps: somebody has to mend something first.
         raise Failure(description=str(error), allow_retries=False) from None
+
+
+@contextmanager
+def canceled_with_a_sentence(context: AssetExecutionContext | OpExecutionContext) -> Iterator[None]:
+    """Turn an interruption into a Failure that says so: Dagster ends the run as canceled, without a stack."""
+    try:
+        yield
+    except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+        if len(context.run.asset_selection or ()) > 1:
+            raise  # or the other assets of the run would still be made
+        raise told_to_end("What it had done stays done; launch it again for the rest.") from None
+
+
+def told_to_end(what_came_of_it: str) -> Failure:
+    """The end of a run that was told to end; Dagster makes it a canceled one if Dagster told it."""
+    return Failure(description=f"The run was told to end. {what_came_of_it}", allow_retries=False)
 
 
 @contextmanager

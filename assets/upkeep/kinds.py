@@ -13,7 +13,7 @@ from dagster import (
 )
 from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 
-from assets.runs import Metadata, pipeline_of_run
+from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
 from assets.work import IN_ONE_PROCESS, Work, WorkRun
 from photon.clock import SystemClock
 from resources.environment import ServedPipeline
@@ -43,7 +43,7 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
     def work(context: OpExecutionContext) -> None:
         began_us = clock.now_us()
         config = kind.config(**context.op_config) if kind.config else None
-        with pipeline_of_run(served) as pipeline:
+        with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
             metadata = kind.work(WorkRun(context, served, pipeline, config, clock, began_us))
         context.log_event(AssetObservation(served.asset_key(kind.changes), metadata=metadata))
 

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, DagsterRunStatus, ExecuteInProcessResult
+from dagster import (
+    AssetKey,
+    AssetRecordsFilter,
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+)
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -65,6 +72,21 @@ def reports(instance: DagsterInstance) -> list[dict[str, Any]]:
     found = instance.fetch_materializations(AssetRecordsFilter(JOINED, asset_partitions=["east"]), limit=100)
     metadata = [record.asset_materialization for record in found.records]
     return [{name: value.value for name, value in each.metadata.items()} for each in metadata if each]
+
+
+def stacks_in(instance: DagsterInstance, run_id: str) -> list[str]:
+    """What the run's own end shows beside its message."""
+    ends = [entry.dagster_event for entry in instance.all_logs(run_id, of_type=DagsterEventType.RUN_CANCELED)]
+    return [str(end.job_canceled_data.error) for end in ends if end and end.job_canceled_data.error]
+
+
+def failures_in(instance: DagsterInstance, run_id: str) -> list[str]:
+    """What its steps say."""
+    steps = [
+        entry.dagster_event for entry in instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
+    ]
+    data = [step.step_failure_data.user_failure_data for step in steps if step]
+    return [str(each.description) for each in data if each]
 
 
 def joined(state: Path) -> int:
@@ -133,6 +155,9 @@ def test_a_run_that_is_told_to_end_drains_first(
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.status is ends_as
+    assert stacks_in(instance, run.run_id) == []
+    if by_dagster:
+        assert any("ended its batch, reported and left" in said for said in failures_in(instance, run.run_id))
     status = lease_status_of(state)
     assert status.lease is not None
     assert status.lease.released_us is not None
