@@ -27,6 +27,7 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
+from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.clock import MICROSECONDS, Clock, SystemClock
 
 PRUNING_JOB = "prune_run_history"
@@ -83,12 +84,20 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
     """The job that deletes runs `keep_runs_days` after their end."""
     clock = clock or SystemClock()
 
-    @op(description=f"Deletes runs that ended more than {keep_runs_days:g} days ago, but each kind's newest.")
-    def prune(context: OpExecutionContext) -> None:
-        runs = prune_history(context.instance, clock.now_us(), keep_runs_days, context.log.info)
+    @op(
+        description=f"Deletes runs that ended more than {keep_runs_days:g} days ago, but each kind's newest.",
+        pool=UPKEEP_POOL,
+    )
+    def prune(context: OpExecutionContext, config: DryRunConfig) -> None:
+        now_us, say = clock.now_us(), context.log.info
+        runs = prune_history(context.instance, now_us, keep_runs_days, say, config.dry_run)
         context.add_output_metadata({"runs": runs})
 
-    @job(name=PRUNING_JOB, description="Keeps Dagster's storage from growing.")
+    @job(
+        name=PRUNING_JOB,
+        executor_def=IN_ONE_PROCESS,
+        description="Keeps Dagster's storage from growing.",
+    )
     def prune_run_history() -> None:
         prune()
 
@@ -96,9 +105,16 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
 
 
 def prune_history(
-    instance: DagsterInstance, now_us: int, keep_runs_days: float, say: Callable[[str], None]
+    instance: DagsterInstance,
+    now_us: int,
+    keep_runs_days: float,
+    say: Callable[[str], None],
+    dry_run: bool = False,
 ) -> int:
-    """Delete a bounded number of runs, and count them; after a crash the next call goes on."""
+    """Delete a bounded number of runs, and count them; after a crash the next call goes on.
+
+    With `dry_run` only say which these are.
+    """
     before_us = now_us - round(keep_runs_days * DAY_US)
     before = datetime.fromtimestamp(before_us / MICROSECONDS, UTC)
     records = instance.get_run_records(
@@ -110,6 +126,10 @@ def prune_history(
     oldest = [_ended_run(record) for record in records]
     outlived = [run.kind for run in newest_of_each(oldest).values() if _is_outlived(instance, run)]
     deleted = prunable(oldest, before_us, outlived)
+    which = f"runs of {len(oldest)} that ended before {before:%Y-%m-%d %H:%M} UTC"
+    if dry_run:
+        say(f"dry run: {len(deleted)} {which} would be deleted: {', '.join(deleted) or 'none'}")
+        return len(deleted)
     for run_id in deleted:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
         instance.event_log_storage.delete_events(run_id)
@@ -120,7 +140,7 @@ def prune_history(
         instance.purge_ticks(
             state.instigator_origin_id, state.selector_id, ticks_before_seconds, [TickStatus.SKIPPED]
         )
-    say(f"deleted {len(deleted)} runs of {len(oldest)} that ended before {before:%Y-%m-%d %H:%M} UTC")
+    say(f"deleted {len(deleted)} {which}")
     return len(deleted)
 
 

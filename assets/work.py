@@ -16,6 +16,7 @@ from dagster import (
     in_process_executor,
     mem_io_manager,
 )
+from pydantic import Field
 
 from photon.clock import MICROSECONDS, Clock
 from photon.pipeline.file import Pipeline
@@ -46,6 +47,11 @@ class WorkRun:
     clock: Clock
     began_us: int
 
+    @property
+    def is_dry(self) -> bool:
+        """Whether to say only what would be done."""
+        return isinstance(self.config, DryRunConfig) and self.config.dry_run
+
     def seconds(self) -> float:
         """Since the run began, as it is shown."""
         return round((self.clock.now_us() - self.began_us) / MICROSECONDS, 1)
@@ -63,3 +69,9 @@ class Work:
     # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
     # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600
+
+
+class DryRunConfig(Config):
+    """Whether to change anything."""
+
+    dry_run: bool = Field(default=False, description="Only say what would be done, and change nothing.")

@@ -44,7 +44,8 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
         began_us = clock.now_us()
         config = kind.config(**context.op_config) if kind.config else None
         with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
-            metadata = kind.work(WorkRun(context, served, pipeline, config, clock, began_us))
+            run = WorkRun(context, served, pipeline, config, clock, began_us)
+            metadata = {**kind.work(run), **({"dry_run": True} if run.is_dry else {})}
         context.log_event(AssetObservation(served.asset_key(kind.changes), metadata=metadata))
 
     @graph(name=f"{name}__graph")  # Dagster wants names of ops and graphs to differ

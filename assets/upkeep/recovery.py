@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assets.runs import Metadata, table
 from assets.upkeep.kinds import Upkeep
-from assets.work import WorkRun
+from assets.work import DryRunConfig, WorkRun
 
 
 def _recover(run: WorkRun) -> Metadata:
@@ -12,7 +12,7 @@ def _recover(run: WorkRun) -> Metadata:
     from photon.verification.stored_reports import newest
 
     stored = newest(run.pipeline, run.served.datacenters)
-    done = recover(run.pipeline, {name: one.report for name, one in stored.items()})
+    done = recover(run.pipeline, {name: one.report for name, one in stored.items()}, run.is_dry)
     for name, one in done.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}")
@@ -42,5 +42,6 @@ RECOVERY = Upkeep(
         "What the newest verification reports name as missing, or as given up wrongly, is ordered to be"
         " looked at again. The dispatchers join it; nothing is joined here."
     ),
+    config=DryRunConfig,
     cron=lambda pipeline: pipeline.recovery.cron,
 )

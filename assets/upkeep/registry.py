@@ -10,7 +10,7 @@ from pydantic import Field
 
 from assets.runs import Metadata, table
 from assets.upkeep.kinds import Upkeep
-from assets.work import REPAIR_POOL, WorkRun
+from assets.work import REPAIR_POOL, DryRunConfig, WorkRun
 from photon.clock import in_utc
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import MOST_SHARDS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # -- clearing
 
 
-class ClearingConfig(Config):
+class ClearingConfig(DryRunConfig):
     """What to clear."""
 
     all_rows: bool = Field(
@@ -41,7 +41,7 @@ def _clear(run: WorkRun) -> Metadata:
         return {"says": OFF}
     registry, say = open_registry(find_registry(run.pipeline)), run.context.log.info
     done = {
-        name: clear_output(run.pipeline, name, registry, run.config.all_rows, say)
+        name: clear_output(run.pipeline, name, registry, run.config.all_rows, run.is_dry, say)
         for name in run.served.datacenters
     }
     datacenters = table([{"datacenter": name, **asdict(one)} for name, one in done.items()])
@@ -72,9 +72,10 @@ CLEARING = Upkeep(
 
 
 def _gc(run: WorkRun) -> Metadata:
+    from photon.upkeep.gc_dry_run import would_gc
     from photon.upkeep.pipeline_gc import run_gc
 
-    done = run_gc(run.pipeline, run.clock)
+    done = (would_gc if run.is_dry else run_gc)(run.pipeline, run.clock)
     for name, one in done.endpoints.items():
         if one.problem:
             run.context.log.warning(f"{name}: {one.problem}; the next run takes what is left there")
@@ -108,6 +109,7 @@ COLLECTION = Upkeep(
         "Ids of events older than registry.keep_days leave the registry, never past what the last"
         " verification of every datacenter has seen. What is older than that is too old to be joined."
     ),
+    config=DryRunConfig,
     cron=lambda pipeline: pipeline.registry.collection.cron if pipeline.registry.keep_days else None,
 )
 

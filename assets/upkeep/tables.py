@@ -6,19 +6,21 @@ from dataclasses import asdict
 
 from assets.runs import Metadata, table
 from assets.upkeep.kinds import Upkeep
-from assets.work import WorkRun
+from assets.work import DryRunConfig, WorkRun
 
 
 def _compact(run: WorkRun) -> Metadata:
     from photon.upkeep.compact import Compacted, compact_tables, yield_to_joins
+    from photon.upkeep.compact_dry_run import would_compact
 
     yield_to_joins()
-    done = {
-        name: compact_tables(run.pipeline, name, run.clock, run.context.log.info)
-        for name in run.served.datacenters
-    }
+    pipeline, names, clock, say = run.pipeline, run.served.datacenters, run.clock, run.context.log.info
+    if run.is_dry:
+        done = {name: would_compact(pipeline, name, clock) for name in names}
+    else:
+        done = {name: compact_tables(pipeline, name, clock, say) for name in names}
     rows = [
-        {"datacenter": name, "table": str(table_name), **asdict(one)}
+        {"datacenter": name, "table": table_name, **asdict(one)}
         for name, tables in done.items()
         for table_name, one in tables.items()
     ]
@@ -42,5 +44,6 @@ COMPACTION = Upkeep(
         " entries of its log and old data files removed. No row changes; joins go on."
     ),
     technology="deltalake",
+    config=DryRunConfig,
     cron=lambda pipeline: pipeline.compaction.cron,
 )

@@ -7,15 +7,27 @@ from pathlib import Path
 
 import click
 
-from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result, showing_progress
+from photon.cli.output import (
+    NOTHING_CHANGED,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+    showing_progress,
+)
 
 
 @click.command()
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's tables. Without it: those of every datacenter.")
 @click.option("--crash-at", hidden=True, help="For tests: die at a fault point, NAME or NAME:COUNT.")
+@dry_run_option
 @json_option
-def compact(pipeline_file: Path, datacenter: str | None, crash_at: str | None, as_json: bool) -> None:
+def compact(
+    pipeline_file: Path, datacenter: str | None, crash_at: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Rewrite small files of PIPELINE's tables, checkpoint them, and remove what is old, while joins go on.
 
     No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
@@ -25,14 +37,20 @@ def compact(pipeline_file: Path, datacenter: str | None, crash_at: str | None, a
         from photon.clock import SystemClock
         from photon.faults import arm
         from photon.upkeep.compact import compact_tables, yield_to_joins
+        from photon.upkeep.compact_dry_run import would_compact
 
         yield_to_joins()
         if crash_at is not None:
             arm(crash_at)
         names = chosen(pipeline, datacenter)
-        done = {name: compact_tables(pipeline, name, SystemClock(), say) for name in names}
-    lines = [
-        f"{name}: {table}: {one.files_before:,} files are {one.files_after:,}; removed:"
+        if dry_run:
+            done = {name: would_compact(pipeline, name, SystemClock()) for name in names}
+        else:
+            done = {name: compact_tables(pipeline, name, SystemClock(), say) for name in names}
+    files_are, removed = ("files would be", "to be removed") if dry_run else ("files are", "removed")
+    lines = [NOTHING_CHANGED] if dry_run else []
+    lines += [
+        f"{name}: {table}: {one.files_before:,} {files_are} {one.files_after:,}; {removed}:"
         f" {one.log_files_removed:,} files of its log, {one.data_files_removed:,} old data files"
         for name, tables in done.items()
         for table, one in tables.items()

@@ -30,6 +30,11 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output; logs on standard error."
 )
 
+dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
+)
+NOTHING_CHANGED = "dry run, nothing was changed:"
+
 
 def print_result(value: object, text: str, as_json: bool) -> None:
     """The result of a command: `value` as its one JSON object, or `text` for people."""

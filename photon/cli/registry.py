@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import DONE, chosen, json_option, opened, pipeline_argument, print_result
+from photon.cli.output import (
+    DONE,
+    NOTHING_CHANGED,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+)
 from photon.errors import NOT_DONE
 from photon.pipeline.sections import MOST_SHARDS
 
@@ -132,8 +141,9 @@ def reshard(pipeline_file: Path, shards: int, as_json: bool) -> None:
 
 @click.command()
 @pipeline_argument
+@dry_run_option
 @json_option
-def gc(pipeline_file: Path, as_json: bool) -> None:
+def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     """Delete the ids of PIPELINE's registry that are older than registry.keep_days, at every endpoint.
 
     Never past what the last stored verification of every datacenter has seen (photon verify --record, or
@@ -142,21 +152,24 @@ def gc(pipeline_file: Path, as_json: bool) -> None:
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
+        from photon.upkeep.gc_dry_run import would_gc
         from photon.upkeep.pipeline_gc import run_gc
 
-        done = run_gc(pipeline, SystemClock())
-    print_result(done.as_dict(), _gc_text(done), as_json)
+        done = (would_gc if dry_run else run_gc)(pipeline, SystemClock())
+    print_result({"dry_run": dry_run, **done.as_dict()}, _gc_text(done, dry_run), as_json)
     sys.exit(DONE if done.is_done else NOT_DONE)
 
 
-def _gc_text(done: GcResult) -> str:
+def _gc_text(done: GcResult, dry_run: bool) -> str:
     told = done.as_dict()
     boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
-    lines = [f"boundary: {boundary} (before: {before}); {done.because}"]
+    lines = [NOTHING_CHANGED] if dry_run else []
+    lines.append(f"boundary: {boundary} (before: {before}); {done.because}")
+    verb = "would be deleted" if dry_run else "deleted"
     for name, one in done.endpoints.items():
         left = f"; NOT ALL: {one.problem}" if one.problem else ""
         there = "" if one.after is None else f", {_size(one.after)} left"
-        lines.append(f"{name}: {_size(one.deleted)} deleted{there}{left}")
+        lines.append(f"{name}: {_size(one.deleted)} {verb}{there}{left}")
     return "\n".join(lines)
 
 
@@ -168,8 +181,11 @@ def _size(size: StoreSize) -> str:
 @pipeline_argument
 @click.option("--datacenter", "-d", help="Only this one's rows. Without it: those of every datacenter.")
 @click.option("--all", "everything", is_flag=True, help="Look at all rows, not only at new ones.")
+@dry_run_option
 @json_option
-def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json: bool) -> None:
+def clear(
+    pipeline_file: Path, datacenter: str | None, everything: bool, dry_run: bool, as_json: bool
+) -> None:
     """Shrink what the registry stores of ids whose row is in the output of PIPELINE, while joins go on.
 
     Does nothing unless registry.clearing.enabled is true. Who owns an id stays known. An endpoint that is
@@ -185,10 +201,12 @@ def clear(pipeline_file: Path, datacenter: str | None, everything: bool, as_json
             print_result({"off": OFF}, OFF, as_json)
             return
         client = open_registry(find_registry(pipeline))
-        done = {name: clear_output(pipeline, name, client, everything) for name in names}
+        done = {name: clear_output(pipeline, name, client, everything, dry_run) for name in names}
+    cleared, went = ("would be cleared", "would go") if dry_run else ("cleared", "went")
     lines = [
-        f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids cleared, whose values went from"
+        f"{name}: {one.rows:,} rows looked at, {one.ids:,} ids {cleared}, whose values {went} from"
         f" {one.bytes_before:,} to {one.bytes_after:,} bytes at each endpoint"
         for name, one in done.items()
     ]
+    lines = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({name: asdict(one) for name, one in done.items()}, "\n".join(lines), as_json)

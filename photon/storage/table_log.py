@@ -44,13 +44,10 @@ def clean(folder: Location, before_us: int) -> int:
     """
     log = store_of(folder / LOG_FOLDER)
     with lake_errors(f"remove old entries of the log of {folder}"):
-        names = sorted(name for name in log.names() if _ENTRY.fullmatch(name))
-        checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
-        kept = _newest_before(log, checkpoints, before_us)
-        if kept is None or not _is_whole(log, kept):
+        kept, old = _newest_and_older(log, before_us)
+        if kept is None:
             return 0
         log.sync(kept, LAST_CHECKPOINT, "")  # a dispatcher may have written it, and did not
-        old = [name for name in names if name[:20] < kept[:20]]
         # The oldest first: what is left after a crash has no gap.
         archive = ArchivedLog(folder)
         for start in range(0, len(old), MOST_REMOVED):
@@ -63,6 +60,21 @@ def clean(folder: Location, before_us: int) -> int:
             log.remove(*some)
             fault_point("compact.after_removed")
     return len(old)
+
+
+def would_clean(folder: Location, before_us: int) -> int:
+    """How many files `clean` would archive now. LakeUnavailable."""
+    with lake_errors(f"read the log of {folder}"):
+        return len(_newest_and_older(store_of(folder / LOG_FOLDER), before_us)[1])
+
+
+def _newest_and_older(log: Store, before_us: int) -> tuple[str | None, list[str]]:
+    """The newest checkpoint that was written before a time, and all that is older than it."""
+    names = sorted(name for name in log.names() if _ENTRY.fullmatch(name))
+    kept = _newest_before(log, [name for name in names if _CHECKPOINT.fullmatch(name)], before_us)
+    if kept is None or not _is_whole(log, kept):
+        return None, []
+    return kept, [name for name in names if name[:20] < kept[:20]]
 
 
 def _newest_before(log: Store, checkpoints: Sequence[str], before_us: int) -> str | None:

@@ -6,12 +6,12 @@ at the whole folder, which may have a million files: once a day.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import takewhile
 
 from photon.clock import MICROSECONDS
 from photon.faults import fault_point
-from photon.storage.archived_log import FOLDER, ArchivedLog, removed_by
+from photon.storage.archived_log import FOLDER, ArchivedLog, Bundle, removed_by
 from photon.storage.candidate_files import prefix_of
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
 from photon.storage.replacing import data_files
@@ -45,19 +45,32 @@ def vacuum(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now
     return done
 
 
+def would_remove(table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int) -> int:
+    """How many files `vacuum` would remove now, with a look at the whole folder. LakeUnavailable."""
+    with lake_errors(f"look at {table.folder}"):
+        left = sum(len(gone) for _, gone in _what_left(table, now_us - KEEP_US))
+        return left + (len(_never_committed(table, open_plan)) if knows_plans else 0)
+
+
 def _remove_what_left(table: OutputTable, before_us: int) -> int:
     """Remove the files that commits took out of the table, and then the bundles of these commits."""
     archive, done = ArchivedLog(table.folder), 0
+    for bundle, gone in _what_left(table, before_us):
+        _remove(table, gone)
+        archive.remove(bundle)
+        done += len(gone)
+    return done
+
+
+def _what_left(table: OutputTable, before_us: int) -> Iterator[tuple[Bundle, set[str]]]:
+    """The bundles of commits before a time, each with the files that these took out of the table."""
+    archive = ArchivedLog(table.folder)
     bundles = takewhile(lambda bundle: archive.changed_us(bundle) < before_us, archive.bundles())
     there: Collection[str] | None = None
     for bundle in bundles:
         if there is None:  # somebody may have restored the table to a version that has one of them
             there = data_files(open_table(table.folder)).keys()
-        gone = set(archive.removed(bundle)).difference(there)
-        _remove(table, gone)
-        archive.remove(bundle)
-        done += len(gone)
-    return done
+        yield bundle, set(archive.removed(bundle)).difference(there)
 
 
 def _looked_us(table: OutputTable) -> int:

@@ -66,13 +66,15 @@ def clear_output(
     datacenter: str,
     registry: QuorumRegistry,
     everything: bool = False,
+    dry_run: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Clearing:
     """Clear the ids of all rows that were committed since the last pass; with `everything`, of all rows.
 
     The latter finds the tokens at endpoints that were down during a pass. Rows of retired epochs do not
-    count, and their ids may have to be released. RegistryUnavailable, LakeUnavailable, StateUnavailable,
-    FormatTooNew: what was cleared until then stays so, and the next pass goes on.
+    count, and their ids may have to be released. With `dry_run` nothing changes: the answer says what would.
+    RegistryUnavailable, LakeUnavailable, StateUnavailable, FormatTooNew: what was cleared until then stays
+    so, and the next pass goes on.
     """
     place = pipeline.datacenters[datacenter]
     table = OutputTable(place.lake, "joined_events")
@@ -87,11 +89,12 @@ def clear_output(
             if epoch not in clearable(datacenter, registry.register.read().epochs):
                 break  # retired since
             for page in committed.pages(epoch, batches, PAGE_ROWS):
-                done += _clear_page(page, datacenter, pipeline.foreign, registry)
+                done += _clear_page(page, datacenter, pipeline.foreign, registry, dry_run)
                 say(f"datacenter {datacenter}: {done.rows:,} rows looked at, {done.ids:,} ids cleared")
                 fault_point("clear.after_page")
             fault_point("clear.before_progress")
-            progress.advance(epoch, batches.stop - 1)
+            if not dry_run:
+                progress.advance(epoch, batches.stop - 1)
     return done
 
 
@@ -104,7 +107,9 @@ def clearable(datacenter: str, epochs: Mapping[str, EpochRecord]) -> list[str]:
     ]
 
 
-def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry: QuorumRegistry) -> Clearing:
+def _clear_page(
+    page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry: QuorumRegistry, dry_run: bool
+) -> Clearing:
     # Without its event's time a row looks like others of its id.
     rows = page.filter(pc.is_valid(page["_event_time"])) if log.time_in_id else page
     times_us = rows["_event_time"].cast(pa.int64()).to_pylist()
@@ -122,7 +127,7 @@ def _clear_page(page: pa.RecordBatch, datacenter: str, log: ForeignLog, registry
     cleared = encode_value(Cleared(datacenter))
     return Clearing(
         rows=page.num_rows,
-        ids=registry.clear(claims),
+        ids=len(claims) if dry_run else registry.clear(claims),
         bytes_before=sum(len(fast_value(claim.token).encode()) for claim in claims),
         bytes_after=len(claims) * len(cleared.encode()),
     )

@@ -17,7 +17,7 @@ from photon.pipeline.sections import Compaction
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.compaction import compact, groups_of
+from photon.storage.compaction import Group, compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable, app_id
@@ -83,7 +83,7 @@ class _Compaction:
         checkpoint(self.table.folder)
         before_us = self.clock.now_us() - microseconds(self.settings.keep_log)
         entries = clean(self.table.folder, before_us)
-        knows_plans, open_plan = _open_plan(state)
+        knows_plans, open_plan = open_plan_of(state)
         data_files = vacuum(self.table, open_plan, knows_plans, self.clock.now_us())
         with self.table.reading():
             files_after = len(DataFiles(self.table.load()))
@@ -91,23 +91,28 @@ class _Compaction:
 
     def _rewrite(self) -> tuple[int, int, int]:
         """How many files there were, and how many rows were rewritten in how many commits."""
-        with self.table.reading():
-            handle = self.table.load()
-            files = DataFiles(handle).all()
-            epochs = {file.epoch for file in files if file.epoch is not None}
-            apps = {epoch: app_id(self.datacenter, epoch, self.table.name) for epoch in epochs}
-            last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
-        groups = groups_of(files, last, self.settings.file_bytes, self.settings.least_files)
+        files, groups = to_rewrite(self.table, self.datacenter, self.settings)
         rows = commits = 0
         for number, group in enumerate(groups, start=1):
             self.say(f"{self.table.folder}: group {number} of {len(groups)}, {len(group.files):,} files")
             written = compact(self.table, group, f"photon:{self.datacenter}:compaction")
             if written is not None:
                 rows, commits = rows + written.rows, commits + 1
-        return len(files), rows, commits
+        return files, rows, commits
 
 
-def _open_plan(state: Path) -> tuple[bool, PlanKey | None]:
+def to_rewrite(table: OutputTable, datacenter: str, settings: Compaction) -> tuple[int, list[Group]]:
+    """How many files a table has now, and those that are to be rewritten together. LakeUnavailable."""
+    with table.reading():
+        handle = table.load()
+        files = DataFiles(handle).all()
+        epochs = {file.epoch for file in files if file.epoch is not None}
+        apps = {epoch: app_id(datacenter, epoch, table.name) for epoch in epochs}
+        last = {epoch: handle.transaction_version(app) or 0 for epoch, app in apps.items()}
+    return len(files), groups_of(files, last, settings.file_bytes, settings.least_files)
+
+
+def open_plan_of(state: Path) -> tuple[bool, PlanKey | None]:
     """Whether the datacenter's state is here, and its open plan. StateUnavailable."""
     with open_view(state) as view:
         plan = view.open_plan() if view is not None else None

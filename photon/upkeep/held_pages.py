@@ -48,7 +48,7 @@ def held_pages(
 ) -> Iterator[HeldPage]:
     """The pages of one shard, from behind a key on. Unanswered."""
     while True:
-        page = _page(registry, acceptor, shard, after, page_items)
+        page = page_of(registry, acceptor, shard, "", after, page_items)
         yield _of(datacenter, page)
         if page.last is None:
             return
@@ -67,13 +67,19 @@ def _of(datacenter: str, page: Page) -> HeldPage:
     return HeldPage(tuple(held), cleared, page.last, len(page.items))
 
 
-def _page(
-    registry: QuorumRegistry, acceptor: Acceptor, shard: str, after: ItemKey | None, page_items: int
+def page_of(
+    registry: QuorumRegistry,
+    acceptor: Acceptor,
+    shard: str,
+    below: str,
+    after: ItemKey | None,
+    page_items: int,
 ) -> Page:
+    """One page of a shard at one endpoint; `below`: only keys before this one, if it is any. Unanswered."""
     endpoint = registry.endpoints.alone(acceptor)
 
     def scan(one: Acceptor, batch: Sequence[ItemKey | None]) -> list[Page | NoReply]:
-        return [one.scan_shard(shard, "", begin, page_items) for begin in batch]
+        return [one.scan_shard(shard, below, begin, page_items) for begin in batch]
 
     def ask(afters: Sequence[ItemKey | None]) -> list[Page | NoReply]:
         return [page for (page,) in endpoint.ask(scan, afters, 1, all_of_them)]

@@ -11,10 +11,12 @@ from typing import Any
 
 from photon.clock import MICROSECONDS, Clock, in_utc
 from photon.pipeline.file import Pipeline
-from photon.registry.consensus.register import EpochRecord
+from photon.registry.address import RegistryAddress
+from photon.registry.consensus.register import EpochRecord, Register
 from photon.registry.open import open_registry
 from photon.registry.operations.gc import EndpointGc, gc_pass, raise_boundary
 from photon.registry.operations.init import find_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.verification.stored_reports import StoredReport, newest
 
 _DAY_US = 86_400 * MICROSECONDS
@@ -65,6 +67,36 @@ def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     Joins and other passes may run at the same time, and a pass that died is simply run again.
     RegistryUnavailable, LakeUnavailable, and what `find_registry` raises.
     """
+    asked = may_go(pipeline, clock)
+    register, before_us = asked.register, asked.register.boundary_us
+    if asked.is_off:
+        return GcResult(before_us, before_us, asked.limit.because, {})
+    if asked.limit.boundary_us is not None:
+        register = raise_boundary(asked.registry, asked.limit.boundary_us)
+    # With time_in_id every id carries its time, with a codec only those of its form.
+    done = gc_pass(asked.registry, register, timeless_shards=not pipeline.foreign.time_in_id)
+    by_endpoint = {str(asked.address.endpoints[one.slot]): one for one in done}
+    return GcResult(before_us, register.boundary_us, asked.limit.because, by_endpoint)
+
+
+@dataclass(frozen=True)
+class MayGo:
+    """A pipeline's registry now, and how far its boundary may go."""
+
+    address: RegistryAddress
+    registry: QuorumRegistry
+    register: Register
+    limit: BoundaryLimit
+    keeps_all: bool  # registry.keep_days is not set
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing may be deleted, and no endpoint need be asked."""
+        return self.keeps_all or (self.limit.boundary_us is None and self.register.boundary_us is None)
+
+
+def may_go(pipeline: Pipeline, clock: Clock) -> MayGo:
+    """How far the boundary may go, by the stored verifications. Raises what `run_gc` does."""
     address = find_registry(pipeline)
     registry = open_registry(address)
     register = registry.register.read()
@@ -74,15 +106,7 @@ def run_gc(pipeline: Pipeline, clock: Clock) -> GcResult:
     reports = {name: stored.get(name) for name in names}
     keep_days = pipeline.registry.keep_days
     limit = boundary_limit(clock.now_us(), keep_days, reports, register.epochs, register.given_up)
-    before_us = register.boundary_us
-    if keep_days is None or (limit.boundary_us is None and before_us is None):
-        return GcResult(before_us, before_us, limit.because, {})
-    if limit.boundary_us is not None:
-        register = raise_boundary(registry, limit.boundary_us)
-    # With time_in_id every id carries its time, with a codec only those of its form.
-    done = gc_pass(registry, register, timeless_shards=not pipeline.foreign.time_in_id)
-    by_endpoint = {str(address.endpoints[one.slot]): one for one in done}
-    return GcResult(before_us, register.boundary_us, limit.because, by_endpoint)
+    return MayGo(address, registry, register, limit, keep_days is None)
 
 
 # -- how far the boundary may go: pure

@@ -56,7 +56,10 @@ def test_a_runs_configuration_shows_what_a_person_may_set_and_nothing_else(locat
     assert {name: keys for name, keys in found.items() if keys} == {
         "clicks__repair": {"endpoint", "anew"},
         "clicks__resharding": {"shards"},
-        "clicks__clearing": {"all_rows"},
+        "clicks__clearing": {"all_rows", "dry_run"},
+        "clicks__collection": {"dry_run"},
+        "clicks__compaction": {"dry_run"},
+        "clicks__recover": {"dry_run"},
         "clicks__days": {f"{days}do", f"{days}dry_run"},
     }
 

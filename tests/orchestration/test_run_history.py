@@ -69,6 +69,14 @@ def test_a_run_goes_with_its_events_and_its_logs(instance: DagsterInstance, home
     assert not (home / "storage" / old).exists()
 
 
+def test_a_dry_run_says_which_runs_would_go_and_leaves_them(instance: DagsterInstance) -> None:
+    old, newest = run_once(instance), run_once(instance)
+    later_us, said = SystemClock().now_us() + run_history.DAY_US, []
+    assert prune_history(instance, later_us, 0.5, said.append, dry_run=True) == 1
+    assert old in said[0]
+    assert runs(instance) == {old, newest}
+
+
 def test_the_last_materialization_of_each_partition_stays_to_be_seen(instance: DagsterInstance) -> None:
     for partition in ("east", "west", "east", "west"):
         run_once(instance, partition)

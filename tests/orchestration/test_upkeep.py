@@ -80,6 +80,11 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     close_registries()
 
 
+def test_a_dry_run_is_seen_to_be_one(tmp_path: Path) -> None:
+    metadata = metadata_of(run(Location(tmp_path), "compaction", dry_run=True))
+    assert (metadata["dry_run"], metadata["files_before"]) == (True, 0)
+
+
 @pytest.mark.server
 def test_a_compaction_says_of_each_table_what_it_did(joined: Location) -> None:
     metadata = metadata_of(run(joined, "compaction"))

@@ -1,0 +1,37 @@
+"""What a compaction would do, without doing it."""
+
+from __future__ import annotations
+
+from photon.clock import Clock, microseconds
+from photon.pipeline.file import Pipeline
+from photon.storage.append_table import REPORT_TABLES, would_compact_report_table
+from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.table_log import would_clean
+from photon.storage.tables import OutputTable
+from photon.storage.vacuum import would_remove
+from photon.upkeep.compact import Compacted, open_plan_of, to_rewrite
+
+
+def would_compact(pipeline: Pipeline, datacenter: str, clock: Clock) -> dict[str, Compacted]:
+    """What `compact_tables` would do to each table now. LakeUnavailable, StateUnavailable."""
+    place, now_us = pipeline.datacenters[datacenter], clock.now_us()
+    knows_plans, open_plan = open_plan_of(place.state)
+    found: dict[str, Compacted] = {}
+    for name in TABLE_COLUMNS:
+        table = OutputTable(place.lake, name)
+        if not table.exists():
+            continue
+        files, groups = to_rewrite(table, datacenter, pipeline.compaction)
+        found[name] = Compacted(
+            files_before=files,
+            files_after=files - sum(len(group.files) for group in groups) + len(groups),
+            commits=len(groups),
+            rows=sum(group.rows for group in groups),
+            log_files_removed=would_clean(table.folder, now_us - microseconds(pipeline.compaction.keep_log)),
+            data_files_removed=would_remove(table, open_plan, knows_plans, now_us),
+        )
+    for report in REPORT_TABLES:
+        if (would := would_compact_report_table(place.lake / report)) is not None:
+            before, after, removed = would
+            found[report] = Compacted(before, after, int(after < before), data_files_removed=removed)
+    return found
