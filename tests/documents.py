@@ -36,15 +36,19 @@ def blocks(document: str) -> list[Block]:
     return found
 
 
-def calls(document: str, program: str) -> list[list[str]]:
-    """The arguments of each call of a program that a document shows, in blocks or within a line."""
-    text = (ROOT / document).read_text()
+def lines_of_shell(document: str) -> list[str]:
+    """What a document shows as code: in blocks of shell, indented, and within a line."""
     shell = [block.text for block in blocks(document) if block.language == "bash"]
-    rest = FENCED.sub("", text)
+    rest = FENCED.sub("", (ROOT / document).read_text())
     shell += re.findall(r"^    (?! ).+$", rest, flags=re.MULTILINE)
     shell += re.findall(r"`([^`\n]+)`", rest)
+    return "\n".join(shell).replace("\\\n", " ").replace("\\|", "|").splitlines()
+
+
+def calls(document: str, program: str) -> list[list[str]]:
+    """The arguments of each call of a program that a document shows."""
     found = []
-    for line in "\n".join(shell).replace("\\\n", " ").replace("\\|", "|").splitlines():
+    for line in lines_of_shell(document):
         words = _words(line)
         if words and words[0] in (program, f".venv/bin/{program}"):
             found.append(words[1:])
@@ -59,5 +63,5 @@ def _words(line: str) -> list[str]:
         return []
     while words and ASSIGNMENT.match(words[0]):
         del words[0]
-    ends = [at for at, word in enumerate(words) if word in ("|", "&", "&&", ";", ">", ">>", "2>")]
+    ends = [at for at, word in enumerate(words) if word in ("|", "||", "&", "&&", ";", ">", ">>", "2>")]
     return words[: min(ends, default=len(words))]

@@ -1,6 +1,6 @@
 """Pages whose commands are run as they stand there, in their order.
 
-README.md, formats-and-adapters.md, runbook.md.
+README.md, tutorial.md, own-logs.md, formats-and-adapters.md, runbook.md.
 """
 
 from __future__ import annotations
@@ -61,6 +61,25 @@ def test_the_commands_of_the_readme_lead_to_a_joined_table(tmp_path: Path) -> No
     ids = joined_rows(tmp_path / "first" / "pipeline.yaml")["_event_id"].to_pylist()
     assert len(ids) == len(set(ids)) == TRAFFIC.expected_outcomes().joined_total
     assert f"[{len(ids)} rows" in said
+
+
+@pytest.mark.long
+def test_the_commands_of_the_tutorial_lose_a_row_and_get_it_back(tmp_path: Path) -> None:
+    said = follow(shell_of("docs/tutorial.md"), tmp_path)
+    assert "status 1" in said
+    ids = joined_rows(tmp_path / "tour" / "pipeline.yaml")["_event_id"].to_pylist()
+    assert len(ids) == len(set(ids)) == TRAFFIC.expected_outcomes().joined_total + 1
+
+
+@pytest.mark.long
+def test_the_page_on_own_logs_describes_joins_and_reads_them(tmp_path: Path) -> None:
+    make_logs(tmp_path / "made")
+    (tmp_path / "made" / "logs" / "east").rename(tmp_path / "logs")
+    python = [block for block in blocks("docs/own-logs.md") if block.language == "python"]
+    without_spark = [block.text for block in python if "spark." not in block.text]
+    (tmp_path / "read.py").write_text("\n".join(without_spark) + "\nprint(now.complete_up_to)\n")
+    follow([*shell_of("docs/own-logs.md"), Block("", "bash", "python read.py\n")], tmp_path)
+    assert len(joined_rows(tmp_path / "pipeline.yaml")) == TRAFFIC.expected_outcomes().joined_total
 
 
 @pytest.mark.long

@@ -8,13 +8,15 @@ import click
 import pytest
 
 from photon.cli.main import main
-from tests.documents import DOCUMENTS, ROOT, blocks, calls
+from tests.documents import DOCUMENTS, ROOT, blocks, calls, lines_of_shell
 
 # Blocks of shell that a test runs, from the first to the last, in an empty folder.
 RUN = {
     "README.md": "tests/e2e/test_documents.py",
     "docs/formats-and-adapters.md": "tests/e2e/test_documents.py",
+    "docs/own-logs.md": "tests/e2e/test_documents.py",
     "docs/runbook.md": "tests/e2e/test_documents.py",
+    "docs/tutorial.md": "tests/e2e/test_documents.py",
 }
 # By section: blocks that are run elsewhere, and those that need what a test has not.
 RUN_IN_SECTIONS = {
@@ -76,10 +78,11 @@ def test_a_document_names_targets_that_make_has(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_document_runs_scripts_that_are_there(document: str) -> None:
-    text = (ROOT / document).read_text()
-    scripts = re.findall(r"^ *(?:\.venv/bin/)?python ([\w/]+\.py)", text, flags=re.MULTILINE)
-    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+def test_files_of_the_project_in_commands_are_there(document: str) -> None:
+    pattern = r"(?<![\w/.-])(?:infra|examples|bench|tests)/[\w/-]+(?:\.\w+)?(?![\w*/])"
+    named = {name for line in lines_of_shell(document) for name in re.findall(pattern, line)}
+    made = ("/logs", "/lake", "/state")
+    assert sorted(name for name in named if not (ROOT / name).exists() and not name.endswith(made)) == []
 
 
 def test_a_call_that_no_command_understands_is_noticed() -> None:
