@@ -50,6 +50,14 @@ def percentiles(samples: Sequence[Sample], percents: Sequence[float]) -> list[fl
     return [float(value) for value in found]
 
 
+def up_to(sample: Sample, bounds: Sequence[float]) -> list[int]:
+    """How many of the measurements are up to each bound, to the nearest whole one."""
+    if not sample.count:
+        return [0] * len(bounds)
+    share = np.searchsorted(sample.values, np.asarray(bounds), side="right") / len(sample.values)
+    return [round(each) for each in (share * sample.count).tolist()]
+
+
 def _weighted(samples: Sequence[Sample]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All values, ascending, each with the number of measurements that it represents."""
     filled = [sample for sample in samples if sample.count]

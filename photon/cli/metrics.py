@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from photon.cli.output import opened, pipeline_argument
+from photon.cli.output import chosen, opened, pipeline_argument
 
 HOST = "127.0.0.1"
 log = logging.getLogger(__name__)
@@ -18,23 +18,25 @@ log = logging.getLogger(__name__)
 @pipeline_argument
 @click.option("--serve", "port", type=click.IntRange(0, 65535), help="Serve them at this port, until Ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="With --serve: the address to listen at.")
-def metrics(pipeline_file: Path, port: int | None, host: str) -> None:
+@click.option("-d", "--datacenter", help="Of this one only. Default: all.")
+def metrics(pipeline_file: Path, port: int | None, host: str, datacenter: str | None) -> None:
     """Print the metrics of PIPELINE's datacenters as OpenMetrics, or serve them to Prometheus.
 
-    Each request reads what photon status reads, and disturbs no join. Run it on each machine that has the
-    state of a datacenter, with the pipeline file of all.
+    Each request reads what photon status reads, and what the last shift has written of itself; it disturbs no
+    join. Run it on each machine that has the state of a datacenter; where others are elsewhere, with -d.
 
     \b
     photon metrics pipeline.yaml
-    photon metrics pipeline.yaml --serve 9464
+    photon metrics pipeline.yaml --serve 9464 -d east
     """
     with opened(pipeline_file) as pipeline:
         from photon.clock import SystemClock
         from photon.metrics.serving import page_of, serving
 
+        names = chosen(pipeline, datacenter)
         if port is None:
-            click.echo(page_of(pipeline, SystemClock()), nl=False)
+            click.echo(page_of(pipeline, SystemClock(), names), nl=False)
             return
-        with serving(pipeline, SystemClock(), host, port) as at:
+        with serving(pipeline, SystemClock(), host, port, names) as at:
             log.info("metrics at http://%s:%s/metrics, until Ctrl-C", host, at)
             threading.Event().wait()

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.dispatcher import completion
@@ -39,6 +41,7 @@ from photon.join.failing import calls_from_json
 from photon.join.messages import BatchRunner, BatchTasks, RegisteredHere, RunnerDied, TaskContext, WorkerDied
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import TrackedFile
+from photon.measures import Meter
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.quantiles import Sample, merge
@@ -48,7 +51,7 @@ from photon.registry.address import RegistryAddress
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.state import lifecycle
 from photon.state.database import Completion, DispatcherState
-from photon.state.lifecycle import FINAL, Event, Life, State
+from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan
 from photon.state.timeline import Timeline
 from photon.storage.candidate_files import candidate_files
@@ -94,6 +97,7 @@ class BatchExecution:
     waiting: WaitingUpkeep
     announcer: Announcer
     holders: Holders
+    meter: Meter = field(default_factory=Meter)
     crash_task_at: str | None = None  # a fault point at which one task's process dies, for tests
 
     def __post_init__(self) -> None:
@@ -141,6 +145,8 @@ class BatchExecution:
                 event = Event.WAITED if retry.wait(reason) else Event.STOPPED
             else:
                 event, reason = self._act(life, plan, reader, began_us)
+            if event in FAILURES:
+                self.meter.count("batch_failures", event.name.lower())
             before, life = life, lifecycle.after(life, event, reason)
             if life.attempts != before.attempts and life.state is not State.COMPLETED:
                 self.state.note_attempts(life.attempts)
@@ -205,20 +211,32 @@ class BatchExecution:
         tasks = self._tasks(plan, reader, life, ahead)
         if life.is_first:
             self.ahead.begin(plan, reader, self.limits)
-        outcomes = self.runner.run(tasks)
+        with self._timed("tasks"):
+            outcomes = self.runner.run(tasks)
         fault_point("batch.after_run")
         results = collect_results([*(ahead.results if ahead is not None else ()), *outcomes])
         completion.check_adapter(results, self._adapter_calls, self.pipeline, plan.key)
-        self._commit(plan, results)
+        self.meter.add(results.measures)
+        with self._timed("commit"):
+            self._commit(plan, results)
         readable_us = self.clock.now_us()
         # A task of an earlier attempt may have outlived it, and stored and registered more.
         stored = self._releasing.release_candidates(plan) if life.ran_before else {}
-        counts = self._complete(plan, reader, results)
+        with self._timed("complete"):
+            counts = self._complete(plan, reader, results)
         committed = {file.path for file in results.files("joined_events")}
         self._releasing.drop({*stored, *results.unneeded_files} - committed)
         if not life.ran_before:  # what was registered before an outage says nothing of what others did in it
             self._note_fresh(results)
         self._after_completion(plan, results, counts, began_us, readable_us)
+
+    @contextmanager
+    def _timed(self, stage: Literal["tasks", "commit", "complete"]) -> Iterator[None]:
+        began_us = self.clock.elapsed_us()
+        yield
+        self.meter.time(
+            "batch_stage_seconds", stage, seconds=(self.clock.elapsed_us() - began_us) / MICROSECONDS
+        )
 
     def _tasks(self, plan: Plan, reader: LogReader, life: Life, ahead: IndexedAhead | None) -> BatchTasks:
         ran_before = life.ran_before
@@ -397,6 +415,8 @@ class BatchExecution:
         seconds = (now_us - began_us) / MICROSECONDS
         since = merge([result.joinable_since_us for result in results.join])
         latencies = Sample(since.count, ((readable_us - since.values) / MICROSECONDS)[::-1])
+        self.meter.times("join_latency_seconds", seconds=latencies)
+        self.meter.time("batch_seconds", seconds=seconds)
         self.timeline.committed(plan.key.batch, readable_us)
         self.completeness.completed(results)
         self.callbacks.on_batch(BatchReport(plan.key.batch, counts, seconds, latencies))

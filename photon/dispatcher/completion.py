@@ -23,6 +23,7 @@ from photon.join.messages import (
     Unavailable,
 )
 from photon.logs.files import TrackedFile
+from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
@@ -74,6 +75,10 @@ class Results:
     def files(self, table: TableName) -> list[OutputFile]:
         written = [*(r.files for r in self.index), *(r.files for r in self.join)]
         return [file for files in written for file in files if file.table == table]
+
+    @property
+    def measures(self) -> list[Measures]:
+        return [*(r.measures for r in self.index), *(r.measures for r in self.join)]
 
     @property
     def unneeded_files(self) -> list[str]:

@@ -32,6 +32,7 @@ from photon.join.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.join.primaries import look_up_primaries
 from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
+from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import (
     BeyondHorizon,
@@ -99,6 +100,7 @@ class Joiner:
     decided: npt.NDArray[np.int8] = field(init=False)
     notes: dict[int, str] = field(default_factory=dict)
     held_by_plan: dict[int, str] = field(default_factory=dict)  # tokens of this very plan (protocol A7)
+    measures: Measures = field(default_factory=Measures)
     made_again: set[int] = field(default_factory=set)  # ours and cleared, and their row is gone (protocol E8)
 
     def join(self) -> Verdicts:
@@ -196,6 +198,7 @@ class Joiner:
 
     def _look_up_ids(self, events: Ints) -> Ints:
         asked = events[self._looks_up(events)]
+        self.measures.count("registry_spared_ids", by=len(events) - len(asked))
         outcomes = self.registry.lookup(self._keys(asked))
         free = outcomes.are(Free)
         self._note_fresh(asked, free)
@@ -232,6 +235,7 @@ class Joiner:
         final = self.records.is_final[leaders]
         found = look_up_primaries(self.store, self.records, leaders, final, self.context.pipeline)
         is_found = found.rows >= 0
+        self._measure_lookup(is_found, found)
         # Not while a log file that may hold it can't be read, unless a later run looks again.
         given_up = ~is_found & final & (self.context.final | ~found.unanswered)
         self.decided[events[given_up]] = Verdict.UNJOINABLE
@@ -239,6 +243,12 @@ class Joiner:
         is_missing = ~is_found & np.isin(events, list(self.made_again))
         self.decided[events[is_missing]] = Verdict.MISSING
         return events[is_found], found, found.rows[is_found]
+
+    def _measure_lookup(self, is_found: Mask, found: Primaries) -> None:
+        self.measures.count("primary_lookups", "found", by=int(np.count_nonzero(is_found)))
+        self.measures.count("primary_lookups", "not_found", by=int(np.count_nonzero(~is_found)))
+        read_bytes = pc.sum(pc.binary_length(found.events["_raw"])).as_py()
+        self.measures.count("primary_read_bytes", by=read_bytes or 0)
 
     def _adapt(self, events: Ints, found: Primaries, of_event: Ints) -> tuple[Ints, Ints, pa.Table]:
         """Combine or filter. A pair that can't be adapted is a dead letter, alone."""

@@ -21,6 +21,7 @@ from photon.join.failing import AdapterCalls
 from photon.join.outcomes import OutcomeClass
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.ranges import Stretch
+from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
@@ -163,6 +164,7 @@ class IndexResult:
     dead_letters: int
     lost_bytes: int
     files: tuple[OutputFile, ...] = ()
+    measures: Measures = field(default_factory=Measures)
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,9 @@ class JoinResult:
     joinable_since_us: Sample = field(default_factory=Sample)  # of the rows: the later of both events' times
     files: tuple[OutputFile, ...] = ()
     unneeded_files: tuple[str, ...] = ()  # of candidate rows, not all of which have won
+    measures: Measures = field(
+        default_factory=Measures
+    )  # of the task, and of the registry's client in its process
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from photon import faults
-from photon.clock import Clock, SystemClock, microseconds
+from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
 from photon.completeness.arrivals import by_minute
 from photon.event_store.indexing import Indexed, PlausibleTimes, index_events
 from photon.event_store.logs import LogsEventStore
@@ -63,11 +64,13 @@ from photon.logs.files import ByteRange, LogFile
 from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, Piece, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
+from photon.measures import Measures
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.quantiles import Sample
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.registry.open import open_registry
+from photon.registry.quorum.proposer import QuorumRegistry
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import epochs_of_rows, rows_of_events
@@ -174,7 +177,7 @@ class _Reader:
 
 def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
     """Read primary ranges, and index their events."""
-    reader, indexed = _Reader(context, context.pipeline.primary), Indexed()
+    reader, indexed, began_us = _Reader(context, context.pipeline.primary), Indexed(), clock.elapsed_us()
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
@@ -182,7 +185,16 @@ def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
         indexed = index_events(events, context.index.folder, task.segment, plausible)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
-    return IndexResult(indexed, letters.num_rows, reader.lost_bytes, _write_dead_letters(context, letters))
+    files = _write_dead_letters(context, letters)
+    measures = _measures("index", began_us, clock)
+    return IndexResult(indexed, letters.num_rows, reader.lost_bytes, files, measures)
+
+
+def _measures(stage: Literal["index", "join"], began_us: int, clock: Clock) -> Measures:
+    """The time that a task took."""
+    measures = Measures()
+    measures.time("task_seconds", stage, seconds=(clock.elapsed_us() - began_us) / MICROSECONDS)
+    return measures
 
 
 def _plausible(context: TaskContext, clock: Clock) -> PlausibleTimes:
@@ -222,6 +234,7 @@ def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
 
 
 def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clock) -> JoinResult:
+    began_us = clock.elapsed_us()
     reader = _Reader(context, context.pipeline.foreign)
     candidates = Candidates.of(task, context)
     records = _read(task, reader, clock)
@@ -251,6 +264,10 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
     gone, plausible = reader.recorded_of_gone(), _plausible(context, clock)
     is_first_read = ~records.is_retry
     came = is_first_read & plausible.among(records.times_us)
+    measures = _measures("join", began_us, clock)
+    measures.add(joiner.measures)
+    if isinstance(registry, QuorumRegistry):  # with what earlier tasks of this process could not bring back
+        measures.add(registry.meter.take())
     return JoinResult(
         foreign=int(np.count_nonzero(is_first_read)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
@@ -269,6 +286,7 @@ def _join(task: JoinTask, context: TaskContext, registry: IdRegistry, clock: Clo
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,
         unneeded_files=tuple(candidates.unneeded),
+        measures=measures,
     )
 
 

@@ -26,7 +26,7 @@ def families(found: Mapping[str, Status], now_us: int) -> list[Metric]:
     known = {name: one for name, one in found.items() if isinstance(one, DatacenterStatus)}
     readable = [((name,), float(name in known)) for name in found]
     return [
-        _gauge("readable", "Whether the state and the logs of the datacenter can be read.", readable),
+        gauge("readable", "Whether the state and the logs of the datacenter can be read.", readable),
         *_standing(known, now_us),
         *_records(known),
         *_logs(known),
@@ -35,12 +35,12 @@ def families(found: Mapping[str, Status], now_us: int) -> list[Metric]:
 
 
 def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Metric]:
-    yield _gauge(
+    yield gauge(
         "up",
         "Whether a process joins: it gives signs of life, and the others have not ended its epoch.",
         _of_each(known, lambda one: float(is_up(one, now_us))),
     )
-    yield _gauge(
+    yield gauge(
         "decided",
         "Whether people have put the datacenter on hold, or retired it.",
         [
@@ -50,24 +50,24 @@ def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
         ],
         "decision",
     )
-    yield _gauge(
+    yield gauge(
         "unavailable",
         "Whether its process waits for something that is not there: a lake, logs, a disk, the registry.",
         _of_each(known, lambda one: float(bool(one.waits_for))),
     )
-    yield _gauge(
+    yield gauge(
         "problems",
         "Problems that need somebody; photon status names them.",
         _of_each(known, lambda one: len(one.problems)),
     )
     lags = [(name, one.watermark_lag_seconds) for name, one in known.items()]
-    yield _gauge(
+    yield gauge(
         "lag_seconds",
         "How far the event times that are read are behind the clock.",
         [((name,), lag) for name, lag in lags if lag is not None],
     )
     for what, text in (("complete", "no earlier event waits"), ("mostly_complete", "few earlier ones wait")):
-        yield _gauge(
+        yield gauge(
             f"{what}_up_to_timestamp_seconds",
             f"The event time up to which rows are there: {text}.",
             _completeness(known, what),
@@ -105,18 +105,18 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "Bytes of logs that went away before they were read.",
         _of_each(known, lambda one: one.counts.get("lost_bytes", 0)),
     )
-    yield _gauge(
+    yield gauge(
         "missing_rows",
         "Events that were joined and whose row is gone.",
         _of_each(known, lambda one: one.counts.get("missing", 0)),
     )
-    yield _gauge(
+    yield gauge(
         "waiting_records",
         "Records that wait, by what they wait for.",
         [((name, why), count) for name, one in known.items() for why, count in one.waiting.items()],
         "reason",
     )
-    yield _gauge(
+    yield gauge(
         "oldest_waiting_seconds",
         "How long ago the oldest record that waits was first seen.",
         [
@@ -137,9 +137,11 @@ def _logs(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     read = [(labels, float(log.read_bytes)) for labels, log in logs]
     backlog = [(labels, float(log.backlog_bytes)) for labels, log in logs]
     files = [(labels, float(log.files)) for labels, log in logs]
-    yield _gauge("log_read_bytes", "Bytes that were read of the log's files.", read, "log")
-    yield _gauge("log_backlog_bytes", "Bytes that were not read yet.", backlog, "log")
-    yield _gauge("log_files", "Files that are known.", files, "log")
+    yield gauge("log_read_bytes", "Bytes that were read of the log's files.", read, "log")
+    yield gauge("log_backlog_bytes", "Bytes that were not read yet.", backlog, "log")
+    yield gauge("log_files", "Files that are known.", files, "log")
+    gone = [(labels, float(log.gone_files)) for labels, log in logs]
+    yield gauge("log_gone_files", "Of these, files that are gone, or were replaced.", gone, "log")
 
 
 def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
@@ -148,12 +150,12 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "Batches that were completed. A new epoch begins at 0.",
         _of_each(known, lambda one: one.batch),
     )
-    yield _gauge(
+    yield gauge(
         "batch_attempt",
         "How often the open batch was tried; 0: there is none.",
         _of_each(known, lambda one: one.stages.uncommitted.attempt),
     )
-    yield _gauge(
+    yield gauge(
         "requeued_plans",
         "Plans that are taken up again before anything new.",
         _of_each(known, lambda one: one.stages.requeued.plans),
@@ -162,7 +164,7 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     waiting = [((name, "waiting"), float(each.waiting)) for name, each in orders]
     refused = [((name, "refused"), float(each.refused)) for name, each in orders]
     text = "Work orders that wait to be taken up, and files that hold none."
-    yield _gauge("work_orders", text, [*waiting, *refused], "state")
+    yield gauge("work_orders", text, [*waiting, *refused], "state")
 
 
 def _of_each(known: Mapping[str, DatacenterStatus], value: Callable[[DatacenterStatus], float]) -> Samples:
@@ -170,7 +172,8 @@ def _of_each(known: Mapping[str, DatacenterStatus], value: Callable[[DatacenterS
     return [((name,), value(one)) for name, one in known.items()]
 
 
-def _gauge(name: str, text: str, samples: Samples, *labels: str) -> GaugeMetricFamily:
+def gauge(name: str, text: str, samples: Samples, *labels: str) -> GaugeMetricFamily:
+    """A metric with the label `datacenter` and others, whose values may fall."""
     return _filled(GaugeMetricFamily(f"photon_{name}", text, labels=("datacenter", *labels)), samples)
 
 

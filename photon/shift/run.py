@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -31,6 +31,7 @@ from photon.join.tasks import LocalRunner
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.news import News
+from photon.measures import Meter
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.recovery.announcing import Announcer
@@ -41,6 +42,7 @@ from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry, init_registry
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.lease import DatacenterLock, Heartbeat, Lease
+from photon.shift.measured import MeasuredFile
 from photon.state.damage import damage_is_named
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.view import open_view
@@ -302,9 +304,12 @@ def _open_dispatcher(
             open_runner(engine, pipeline, datacenter) as runner,
             ThreadPoolExecutor(1, "merge") as background,
             _news_of(pipeline.datacenters[datacenter]) as news,
+            ExitStack() as stack,
         ):
-            holders, stop = Holders(pipeline, datacenter, registry, clock, in_thread), callbacks.should_stop
-            callbacks = replace(callbacks, should_stop=lambda: stop() or holders.is_stopped)
+            holders, meter = Holders(pipeline, datacenter, registry, clock, in_thread), Meter()
+            measured = MeasuredFile(state.folder, state.epoch or "", (meter, registry.meter), clock)
+            stack.callback(measured.write)
+            callbacks = _measured(callbacks, holders, measured)
             execution = BatchExecution(
                 pipeline,
                 datacenter,
@@ -320,6 +325,7 @@ def _open_dispatcher(
                 WaitingUpkeep(state, background),
                 announcer,
                 holders,
+                meter,
                 for_tests.crash_task_at,
             )
             dispatcher = Dispatcher(execution, news)
@@ -332,6 +338,17 @@ def _open_dispatcher(
 
 def _news_of(place: Datacenter) -> AbstractContextManager[News]:
     return log_folder(place.logs).listening() if place.storage.notifications else nullcontext(News())
+
+
+def _measured(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:
+    """The callbacks, which also stop for people's decisions, and have written what is measured."""
+    stop = callbacks.should_stop
+
+    def should_stop() -> bool:
+        measured.write_if_due()  # the shift asks all the time, also while it waits
+        return stop() or holders.is_stopped
+
+    return replace(callbacks, should_stop=should_stop)
 
 
 def _registry_of(pipeline: Pipeline) -> tuple[RegistryAddress, QuorumRegistry]:

@@ -156,11 +156,14 @@ def status_of(
 
 
 def statuses_of(
-    pipeline: Pipeline, clock: Clock, decisions: Decisions | None = None
+    pipeline: Pipeline,
+    clock: Clock,
+    decisions: Decisions | None = None,
+    datacenters: Iterable[str] | None = None,
 ) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:
-    """Each datacenter by itself, and why some can't be asked: that says nothing of the others."""
+    """Each datacenter, or each of some, and why some can't be asked: that says nothing of the others."""
     found, errors = dict[str, DatacenterStatus](), dict[str, Exception]()
-    for name in pipeline.datacenters:
+    for name in pipeline.datacenters if datacenters is None else datacenters:
         try:
             found[name] = status_of(pipeline, name, clock, decisions)
         except (UserError, OSError) as error:

@@ -48,6 +48,12 @@ class Event(Enum):
     BY_ANOTHER = "the table has it of another plan, or is beyond it"
 
 
+# What keeps an attempt from ending.
+FAILURES = (
+    *(Event.UNAVAILABLE, Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED),
+    *(Event.ADAPTER_FAILED, Event.BY_ANOTHER),
+)
+
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.READY, Event.ENDED): State.COMPLETED,
     (State.READY, Event.UNAVAILABLE): State.WAITING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from pathlib import Path
 
@@ -13,9 +14,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
 from photon.errors import WrongUsage
+from photon.measures import Measures
 from photon.metrics.families import families
 from photon.metrics.serving import page_of, serving
+from photon.metrics.shift_families import shift_families
 from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.interface import RegistryMismatch
+from photon.shift.measured import Measured
+from photon.shift.people import Decisions
 from photon.shift.stages import Orders, PlannedWork, Stages
 from photon.shift.status import DatacenterStatus, LogStatus
 from tests.unit.test_standing import NOW_US, status
@@ -102,6 +108,40 @@ def test_a_port_that_is_taken_is_named(pipeline: Pipeline) -> None:
         told = f"127.0.0.1:{port} can't be listened at"
         with pytest.raises(WrongUsage, match=told), serving(pipeline, SystemClock(), "127.0.0.1", port):
             pass
+
+
+def test_a_file_that_lacks_a_datacenter_is_a_number_and_not_an_error(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses(_: Pipeline) -> Decisions:
+        raise RegistryMismatch("the file lacks datacenter north")
+
+    monkeypatch.setattr("photon.metrics.serving.decisions_of", refuses)
+    found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
+    assert found == {("photon_readable", "east"): 0, ("photon_readable", "west"): 0}
+    assert "lacks datacenter north" in caplog.text
+
+
+def test_one_datacenter_alone_may_be_asked_for(pipeline: Pipeline) -> None:
+    done = CliRunner().invoke(main, ["metrics", str(pipeline.file), "-d", "west"])
+    assert 'photon_readable{datacenter="west"}' in done.stdout
+    assert "east" not in done.stdout
+
+
+def test_the_page_of_operations_lists_every_metric_with_its_labels_and_no_other(pipeline: Pipeline) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    (section,) = re.findall(r"^## Metrics\n(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `photon_")]
+    listed = {name for row in rows for name in re.findall(r"`(photon_\w+(?:\{[\w,]+\})?)`", row)}
+    measured = Measured("e", NOW_US, Measures())
+    every = [*families({"east": status()}, NOW_US), *shift_families({"east": measured})]
+    assert listed == {_as_listed(metric) for metric in every}
+
+
+def _as_listed(metric: Metric) -> str:
+    labels = ",".join(label for label in metric._labelnames if label != "datacenter")  # type: ignore[attr-defined]
+    total = "_total" if metric.type == "counter" else ""
+    return f"{metric.name}{total}{{{labels}}}" if labels else f"{metric.name}{total}"
 
 
 def test_the_command_prints_them_once(pipeline: Pipeline) -> None:

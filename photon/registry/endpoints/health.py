@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from photon.clock import Clock
-from photon.registry.consensus.acceptor import Acceptor, NoReply, Same
+from photon.measures import Meter
+from photon.registry.consensus.acceptor import Acceptor, NoReply, NoReplyKind, Same, different
 from photon.registry.consensus.decisions import majority
 from photon.registry.endpoints.breaker import Breaker, is_silence
 from photon.registry.endpoints.channel import Heard, Send
 from photon.registry.endpoints.parts import Part
 from photon.registry.endpoints.tempo import Tempo
+
+FAILURES: tuple[NoReplyKind, ...] = ("unclear", "throttled", "unreachable", "denied")
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +25,7 @@ class Health:
     """The health of n endpoints. Thread-safe."""
 
     def __init__(self, n: int, clock: Clock) -> None:
+        self.meter = Meter()  # of requests
         self.tempo = Tempo(n)
         self._breaker = Breaker(n, clock)
         self._n = n
@@ -71,6 +75,15 @@ class Health:
             is_slow = slot in self.tempo.slow
             log.info("endpoint %d of the registry is %s", slot + 1, "slow" if is_slow else "quick again")
 
+    def measure(self, slot: int, answers: Sequence[Any], seconds: float) -> None:
+        """Count one request and what kept it from an answer, in whole or in part."""
+        endpoint = str(slot + 1)
+        kinds = {one.kind for one in different(answers) if isinstance(one, NoReply)}
+        if "not_asked" not in kinds:
+            self.meter.time("registry_request_seconds", endpoint, seconds=seconds)
+            for kind in FAILURES:  # by 0 too, so that a rate shows the first one
+                self.meter.count("registry_failed_requests", endpoint, kind, by=int(kind in kinds))
+
     def forget(self, slot: int) -> None:
         """Treat the endpoint as a good one: another store has taken its place."""
         self.tempo.forget(slot)
@@ -117,6 +130,7 @@ class Hearing:
             if self._health is None or not self._is_current(part):
                 return
             self._health.heard(part.slot, answers)
+            self._health.measure(part.slot, answers, seconds)
             if not all(isinstance(reply, NoReply) for reply in answers):
                 times = self._times[part.group]
                 others = [other_seconds for slot, other_seconds in times if slot != part.slot]

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from photon.clock import Clock, microseconds
+from photon.measures import Meter
 from photon.pipeline.event_key import EventKey
 from photon.pipeline.sections import Registry
 from photon.registry.consensus.acceptor import Acceptor
@@ -52,6 +53,7 @@ from photon.registry.interface import (
 from photon.registry.quorum.clearing import Clearing
 from photon.registry.quorum.contender import Contender, one_of_each, undecided
 from photon.registry.quorum.mark_store import MarkStore
+from photon.registry.quorum.measuring import measuring
 from photon.registry.quorum.outcomes import (
     Settling,
     outcome_of_commit,
@@ -107,13 +109,18 @@ class QuorumRegistry:
         """A call of the interface, which nothing outlives that is asked in it."""
         return self.endpoints.call(self.settings.total_timeout.total_seconds())
 
+    @property
+    def meter(self) -> Meter:
+        """What is counted and timed of calls and requests."""
+        return self.health.meter
+
     # -- the interface
 
     def lookup(self, keys: Sequence[EventKey]) -> Outcomes[LookupOutcome]:
         keys = KeyColumns.of(keys)
         if not keys:
             return Outcomes.of([])  # nobody is asked
-        with self._call() as deadline:
+        with self._call() as deadline, measuring(self.meter, self.clock, "lookup", len(keys)):
             return self._lookup(keys, deadline)
 
     def _lookup(self, keys: KeyColumns, deadline: Deadline) -> Outcomes[LookupOutcome]:
@@ -137,8 +144,10 @@ class QuorumRegistry:
         claims = ClaimColumns.of(claims)
         if not claims:
             return Outcomes.of([])  # nobody is asked
-        with self._call() as deadline:
-            return self._commit(claims, deadline)
+        with self._call() as deadline, measuring(self.meter, self.clock, "commit", len(claims)):
+            outcomes = self._commit(claims, deadline)
+            self.meter.count("registry_unanswered_ids", "commit", by=int(outcomes.are(Unknown).sum()))
+            return outcomes
 
     def _commit(self, claims: ClaimColumns, deadline: Deadline) -> Outcomes[CommitOutcome]:
         settling: Settling[CommitOutcome] = Settling(len(claims))
