@@ -354,7 +354,7 @@ class BatchExecution:
         idle_after_us = microseconds(self.pipeline.tailing.idle_after)
         tolerance_us = microseconds(self.pipeline.retry.clock_tolerance)
         watermark_us, primaries = self.state.watermark_us, reader.of("primary").values()
-        if not reader.lacks_primaries:  # else what waits may have its primary there
+        if not reader.lacks_objects("primary"):  # else what waits may have its primary there
             watermark_us = completion.watermark_us(
                 primaries, now_us, idle_after_us, watermark_us, tolerance_us
             )

@@ -184,6 +184,8 @@ class Dispatcher:
             raise LogsUnavailable(self.reader.away_because)
 
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
+        if self.reader.lacks_objects("foreign"):
+            return  # what is in them may have come before all others
         foreign = self.reader.of("foreign").values()
         self.execution.completeness.tend(foreign, now_us, mode == "complete", ends)
 

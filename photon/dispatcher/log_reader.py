@@ -99,10 +99,9 @@ class LogReader:
         """Whether an object of a log has only just become unreadable: it may be read in a moment."""
         return any(tail.set_aside.is_awaited for tail in self._tails.values())
 
-    @property
-    def lacks_primaries(self) -> bool:
-        """Whether a primary log has an object that can't be read now."""
-        return len(self._tails["primary"].set_aside) > 0
+    def lacks_objects(self, side: Side) -> bool:
+        """Whether a log has an object that can't be read now."""
+        return len(self._tails[side].set_aside) > 0
 
     def has_more_than_half_a_line(self, number: int) -> bool:
         """Whether a file with a backlog has something to read; half a line stays until its writer ends it."""

@@ -1,0 +1,46 @@
+"""What is not decided while an object of a log is listed and can't be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from photon.clock import MICROSECONDS
+from photon.completeness.published import published
+from photon.dispatcher.log_reader import LogReader
+from photon.logs.files import Side
+from tests.simulation.world import NOON_US, World, counts_of
+
+LIMITS = "retry: {unjoinable_after: 1s, min_attempts: 1, max_delay: 1s, allowed_lateness: 1us}"
+
+
+def lacking(patch: pytest.MonkeyPatch, lacks: Side | None) -> None:
+    patch.setattr(LogReader, "lacks_objects", lambda self, side: side == lacks)
+
+
+@pytest.mark.parametrize(("lacks", "pending"), [("primary", 1), (None, 0)])
+def test_events_are_given_up_only_while_all_primary_objects_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: Side | None, pending: int
+) -> None:
+    world = World(tmp_path, more=LIMITS)
+    lacking(monkeypatch, lacks)
+    world.clicks(("c1", "unread"))
+    for seconds in (1, 60, 120):
+        world.queries(f"q{seconds}", at_us=NOON_US + seconds * MICROSECONDS)
+        world.join()
+        world.clock.advance(60)
+    counts = world.join().counts
+    assert counts_of(counts, "pending", "unjoinable") == {"pending": pending, "unjoinable": 1 - pending}
+
+
+@pytest.mark.parametrize(("lacks", "is_said"), [("foreign", False), (None, True)])
+def test_completeness_is_told_only_while_all_foreign_objects_can_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, lacks: Side | None, is_said: bool
+) -> None:
+    lacking(monkeypatch, lacks)
+    world.queries("q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    lake = world.pipeline.datacenters["east"].lake
+    assert (published(lake) is not None) == is_said
