@@ -87,12 +87,11 @@ def join(
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
-        from photon.shift.run import prepare
 
         pipeline = load_pipeline(pipeline_file).on_spark(master, _parsed(spark_settings))
         names = chosen(pipeline, datacenter)
         if not child:
-            prepare(pipeline)
+            _prepare(pipeline, " and ".join(names), signals)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     if len(names) == 1:
         name = names[0]
@@ -106,6 +105,32 @@ def join(
         results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
     print_result(results, _results_text(results), as_json)
     sys.exit(status)
+
+
+def _prepare(pipeline: Any, who: str, signals: StopSignals) -> None:
+    """Check the pipeline, and make what a very first join lacks."""
+    from photon.dispatcher.retrying import StoppedWaiting
+    from photon.shift.run import prepare
+
+    try:
+        prepare(pipeline, _telling_callbacks(who, signals))
+    except StoppedWaiting as error:
+        fail(str(error), NOT_DONE)
+
+
+def _telling_callbacks(who: str, signals: StopSignals, on_batch: Any = lambda report: None) -> Any:
+    """Callbacks that tell people of waits."""
+    from photon.dispatcher.retrying import Callbacks
+    from photon.shift.standing import span
+
+    return Callbacks(
+        signals.stop_requested,
+        on_batch,
+        on_wait=lambda reason: log.warning("%s: waits: %s", who, reason),
+        on_resume=lambda reason, seconds: log.warning(
+            "%s: goes on after %s without %s", who, span(seconds), reason
+        ),
+    )
 
 
 def _parsed(settings: Iterable[str]) -> dict[str, str]:
@@ -127,9 +152,8 @@ def _join_one(
     child: bool,
 ) -> Any:
     from photon import faults
-    from photon.dispatcher.retrying import BatchReport, Callbacks, StoppedWaiting
+    from photon.dispatcher.retrying import BatchReport, StoppedWaiting
     from photon.shift.run import ForTests, ShiftLimits, run_shift
-    from photon.shift.standing import span
 
     in_task = crash_at is not None and crash_at.startswith("task.") and engine == "spark"
     if crash_at is not None and not in_task:
@@ -141,14 +165,7 @@ def _join_one(
             done.update({"batches": 1, **report.counts})
             say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
 
-        callbacks = Callbacks(
-            signals.stop_requested,
-            on_batch,
-            on_wait=lambda reason: log.warning("%s: waits: %s", datacenter, reason),
-            on_resume=lambda reason, seconds: log.warning(
-                "%s: goes on after %s without %s", datacenter, span(seconds), reason
-            ),
-        )
+        callbacks = _telling_callbacks(datacenter, signals, on_batch)
         for_tests = ForTests(crash_task_at=crash_at if in_task else None)
         limits = ShiftLimits(parent=signals.parent)
         try:

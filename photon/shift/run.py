@@ -96,18 +96,25 @@ class ShiftResult:
         return {**self.counts.as_dict(), "seconds": round(self.seconds, 3), "events_per_second": rate}
 
 
-def prepare(pipeline: Pipeline) -> None:
+def prepare(pipeline: Pipeline, callbacks: Callbacks | None = None) -> None:
     """Check columns and adapter before the start, and make a local registry on the very first one.
 
     PipelineError for a column that is in no header; AdapterNotFound. Makes local registries alone, and none
-    once a datacenter has a lake or a state.
+    once a datacenter has a lake or a state. Of a lake that can't be looked at: waits, with `callbacks`, which
+    may end it by StoppedWaiting; else LakeUnavailable.
     """
     problems = check_columns(pipeline)
     if problems:
         raise PipelineError(problems)
     adapter_of(pipeline)
-    if pipeline.registry.endpoints == "local" and not _has_begun(pipeline):
-        init_registry(pipeline, SystemClock())
+    if pipeline.registry.endpoints != "local":
+        return
+    clock, has_begun = SystemClock(), partial(_has_begun, pipeline)
+    if callbacks is not None:
+        retry = BackoffRetry(callbacks, clock, random.Random())
+        has_begun = partial(retry.until_available, has_begun)
+    if not has_begun():
+        init_registry(pipeline, clock)
 
 
 def _has_begun(pipeline: Pipeline) -> bool:
