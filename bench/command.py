@@ -187,6 +187,41 @@ def tables(commits: int, folder: Path | None, as_json: bool) -> None:
     print_result(found, "\n".join(lines_of(found)), as_json)
 
 
+@bench.command()
+@click.option("--primary", default=1_000_000, show_default=True, help="Primary events.")
+@click.option("--foreign", default=50_000, show_default=True, help="Foreign events; each becomes a row.")
+@click.option("--rounds", default=2, show_default=True, help="Of two workers beside two local cores.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the growth here; the ending says how.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where to work, on a disk. Default: a temporary one."
+)
+@json_option
+def scaling(
+    primary: int, foreign: int, rounds: int, plot: Path | None, folder: Path | None, as_json: bool
+) -> None:
+    """How a join grows with cores: two workers of Spark beside two local cores, and 1 to 8 simulated ones.
+
+    A simulated core has a tenth of a real one, so this needs Linux and root. What an event costs in tasks,
+    driver and registry says what binds with up to 64 cores.
+    """
+    log_to_stderr()
+    from bench.scaling_lines import draw, lines_of
+    from bench.scaling_measurement import measure_scaling
+    from bench.slow_cores import NoSlowCores
+
+    with tempfile.TemporaryDirectory(prefix="photon-bench-") as temporary:
+        try:
+            found = measure_scaling(
+                folder or Path(temporary), primary, foreign, rounds, lambda text: click.echo(text, err=True)
+            )
+        except NoSlowCores as error:
+            fail(str(error), NOT_DONE)
+    if plot is not None:
+        draw(found, plot)
+    print_result(found, "\n".join(lines_of(found)), as_json)
+    sys.exit(NOT_DONE if found["left_out"] else DONE)
+
+
 PARTS = ("rates", "bytes", "memory", "outages", "distance")
 
 

@@ -150,7 +150,7 @@ class Photon(Contender):
         for name in self.datacenters:
             place_warm_up(self.folder / "logs" / name / "warm_up")
             place_logs(self.folder / "to_come" / name)
-        self.pipeline.write_text(yaml.safe_dump(self._pipeline(), sort_keys=False))
+        self._write_pipeline()
         self.begin_again()
         self.warm_up_records = warm_up.records
         if not self._has_joined(warm_up.records, WARM_SECONDS):
@@ -162,6 +162,9 @@ class Photon(Contender):
 
     def begin_again(self) -> None:
         self.process = self._start([*self._bound, *PHOTON, "join", self.pipeline])
+
+    def _write_pipeline(self) -> None:
+        self.pipeline.write_text(yaml.safe_dump(self._pipeline(), sort_keys=False))
 
     def finish(self, records: int) -> None:
         self._has_joined(self.warm_up_records + records, STOP_SECONDS)

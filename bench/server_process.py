@@ -51,6 +51,12 @@ class ServerProcess(ABC):
         """Whether there is a process; it may be stalled."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Of its process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, unless it runs, and wait until it answers. TimeoutError if it does not."""
         if self.is_running:

@@ -19,6 +19,7 @@ from typing import Any
 import pyspark
 
 from bench.server_process import ServerProcess, free_steady_port
+from bench.slow_cores import SlowCore
 
 SPARK_HOME = Path(pyspark.__file__).parent
 REGISTRATION_SECONDS = 300.0  # two seconds on a machine that does nothing else
@@ -69,25 +70,39 @@ class Worker:
     """One worker with its executors."""
 
     def __init__(
-        self, folder: Path, master: Master, cores: int, hidden: Sequence[Path], more: Mapping[str, str]
+        self,
+        folder: Path,
+        master: Master,
+        cores: int,
+        hidden: Sequence[Path],
+        more: Mapping[str, str],
+        core: SlowCore | None = None,
     ) -> None:
-        """`hidden`: folders that it can't see. `more`: of its environment."""
+        """`hidden`: folders that it can't see. `more`: of its environment. `core`: all of it runs there."""
         folder.mkdir(parents=True)
         ports = ["--host", "127.0.0.1", "--webui-port", "0"]
         room = ["--cores", str(cores), "--memory", "2g", "--work-dir", str(folder / "work")]
         command = [_SPARK_CLASS, f"{_DEPLOY}.worker.Worker", *ports, *room]
         if hidden:
             command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _HIDING, "sh", *command]
+        command.append(master.spark_url)
+        if core is not None:
+            command = core.command(command)
         environment = {**os.environ, **_environment(folder), **more, "HIDDEN": " ".join(map(str, hidden))}
         with (folder / "worker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, master.spark_url],
+                command,
                 cwd=folder,
                 stdout=log,
                 stderr=log,
                 env=environment,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others of it are below."""
+        return self._process.pid
 
     def kill(self) -> None:
         """End it and all that it started at once, as when a machine loses power."""
@@ -107,12 +122,12 @@ class SparkCluster:
         self.workers: list[Worker] = []
         self._started = 0
 
-    def add_worker(self) -> Worker:
+    def add_worker(self, core: SlowCore | None = None) -> Worker:
         """Start a worker, and wait until the master knows it."""
         self._started += 1
         known = self._alive()
         folder = self._folder / f"worker-{self._started}"
-        worker = Worker(folder, self.master, self._cores, self._hidden, self._more)
+        worker = Worker(folder, self.master, self._cores, self._hidden, self._more, core)
         self.workers.append(worker)
         deadline = time.monotonic() + REGISTRATION_SECONDS
         while not self._alive() - known:
