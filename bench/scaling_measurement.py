@@ -34,7 +34,7 @@ SHARE = 0.1  # of a real core
 CORES = (1, 2, 4, 8)
 PAIRED_WORKERS = 2
 IDLE_SECONDS = 240.0
-WARM_UP_FILES = 4
+WARM_UP_SHARE, WARM_UP_FILES = 5, 8  # enough that each JVM is warm, on eight workers too
 Progress = Callable[[str], None]
 
 
@@ -71,7 +71,7 @@ class ScalingBench:
     def __init__(self, folder: Path, primary: int, foreign: int, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
         self._logs = JoinLogs(primary, foreign)
-        self._warm_up = JoinLogs(primary // 20, foreign // 20, WARM_UP_FILES, seed=2)
+        self._warm_up = JoinLogs(primary // WARM_UP_SHARE, foreign // WARM_UP_SHARE, WARM_UP_FILES, seed=2)
         self._logs.write(folder / "generated")
         self._warm_up.write(folder / "generated_warm_up")
 

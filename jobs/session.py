@@ -65,17 +65,26 @@ def joining_master(workers: int | None = None) -> str:
 
 def session_for_joins(pipeline: Pipeline, name: str) -> SparkSession:
     """A session for joins, as `session_for`. OutOfReach."""
-    return session_for(pipeline, name, joining_master(pipeline.limits.workers))
+    # Executors' JVMs only schedule too: a join on eight of them took 6.4 s instead of 7.7 s.
+    executors = {"spark.executor.extraJavaOptions": " ".join(JVM_OPTIONS)}
+    return session_for(pipeline, name, joining_master(pipeline.limits.workers), executors)
 
 
-def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
-    """A session with the master that the pipeline names, else with `here`, on this machine. OutOfReach."""
+def session_for(
+    pipeline: Pipeline, name: str, here: str | None = None, executors: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session with the master that the pipeline names, else with `here`, on this machine. OutOfReach.
+
+    `executors`: settings of those of a cluster, unless the pipeline has its own.
+    """
     master = pipeline.spark.master or here
     if master is None or not is_cluster(master):
         return build_session(name, master, pipeline.spark.settings)
     refuse_local_registry(pipeline, master)
     code = code_archive(pipeline)
-    session = build_session(name, master, {**settings_of(code), **pipeline.spark.settings})
+    session = build_session(
+        name, master, {**settings_of(code), **(executors or {}), **pipeline.spark.settings}
+    )
     session.sparkContext.addFile(str(code))
     _await_a_core(session, master)
     return session
