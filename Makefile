@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-live  measure the live delay"
 	@echo "make bench-backfill  measure how fast rows are made again"
 	@echo "make bench-tables  measure what tables cost after 200,000 commits, compacted and not"
+	@echo "make bench-scaling  measure how a join grows with cores; needs Linux and root"
 	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the registry's batching and resharding, outages and what availability costs, into figures/"
@@ -145,6 +146,9 @@ bench-backfill: setup
 
 bench-tables: setup
 	$(BIN)/photon bench tables
+
+bench-scaling: setup
+	$(BIN)/photon bench scaling
 
 bench-verification: setup
 	$(BIN)/photon bench verification
