@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import BinaryIO
 
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from photon.errors import UserError
@@ -123,7 +122,7 @@ def _rewrite(table: OutputTable, group: Group) -> OutputFile:
     def write(sink: BinaryIO) -> None:
         nonlocal rows
         with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-            for page in pages_of_rows(table.store, group.files, schema, ds.scalar(True), GROUP_ROWS):
+            for page in pages_of_rows(table.store, group.files, schema, None, GROUP_ROWS):
                 writer.write_table(page, row_group_size=GROUP_ROWS)
                 rows += page.num_rows
 

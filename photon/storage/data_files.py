@@ -12,6 +12,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -29,6 +30,7 @@ _COLUMNS = {
     f"partition.{DATE_COLUMN}": pa.date32(),
 }
 
+READ_AT_ONCE_BYTES = 2**20  # of a file: one request to a store, and not three
 _FILTERED = pa.schema([("_epoch", pa.string()), ("_batch", pa.int64())])  # by which rows are chosen
 
 
@@ -109,16 +111,22 @@ def _parsed(files: pa.Table) -> list[DataFile]:
 
 
 def pages_of_rows(
-    store: Store, files: Iterable[DataFile], columns: pa.Schema, wanted: ds.Expression, page_rows: int
+    store: Store, files: Iterable[DataFile], columns: pa.Schema, wanted: ds.Expression | None, page_rows: int
 ) -> Iterator[pa.Table]:
     """The wanted rows of these files, at most `page_rows` at a time: small files share a page. OSError.
 
-    A column that a file is older than is null. Memory is bounded by a page and a row group.
+    `wanted`: None for all. A column that a file is older than is null. Memory is bounded by a page and
+    a row group.
     """
     held: list[pa.Table] = []
     count = 0
     for file in files:
-        for rows in _rows_of(store, file.path, columns, wanted, page_rows):
+        found = (
+            _all_rows_of(store, file, columns, page_rows)
+            if wanted is None
+            else _rows_of(store, file.path, columns, wanted, page_rows)
+        )
+        for rows in found:
             held.append(rows)
             count += rows.num_rows
             while count >= page_rows:
@@ -133,6 +141,23 @@ def rows_of(store: Store, files: Sequence[DataFile], columns: pa.Schema, wanted:
     """All wanted rows of these files. OSError."""
     found = (rows for file in files for rows in _rows_of(store, file.path, columns, wanted, 2**17))
     return pa.concat_tables([columns.empty_table(), *found])
+
+
+def _all_rows_of(store: Store, file: DataFile, columns: pa.Schema, at_once: int) -> Iterator[pa.Table]:
+    """A scanner hands each file to other threads: 0.9 ms of CPU, and on a busy machine 10 ms of waiting."""
+    small = file.size_bytes <= READ_AT_ONCE_BYTES
+    with pa.BufferReader(store.read(file.path)) if small else store.open(file.path) as source:
+        for batch in pq.ParquetFile(source).iter_batches(at_once, use_threads=False):
+            there = {name: batch.column(name) for name in batch.schema.names}
+            yield pa.table(
+                [
+                    there[field.name].cast(field.type)
+                    if field.name in there
+                    else pa.nulls(batch.num_rows, field.type)
+                    for field in columns
+                ],
+                schema=columns,
+            )
 
 
 def _rows_of(
