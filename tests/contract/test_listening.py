@@ -164,7 +164,8 @@ REFUSAL = b"<Error><Code>AccessDenied</Code><Message>no, photon</Message></Error
         (answers(403, "application/xml", REFUSAL), "AccessDenied"),
         (answers(501, "text/plain", b"not implemented"), "501"),
         (is_silent, "no sign of life"),
-        (holds_back, "holds its events back"),
+        (holds_back, "its events come late"),
+        (answers(200, module.STREAM, b'{"Records": [{}]}\n'), "eventTime"),
     ],
 )
 def test_a_store_that_tells_too_little_is_told_of_once_and_then_listed(

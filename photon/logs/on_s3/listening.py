@@ -37,7 +37,7 @@ JUDGED_EVENTS = 32  # as long as a third of the last ones are late, listing is f
 LATE_PART = 3
 READ_BYTES = 2**16
 STREAM = "text/event-stream"
-AS_NEW_MINIO_DOES = ", as MinIO does since October 2025"
+AS_OF_NEW_MINIO = ", as of MinIO since October 2025"
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +94,8 @@ class _Listener:
             except ReadTimeoutError:
                 pause_seconds = FIRST_PAUSE_SECONDS if self._has_heard else REFUSED_PAUSE_SECONDS
                 if not self._has_heard:
-                    self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_NEW_MINIO_DOES}")
-            except (MinioException, NotTold, ValueError) as error:
+                    self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
+            except (MinioException, NotTold, ValueError, KeyError, TypeError) as error:
                 pause_seconds = REFUSED_PAUSE_SECONDS
                 self._say(getattr(error, "code", None) or str(error))  # S3 answers with the key's id
             except (HTTPError, OSError):  # it has gone, and listing says so
@@ -121,7 +121,7 @@ class _Listener:
             for event in events:
                 for record in event["Records"]:
                     if lateness.note(_given_seconds(record), time.time()):
-                        raise NotTold(f"it holds its events back{AS_NEW_MINIO_DOES}")
+                        raise NotTold(f"its events come late{AS_OF_NEW_MINIO}")
                     self._tell(record)
 
     def _tell(self, record: Any) -> None:
