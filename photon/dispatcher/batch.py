@@ -119,7 +119,10 @@ class BatchExecution:
         self._last_plan_id = ""  # of the last plan that this very process has run
 
     def was_taken_for_dead(self) -> bool:
-        """Whether others ended this epoch while it was silent, so that a new one may begin (E6)."""
+        """Whether others ended this epoch while it was silent, so that a new one may begin (E6).
+
+        LakeUnavailable, RegistryUnavailable.
+        """
         is_fenced = self._joined.version_of(self._app) == FENCE_VERSION
         return is_fenced and self.holders.is_alone(self.epoch)
 

@@ -210,7 +210,8 @@ def run_shift(
                 try:
                     dispatcher.run(mode, 0.0 if limits.idle is None else limits.idle.total_seconds())
                 except Superseded as error:
-                    if not dispatcher.execution.was_taken_for_dead():
+                    retry = BackoffRetry(callbacks, clock, for_tests.rng)
+                    if not retry.until_available(dispatcher.execution.was_taken_for_dead):
                         raise
                     log.warning("%s; this process goes on in a new epoch", error)
                     continue

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.batch import BatchExecution
 from photon.faults import RECOVERY_FAULT_POINTS
 from photon.pipeline.event_key import EventKey
 from photon.registry.consensus.marks import Mark
 from photon.registry.interface import Claim
 from photon.shift.status import status_of
+from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World, counts_of
@@ -68,6 +70,23 @@ def test_a_fence_that_meets_another_commit_is_tried_again(
 
 def test_a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> None:
     stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
+
+
+def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken variant: its process ends, for the store failed at that moment."""
+    was_taken_for_dead, asked = BatchExecution.was_taken_for_dead, list[str]()
+
+    def fails_once(execution: BatchExecution) -> bool:
+        asked.append(execution.epoch)
+        if len(asked) == 1:
+            raise LakeUnavailable("the store is busy")
+        return was_taken_for_dead(execution)
+
+    monkeypatch.setattr(BatchExecution, "was_taken_for_dead", fails_once)
+    stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
+    assert len(asked) == 2
 
 
 def test_what_is_released_later_was_not_called_joined(world: World) -> None:
