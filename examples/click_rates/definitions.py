@@ -1,0 +1,168 @@
+"""A code location of Photon's assets and those of a user: `dagster dev -m examples.click_rates.definitions`.
+
+`clicks_a_query` has the clicks a query, hour by hour; `click_through_rate` the share of each country's
+queries that were clicked. Each has a partition for each day, and is made when `daily_joins` has closed that
+day in every datacenter. Both are Delta tables beside the lakes, in `lake/NAME`.
+"""
+
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal
+
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSpec,
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSelection,
+    AutomationCondition,
+    AutomationConditionSensorDefinition,
+    DailyPartitionsDefinition,
+    DefaultSensorStatus,
+    Definitions,
+    MaterializeResult,
+    asset,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from orchestration.definitions import build_defs
+from photon.pipeline.file import Pipeline
+from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
+
+TICK_SECONDS = 60
+POOL = "click_rates"  # one at a time, and apart from Photon's upkeep
+
+CLICKS_A_QUERY = """
+SELECT DATE '{day}' AS day, hour(_event_time) AS hour, count(*) AS clicks,
+       count(DISTINCT query_id) AS clicked_queries, count(*) / count(DISTINCT query_id) AS clicks_a_query
+FROM joined WHERE _event_date = DATE '{day}'
+GROUP BY hour
+"""
+CLICK_THROUGH_RATE = """
+SELECT DATE '{day}' AS day, country, count(*) AS queries, count(clicked.query_id) AS clicked_queries,
+       count(clicked.query_id) / count(*) AS rate
+FROM (SELECT DISTINCT query_id, country FROM queries WHERE to_date(to_timestamp(time)) = DATE '{day}')
+LEFT JOIN (SELECT DISTINCT query_id FROM joined WHERE _event_date = DATE '{day}') clicked USING (query_id)
+GROUP BY country
+"""
+# What must hold of a day before anybody goes on with it: the hours have each joined row once.
+ADDS_UP = """
+SELECT (SELECT count(DISTINCT _event_id) FROM joined WHERE _event_date = DATE '{day}') AS events,
+       (SELECT coalesce(sum(clicks), 0) FROM made) AS clicks
+"""
+# No country has more queries that were clicked than were asked.
+IS_A_SHARE = "SELECT count(*) AS countries, count_if(rate BETWEEN 0 AND 1) AS sound FROM made"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A table of one day's numbers, and the promise that has to hold before others go on with them."""
+
+    name: Literal["clicks_a_query", "click_through_rate"]
+    description: str
+    query: str
+    check: str
+    check_query: str  # of two numbers that have to be equal
+    after: tuple[str, ...]
+
+
+RATES = (
+    Rate(
+        "clicks_a_query",
+        "Clicks for each clicked query, by the hour of the click.",
+        CLICKS_A_QUERY,
+        "adds_up",
+        ADDS_UP,
+        after=("daily_joins",),
+    ),
+    Rate(
+        "click_through_rate",
+        "The share of a day's queries that were clicked on that day, by country.",
+        CLICK_THROUGH_RATE,
+        "is_a_share",
+        IS_A_SHARE,
+        after=("daily_joins", "clicks_a_query"),
+    ),
+)
+
+
+def when_the_day_is_closed() -> AutomationCondition[Any]:
+    """When all that a day is made of is there, and again when a part of it was made again.
+
+    Not before the checks upstream hold. Also of days before the last one: a datacenter may close them late.
+    """
+    eager = AutomationCondition.eager().without(AutomationCondition.in_latest_time_window())
+    return eager & AutomationCondition.all_deps_blocking_checks_passed()
+
+
+def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
+    """The asset of a rate."""
+    first_day = served.pipeline.backfill.first_day.isoformat()
+
+    @asset(
+        key=served.asset_key(rate.name),
+        group_name=served.group_name("rates"),
+        partitions_def=DailyPartitionsDefinition(first_day, timezone="UTC"),
+        deps=[served.asset_key(name) for name in rate.after],
+        automation_condition=when_the_day_is_closed(),
+        check_specs=[AssetCheckSpec(rate.check, asset=served.asset_key(rate.name), blocking=True)],
+        kinds={"spark", "deltalake"},
+        pool=POOL,
+        required_resource_keys={"spark"},
+        description=rate.description,
+    )
+    def made(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
+        pipeline, day = served.load(), context.partition_key
+        spark = context.resources.spark.for_checks(pipeline)
+        one, other, rows = make(rate, day, pipeline, spark)
+        check = AssetCheckResult(
+            check_name=rate.check, passed=one == other, metadata={"of": one, "and": other}
+        )
+        return MaterializeResult(metadata={"dagster/partition_row_count": rows}, check_results=[check])
+
+    return made
+
+
+def make(rate: Rate, day: str, pipeline: Pipeline, spark: SparkSession) -> tuple[int, int, int]:
+    """Write one day of a rate; the two numbers of its check, and its rows."""
+    read_joined(spark, pipeline).createOrReplaceTempView("joined")
+    read_queries(spark, pipeline).createOrReplaceTempView("queries")
+    made = spark.sql(rate.query.format(day=day)).cache()
+    made.createOrReplaceTempView("made")
+    one, other = spark.sql(rate.check_query.format(day=day)).collect()[0]
+    table = str(pipeline.file.parent / "lake" / rate.name)
+    made.write.format("delta").mode("overwrite").option("replaceWhere", f"day = '{day}'").save(table)
+    return one, other, made.count()
+
+
+def read_joined(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The joined rows of all datacenters: each has those that it has won, so none is there twice."""
+    tables = [str(place.lake / "joined_events") for place in pipeline.datacenters.values()]
+    frames = [spark.read.format("delta").load(table) for table in tables]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+def read_queries(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """All queries, from the first datacenter's log: each has a full copy."""
+    place = next(iter(pipeline.datacenters.values()))
+    columns = "query_id STRING, time STRING, country STRING"
+    return spark.read.schema(columns).json(f"{place.logs}/{pipeline.primary.files}")
+
+
+def with_rates(settings: LocationSettings) -> Definitions:
+    """Photon's definitions, and these beside them."""
+    return Definitions.merge(build_defs(settings), *map(_rates_of, settings.served))
+
+
+def _rates_of(served: ServedPipeline) -> Definitions:
+    conditions = AutomationConditionSensorDefinition(
+        dagster_name(served.pipeline.name, "rates"),
+        target=AssetSelection.assets(*(served.asset_key(rate.name) for rate in RATES)),
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+    )
+    return Definitions(assets=[rate_asset(rate, served) for rate in RATES], sensors=[conditions])
+
+
+defs = with_rates(location_settings())
