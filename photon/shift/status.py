@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.completeness.estimate import Completeness
@@ -20,8 +21,10 @@ from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import DispatcherState
 from photon.state.view import open_view, view_of
+from photon.storage.table_log import commits_in_log
 
 MOST_LOST_NAMED = 10
+MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 # By when waiting events were first seen: within so many seconds.
 AGES = (
     (60, "within a minute"),
@@ -113,6 +116,7 @@ def status_of(
             for at, event_id in lost
         ]
         problems += _lost_files(reader.files.values())
+        problems += _uncompacted(pipeline, datacenter)
         problems += [
             f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
             f"silent, and what it did not join can't be released from here: {why}; start datacenter {name} "
@@ -178,6 +182,23 @@ def _lost_files(files: Iterable[TrackedFile]) -> list[str]:
     said = [f"{one.file.path}: {one.state}, and {one.unread_bytes:,} bytes were not read" for one in lost]
     more = len(said) - MOST_LOST_NAMED
     return said[:MOST_LOST_NAMED] + ([f"{more} more files went with unread bytes"] if more > 0 else [])
+
+
+def _uncompacted(pipeline: Pipeline, datacenter: str) -> list[str]:
+    """That nobody compacts the table of joined rows, if so. On S3 Delta lists no more than it needs."""
+    folder = pipeline.datacenters[datacenter].lake / "joined_events"
+    if not isinstance(folder, Path):
+        return []
+    try:
+        if commits_in_log(folder, MOST_COMMITS) < MOST_COMMITS:
+            return []
+    except OSError:
+        return []  # whoever joins says so
+    command = f"photon compact {pipeline.file} -d {datacenter}"
+    return [
+        f"{folder}: {MOST_COMMITS:,} commits or more are in its log, and each batch looks through them all;"
+        f" run {command}, and have it run every few minutes"
+    ]
 
 
 def _half_lines(reader: LogReader) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 import pyarrow.parquet as pq
 
@@ -33,6 +34,12 @@ def checkpoint(folder: Location) -> int:
         log.sync(f"{handle.version():020d}.checkpoint.parquet", LAST_CHECKPOINT, "")
     fault_point("compact.after_checkpoint")
     return handle.version()
+
+
+def commits_in_log(folder: Location, most: int) -> int:
+    """How many commits a table's log has, counted up to `most`; 0 without a table. OSError."""
+    names = store_of(folder / LOG_FOLDER).names()
+    return sum(1 for _ in islice((name for name in names if name.endswith(".json")), most))
 
 
 def clean(folder: Location, before_us: int) -> int:

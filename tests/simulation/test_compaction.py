@@ -14,6 +14,8 @@ import pytest
 from photon import faults
 from photon.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS, watched
 from photon.pipeline.sections import Compaction
+from photon.shift import status
+from photon.shift.status import status_of
 from photon.storage import compaction
 from photon.storage.compaction import pages_of_rows
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
@@ -195,3 +197,14 @@ def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
 def test_a_vacuum_that_knows_of_no_open_plan_loses_its_rows(world: World, monkeypatch: Patch) -> None:
     monkeypatch.setattr(compact, "_open_plan", lambda state: (True, None))
     caught_by_story(partial(stored_rows_whose_log_is_gone_are_committed_after_a_week, world), "c4")
+
+
+# -- nobody compacts
+
+
+def test_the_status_names_a_table_that_nobody_compacts(world: World, monkeypatch: Patch) -> None:
+    join_batches(world)
+    assert status_of(world.pipeline, "east", world.clock).problems == []
+    monkeypatch.setattr(status, "MOST_COMMITS", BATCHES)
+    (problem,) = status_of(world.pipeline, "east", world.clock).problems
+    assert f"run photon compact {world.pipeline.file} -d east" in problem
