@@ -18,6 +18,7 @@ from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import load_pipeline
 from photon.registry.dynamodb.local_server import free_port
 from photon.shift.lease import lease_status_of
+from photon.shift.measured import measured_in
 from photon.state.view import view_state
 from photon.storage.delta import open_table
 from photon.testing.traffic import Traffic
@@ -119,6 +120,9 @@ def test_a_killed_shift_is_replaced_and_no_event_is_lost_while_postgres_is_away(
         assert tree.ended() == {}
 
     assert soon(lambda: not marked(mark))
+    measured = measured_in(state)
+    assert measured is not None
+    assert ("task_seconds", "join") in measured.measures.histograms  # it came back from Spark's tasks
     counts = {DATACENTER: view_state(state, 0).counts.as_dict()}
     assert traffic.expected_outcomes().disagreements(counts) == []
     ids = joined_rows(file)["_event_id"].to_pylist()

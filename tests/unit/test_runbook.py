@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+import yaml
 
 from assets.pipeline_files import CHECK as SERVED_CHECK
 from photon import errors
@@ -63,6 +64,14 @@ def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
 
 def test_whatever_status_says_in_capitals_has_a_section() -> None:
     assert set(sections("What `photon status` says")) == in_capitals(SAYS_STATUS)
+
+
+def test_every_alert_of_prometheus_is_in_its_table() -> None:
+    rules = yaml.safe_load((ROOT / "infra" / "prometheus" / "photon-alerts.yml").read_text())["groups"][0][
+        "rules"
+    ]
+    table = RUNBOOK.partition("\n## Alerts of Prometheus\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == [rule["alert"] for rule in rules]
 
 
 def test_every_exit_status_has_a_section() -> None:
