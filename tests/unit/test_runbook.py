@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import get_args
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from assets.pipeline_files import CHECK as SERVED_CHECK
 from photon import errors
 from photon.cli import ending
 from photon.errors import DEFECT
+from photon.health.alerts import Kind
 from photon.health.verdicts import PROMISES
 from tests.documents import ROOT
 
@@ -54,6 +56,10 @@ def test_every_check_of_a_datacenter_has_a_section() -> None:
 )
 def test_every_other_check_has_a_section(part: str, asset: str) -> None:
     assert set(sections(part)) == checks_in_dagster(asset)
+
+
+def test_every_other_kind_of_alert_has_a_section() -> None:
+    assert {*sections("What else Dagster tells"), "check"} == set(get_args(Kind))
 
 
 def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
