@@ -191,6 +191,24 @@ def test_a_store_that_tells_too_little_is_told_of_once_and_then_listed(
     assert "no, photon" not in caplog.text
 
 
+def test_a_store_that_is_busy_is_asked_again_soon_and_not_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a MinIO that has just started. Broken variant: nobody listens for ten minutes."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0.01)
+    asked: list[str] = []
+
+    def busy(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        answers(503, "application/xml", b"<Error><Code>XMinioServerNotInitialized</Code></Error>")(request)
+
+    with store(busy) as folder, listening(folder):
+        until(lambda: len(asked) > 3)
+    assert not caplog.records
+
+
 def test_events_that_come_as_soon_as_others_are_not_late_however_clocks_differ() -> None:
     of_another_clock, lateness = 3_600.0, Lateness()
     took = [0.01, 0.3, 0.02, 0.4] * module.JUDGED_EVENTS

@@ -37,6 +37,8 @@ JUDGED_EVENTS = 32  # as long as a third of the last ones are late, listing is f
 LATE_PART = 3
 READ_BYTES = 2**16
 STREAM = "text/event-stream"
+BUSY = (500, 502, 503, 504)
+SAID_CHARACTERS = 200
 AS_OF_NEW_MINIO = ", as of MinIO since October 2025"
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,8 @@ class _Listener:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
             except (MinioException, NotTold, ValueError, KeyError, TypeError) as error:
                 pause_seconds = REFUSED_PAUSE_SECONDS
-                self._say(getattr(error, "code", None) or str(error))  # S3 answers with the key's id
+                # What S3 answers may have the key's id, and what others answer be a page.
+                self._say(getattr(error, "code", None) or str(error)[:SAID_CHARACTERS])
             except (HTTPError, OSError):  # it has gone, and listing says so
                 pause_seconds = 0.0 if self._has_heard else min(pause_seconds, MOST_PAUSE_SECONDS / 2)
                 pause_seconds = max(2 * pause_seconds, FIRST_PAUSE_SECONDS)
@@ -174,8 +177,14 @@ class _Streams(PoolManager):
         self._on_sign_of_life = on_sign_of_life
 
     def urlopen(self, method: str, url: str, **kw: Any) -> Any:  # type: ignore[override]  # as the client asks
-        """A stream, or the answer that refuses it. NotTold if it is an answer to something else."""
+        """A stream, or the answer that refuses it. NotTold if it is an answer to something else.
+
+        ConnectionError while the store can't answer.
+        """
         answer = super().urlopen(method, url, **kw)
+        if answer.status in BUSY:
+            answer.close()
+            raise ConnectionError(f"the store answers {answer.status}")
         if answer.status != 200:
             return answer
         if (kind := answer.headers.get("content-type", "")) != STREAM:
