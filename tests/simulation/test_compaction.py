@@ -195,7 +195,7 @@ def test_stored_rows_of_an_open_plan_outlast_a_vacuum(world: World) -> None:
 
 
 def test_a_vacuum_that_knows_of_no_open_plan_loses_its_rows(world: World, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(compact, "_open_plan", lambda state: (True, None))
+    monkeypatch.setattr(compact, "open_plan_of", lambda state: (True, None))
     caught_by_story(partial(stored_rows_whose_log_is_gone_are_committed_after_a_week, world), "c4")
 
 
