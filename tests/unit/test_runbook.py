@@ -62,12 +62,6 @@ def test_every_other_kind_of_alert_has_a_section() -> None:
     assert {*sections("What else Dagster tells"), "check"} == set(get_args(Kind))
 
 
-def test_every_alert_of_prometheus_has_a_section() -> None:
-    rules = yaml.safe_load((ROOT / "infra" / "prometheus" / "photon-alerts.yml").read_text())["groups"]
-    names = {rule["alert"] for group in rules for rule in group["rules"]}
-    assert set(sections("Alerts of Prometheus")) == names
-
-
 def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
     headings = set(re.findall(r"^### (.+)$", RUNBOOK, flags=re.MULTILINE))
     assert {check for asset in ORCHESTRATED["assets"] for check in checks_in_dagster(asset)} <= headings
