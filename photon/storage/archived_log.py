@@ -106,7 +106,8 @@ class LogEntries:
         for bundle in reversed(self._archive.bundles()):
             if bundle.first <= version <= bundle.last:
                 self._bundled = self._archive.entries(bundle)
-                return self._bundled[version]
+                if version in self._bundled:
+                    return self._bundled[version]
         raise FileNotFoundError(log_entry(version))
 
 

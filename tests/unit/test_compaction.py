@@ -459,6 +459,14 @@ def test_commits_of_a_copy_that_was_put_back_count_and_those_that_it_lacks_do_no
     assert LogEntries(table.folder).read(BATCHES - 1) == mine + b"\n"
 
 
+def test_a_commit_that_somebody_has_removed_is_not_in_the_archive(table: OutputTable) -> None:
+    ArchivedLog(table.folder).add([0, 1, 3])
+    (table.folder / log_entry(2)).unlink()
+    with pytest.raises(FileNotFoundError):
+        LogEntries(table.folder).read(2)
+    assert changed_since(table.folder, commit_at(table.folder, 1), BATCHES) is None
+
+
 def test_checkpoints_have_no_tombstones_of_a_compaction(table: OutputTable) -> None:
     compact_all(table)
     version = checkpoint(table.folder)
