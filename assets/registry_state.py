@@ -69,7 +69,6 @@ def state_metadata(state: RegistryState) -> Metadata:
     metadata: Metadata = {
         **{name: state.total(name) for name in NUMBERS},
         "shards": state.shards_in_all,
-        "shards_looked_at": len(state.shards),
         "looked_at": state.coverage,
         "endpoints_up": sum(one.health == "up" for one in state.endpoints),
         "endpoints": table([_endpoint_row(one) for one in state.endpoints]),

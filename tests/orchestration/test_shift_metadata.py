@@ -21,7 +21,7 @@ from photon.state.view import StateView
 
 SECOND, NOON_US = MICROSECONDS, 1_767_607_200_000_000
 # 2,880 of them a day are to stay below a quarter of the 50 MB that Dagster's storage may grow by.
-MOST_PICTURE_BYTES = 8_000
+MOST_PICTURE_BYTES = 6_000
 
 COUNTS = Counts(foreign=1000, primary=9000, classes={"joined": 960, "pending": 39, "unjoinable": 1})
 GROWTH = Growth(

@@ -70,6 +70,7 @@ def test_the_equations_stand_side_by_side() -> None:
 def test_counts_are_numbers_that_dagster_can_plot() -> None:
     metadata = report_metadata(report_with(Finding("missing", 2)), 12.34)
     assert (metadata["east_joined"], metadata["west_missing"]) == (1_200, 2)
+    assert "east_filtered" not in metadata, "the table has all classes, and few are plotted"
     assert (metadata["violations"], metadata["rows"]) == (2, 1_203)
     assert metadata["seconds"] == 12.3
 
