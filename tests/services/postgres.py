@@ -36,7 +36,7 @@ class Postgres:
 
     def database(self, name: str) -> dict[str, str]:
         """Make an empty database; the environment by which infra/production/dagster.yaml finds it."""
-        self._run("createdb", f"--host={HOST}", f"--port={self.port}", f"--username={USER}", name)
+        self._run("createdb", *self._who, name)
         return {
             "PHOTON_PG_HOST": HOST,
             "PHOTON_PG_PORT": str(self.port),
@@ -58,6 +58,18 @@ class Postgres:
     def stop(self) -> None:
         """Stop it in order, and cut all connections."""
         self._run("pg_ctl", "stop", "--wait", "--mode=fast", "--pgdata", self._data)
+
+    def back_up(self, name: str) -> None:
+        """Write a database into a file, as docs/dagster.md says; the file's name is the database's."""
+        self._run("pg_dump", *self._who, "-Fc", "--file", self.folder / name, name)
+
+    def put_back(self, name: str) -> None:
+        """Make a database what its file has."""
+        self._run("pg_restore", *self._who, "--clean", "-d", name, self.folder / name)
+
+    @property
+    def _who(self) -> tuple[str, ...]:
+        return f"--host={HOST}", f"--port={self.port}", f"--username={USER}"
 
     @property
     def _data(self) -> Path:

@@ -79,6 +79,18 @@ def test_a_tick_marks_the_run_of_a_process_that_is_gone_and_launches_another(
     assert killed.status is DagsterRunStatus.FAILURE
 
 
+def test_a_backup_that_is_put_back_has_the_runs_of_then(server: Postgres, tmp_path: Path) -> None:
+    environment, home = server.database("backed_up"), home_in(tmp_path)
+    with instance_of(home, environment) as instance:
+        before = run_once(instance, "east")
+        server.back_up("backed_up")
+        run_once(instance, "west")
+    server.put_back("backed_up")
+    with instance_of(home, environment) as instance:
+        assert [run.run_id for run in instance.get_runs()] == [before]
+        assert instance.get_materialized_partitions(JOINED) == {"east"}
+
+
 def test_processes_that_start_at_once_make_the_tables_together(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
