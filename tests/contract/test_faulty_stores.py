@@ -15,6 +15,7 @@ import pytest
 
 from photon.adapters import ROW_COLUMNS
 from photon.logs.on_s3 import objects
+from photon.logs.set_aside import FIRST_PAUSE_US
 from photon.logs.source import LogsUnavailable
 from photon.logs.tail import LogTail
 from photon.pipeline.location import S3Folder
@@ -253,4 +254,9 @@ def test_a_range_that_can_not_be_cut_now_is_not_taken_for_half_a_line(
     objects._beginnings.clear()
     faulty.meet("busy", among=is_read_of_b)
     with pytest.raises(LogsUnavailable, match=f"{folder}/b: {BUSY}"):
-        tail.cut(tracked, 10_000)
+        tail.cut(tracked, 10_000, final=True)
+    assert tail.cut(tracked, 10_000) is None
+    faulty.mend()
+    seen = tail.observe({1: tracked}, 2, now_us=FIRST_PAUSE_US)
+    assert list(seen.backlog_bytes) == [1]
+    assert tail.cut(tracked, 10_000) is not None
