@@ -249,8 +249,8 @@ def measure_tables(folder: Path, commits: int, progress: Progress) -> dict[str, 
         while fit.batch < commits:
             fit.grow(min(BETWEEN_COMPACTIONS, commits - fit.batch))
             began.append(time.time_ns() // 1_000)
-            # What was there two passes ago is older than `compaction.keep_log`.
-            passes.append(fit.compact(began[-3] if len(began) > 2 else 0))
+            # What was there one pass ago is older than `compaction.keep_log`.
+            passes.append(fit.compact(began[-2] if len(began) > 1 else 0))
             if len(passes) % 10 == 0:
                 say(f"{fit.batch:,} commits; the last pass took {passes[-1]:.1f} s")
         compare("after a pass", fit, is_compacted=True)

@@ -302,7 +302,7 @@ class Compaction(Strict):
     file_bytes: BatchSize = _keyed("file", 64 * 2**20)  # small files become one of about this size
     least_files: Whole = Field(default=8, ge=2)  # fewer stay as they are
     # Commits stay in a table's log, for those who follow it; then they are archived for a week.
-    keep_log: LogDuration = timedelta(minutes=10)
+    keep_log: LogDuration = timedelta(minutes=5)
 
 
 class Durations(Strict):

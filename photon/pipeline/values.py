@@ -135,9 +135,9 @@ def _cron_field(text: str, least: int, most: int) -> set[int]:
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[Duration, _must(bool, "a duration longer than none")]
-# Who has a table open reads entries of its log: a handle is opened anew within 5 minutes, a task's is not.
+# Who has a table open reads entries of its log: a handle is opened anew within 2 minutes, a task's is not.
 LogDuration = Annotated[
-    Duration, _must(lambda value: value >= timedelta(minutes=10), "a duration of at least 10m")
+    Duration, _must(lambda value: value >= timedelta(minutes=5), "a duration of at least 5m")
 ]
 Whole = Annotated[int, Field(strict=True)]  # or pydantic takes `true` for 1
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]

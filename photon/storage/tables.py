@@ -56,7 +56,7 @@ _PIPELINE = "pipeline "  # so begins what a table says of itself
 # To find an app's last one: it is nearly always the very last. Upkeep may have made many since.
 COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-REOPENED_AFTER_SECONDS = 300.0  # a handle; `compaction.keep_log` is longer
+REOPENED_AFTER_SECONDS = 120.0  # a handle; `compaction.keep_log` is longer
 
 
 class CommitConflict(Exception):
