@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from photon.pipeline.location import Location
 from photon.storage.damaged_files import damaged
 
@@ -22,6 +19,9 @@ def naming_damaged_files(lakes: Mapping[str, Location]) -> Iterator[None]:
 
     `lakes`: by datacenter. Spark's own error has the file's URI, within the stacks of its tasks.
     """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     try:
         yield
     except (Py4JError, PySparkException) as error:

@@ -1,24 +1,29 @@
-"""The copies of the logs compared with Spark: digests of what is new, and ids of the hours that differ."""
+"""The copies of the logs compared: digests of what is new, and ids of the hours that differ.
+
+With Spark, or in this process where there is little to read (docs/adr/0068).
+"""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.session import session_for, stop_session
-from photon.dispatcher.task_splitter import spread
+from jobs.dialect import F, read_in_tasks, words_of
+from jobs.local.session import LocalSession
+from jobs.verification import is_small
 from photon.log_copies.comparing import ComparedCopies, compare_copies
 from photon.log_copies.lacks import FileDigest, Hour, Lack
 from photon.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
 from photon.pipeline.file import Pipeline
+from photon.verification.tasks import BATCH_ROWS
 
-TASKS_PER_CORE = 4
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
 Read = Callable[[Iterable[Part], Pipeline], Iterator[pa.RecordBatch]]
 FILE = ("datacenter", "side", "file")
 
@@ -29,45 +34,58 @@ def compare(
     now_us: int,
     keep: bool,
     progress: Callable[[str], None] = lambda text: None,
-    session: SparkSession | None = None,
+    session: SparkSession | LocalSession | None = None,
 ) -> ComparedCopies:
-    """Compare the copies of the logs (`compare_copies`). Without `session` one is begun if it is needed."""
-    with SparkReading(pipeline, session, progress) as reading:
+    """Compare the copies of the logs (`compare_copies`). `session`: instead of one of its own."""
+    with Reading(pipeline, session, progress) as reading:
         return compare_copies(pipeline, datacenters, reading, now_us, keep)
 
 
-class SparkReading:
-    """Reads logs with Spark; begins a session of its own when it is needed, if none is given."""
+class Reading:
+    """Reads logs; begins a session of its own when it is needed, if none is given."""
 
     def __init__(
-        self, pipeline: Pipeline, session: SparkSession | None, progress: Callable[[str], None]
+        self,
+        pipeline: Pipeline,
+        session: SparkSession | LocalSession | None,
+        progress: Callable[[str], None],
     ) -> None:
         self._pipeline, self._given, self._progress = pipeline, session, progress
-        self._own: SparkSession | None = None
+        self._spark: SparkSession | None = None
+        self._local = ExitStack()
 
-    def __enter__(self) -> SparkReading:
+    def __enter__(self) -> Reading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._own is not None:
-            stop_session(self._own)
+        self._local.close()
+        if self._spark is not None:
+            from jobs.session import stop_session
 
-    @property
-    def _session(self) -> SparkSession:
+            stop_session(self._spark)
+
+    def _session_for(self, parts: Sequence[Part]) -> Any:
+        """The session in which these parts are read."""
         if self._given is not None:
             return self._given
-        if self._own is None:
+        if is_small(self._pipeline, sum(part.stretch.length_bytes for part in parts)):
+            return self._local.enter_context(LocalSession({}, BATCH_ROWS))
+        if self._spark is None:
+            from jobs.session import session_for
+
             self._progress("starting Spark to compare the copies of the logs")
-            self._own = session_for(self._pipeline, f"photon verify {self._pipeline.name}")
-        return self._own
+            self._spark = session_for(self._pipeline, f"photon verify {self._pipeline.name}")
+        return self._spark
 
     def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         """Digests by datacenter, and the files with bytes that can't be read."""
         self._progress("digesting what is new in the copies of the logs")
-        read = self._read(parts, digest_parts, DIGESTS)
-        sums = [F.sum(name).alias(name) for name in ("events", "low", "high")]
-        places = [F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")]
-        rows = read.groupBy(*FILE, "hour_us", "lost").agg(*sums, *places).collect()
+        session = self._session_for(parts)
+        with words_of(session):
+            read = self._read(session, parts, digest_parts, DIGESTS)
+            sums = [F.sum(name).alias(name) for name in ("events", "low", "high")]
+            places = [F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")]
+            rows = read.groupBy(*FILE, "hour_us", "lost").agg(*sums, *places).collect()
         return digests_of(row.asDict() for row in rows)
 
     def lacks(
@@ -78,22 +96,25 @@ class SparkReading:
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
         """What each of the `expected` datacenters lacks in these hours, and files that can't be read."""
         self._progress(f"comparing the events of {len(expected)} hours in which copies of the logs differ")
-        read = self._read(parts, ids_of_parts, IDS).persist()
-        try:
-            unreadable = read.where("lost").select("datacenter", "file").distinct().collect()
-            lacks = [self._lack(row, paths) for row in self._lacking(read, expected).collect()]
-        finally:
-            read.unpersist()
+        session = self._session_for(parts)
+        with words_of(session):
+            read = self._read(session, parts, ids_of_parts, IDS).persist()
+            try:
+                unreadable = read.where("lost").select("datacenter", "file").distinct().collect()
+                found = self._lacking(session, read, expected).collect()
+            finally:
+                read.unpersist()
+        lacks = [self._lack(row, paths) for row in found]
         return lacks, {(row["datacenter"], row["file"]) for row in unreadable}
 
-    def _lacking(self, read: DataFrame, expected: Mapping[Hour, Collection[str]]) -> DataFrame:
+    def _lacking(self, session: Any, read: DataFrame, expected: Mapping[Hour, Collection[str]]) -> DataFrame:
         """What each datacenter lacks of each hour, by the file in which another one has it."""
         event = ["side", "hour_us", "event"]
         place = F.struct("datacenter", "file", "offset", "time_us")
         has = read.where("not lost").groupBy(*event)
         held = has.agg(F.collect_set("datacenter").alias("holders"), F.min(place).alias("at"))
         rows = [(side, hour_us, sorted(names)) for (side, hour_us), names in expected.items()]
-        hours = self._session.createDataFrame(rows, "side string, hour_us long, wanted array<string>")
+        hours = session.createDataFrame(rows, "side string, hour_us long, wanted array<string>")
         short = F.explode(F.array_except("wanted", "holders")).alias("short")
         missing = held.join(F.broadcast(hours), ["side", "hour_us"]).select(*event, "at.*", short)
         at = F.struct("offset", "event")
@@ -123,21 +144,11 @@ class SparkReading:
             last_event=last["event"],
         )
 
-    def _read(self, parts: Sequence[Part], read: Read, schema: pa.Schema) -> DataFrame:
-        pipeline, context = self._pipeline, self._session.sparkContext
+    def _read(self, session: Any, parts: Sequence[Part], read: Read, schema: pa.Schema) -> DataFrame:
+        pipeline = self._pipeline
         pieces = [piece for part in parts for piece in _pieces(part, pipeline.verification.piece_bytes)]
         lengths = [piece.stretch.length_bytes for piece in pieces]
-        groups = spread(lengths, context.defaultParallelism * TASKS_PER_CORE)
-        pickled = [(pickle.dumps([pieces[i] for i in group]),) for group in groups]
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for packed in batch.column(0).to_pylist():
-                    yield from read(pickle.loads(packed), pipeline)
-
-        tasks = context.parallelize(pickled, max(1, len(pickled)))
-        frame = self._session.createDataFrame(tasks, "parts binary")
-        return frame.mapInArrow(run, from_arrow_schema(schema))
+        return read_in_tasks(session, pieces, lengths, lambda some: read(some, pipeline), schema)
 
 
 def _pieces(part: Part, piece_bytes: int) -> Iterator[Part]:

@@ -1,22 +1,22 @@
-"""Verification as a Spark program: every foreign record classified from raw logs and tables.
+"""Verification as a program: every foreign record classified from raw logs and tables.
 
-Makes a report of what the queries bring: counts, and a few examples of what is wrong. Records stay in Spark.
+Makes a report of what the queries bring: counts, and a few examples of what is wrong. Records stay in the
+engine that runs the queries: Spark, or this process where there is little to read (docs/adr/0068).
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import reduce
-
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from jobs.cluster import is_cluster
 from jobs.damaged_files import naming_damaged_files
-from jobs.session import reach_lakes, session_for, stop_session
+from jobs.dialect import F, union_of, words_of
+from jobs.local.session import LocalSession
 from jobs.verification_kept import KeptResults, settled_records
 from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
 from jobs.verification_reach import (
@@ -37,6 +37,9 @@ from photon.verification.scope import MOST_FILES_NAMED, Scope, open_scope
 from photon.verification.spool import Spool
 from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
 Progress = Callable[[str], None]
 PLAN_CHARACTERS = 10_000
 MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
@@ -46,7 +49,7 @@ def verify(
     pipeline: Pipeline,
     datacenters: Sequence[str],
     progress: Progress = lambda text: None,
-    session: SparkSession | None = None,
+    session: SparkSession | LocalSession | None = None,
     *,
     keep: bool = False,
     anew: bool = False,
@@ -55,6 +58,7 @@ def verify(
 ) -> VerificationReport:
     """Verify what `datacenters` have read against the tables of all. `session`: instead of one of its own.
 
+    Without `session` it runs in this process if there is no more to read than `verification.without_spark`.
     Reads what is new since results were kept, and says the same as a verification of all. `keep`: keep the
     results, for the next one. `anew`: read all. `window`: report only events of these times,
     and keep nothing. `pages`: write down what recovery looks at, where that is more than a report holds.
@@ -63,26 +67,55 @@ def verify(
     scope = open_scope(pipeline, datacenters, anew)
     if not scope.selected:
         return VerificationReport({}, rows=0, retired=scope.left_out)
+    with _session_of(scope, session, progress) as own, words_of(own):
+        verification = Verification(own, scope, progress, pages)
+        try:
+            return verification.report(keep, window)
+        finally:
+            verification.close()
+
+
+@contextmanager
+def _session_of(
+    scope: Scope, session: SparkSession | LocalSession | None, progress: Progress
+) -> Iterator[Any]:
+    """The session in which the queries run: the one that is given, this process, or a Spark of its own."""
+    pipeline = scope.pipeline
+    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
+    if isinstance(session, LocalSession):
+        yield session
+        return
+    if session is None and is_small(pipeline, scope.size_bytes):
+        # What an adapter prints is not the report.
+        with LocalSession(lakes, BATCH_ROWS) as local, redirect_stdout(sys.stderr):
+            yield local
+        return
+    from jobs.session import reach_lakes, session_for, stop_session
+
     progress("starting Spark")
     base = session or session_for(pipeline, f"photon verify {pipeline.name}")
-    reach_lakes(base, pipeline)
-    own = base.newSession()  # so that these settings stay with these queries
-    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
-    # Compiling the queries took 34 s of 94 s on a small pipeline; on a large one Python's parsing dominates.
-    own.conf.set("spark.sql.codegen.wholeStage", "false")
-    # Spark writes each plan out as text, with those of all persisted frames in it.
-    own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
-    # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
-    own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
-    verification = Verification(own, scope, progress, pages)
-    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
     try:
+        reach_lakes(base, pipeline)
+        own = base.newSession()  # so that these settings stay with these queries
+        own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS))
+        # Compiling the queries took 34 s of 94 s on a small pipeline; on a large one Python's parsing
+        # dominates.
+        own.conf.set("spark.sql.codegen.wholeStage", "false")
+        # Spark writes each plan out as text, with those of all persisted frames in it.
+        own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
+        # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
+        own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
         with naming_damaged_files(lakes):
-            return verification.report(keep, window)
+            yield own
     finally:
-        verification.close()
         if session is None:
             stop_session(base)
+
+
+def is_small(pipeline: Pipeline, size_bytes: int | None) -> bool:
+    """Whether so much is read in this process; None: nobody knows how much it is."""
+    on_cluster = pipeline.spark.master is not None and is_cluster(pipeline.spark.master)
+    return not on_cluster and size_bytes is not None and size_bytes <= pipeline.verification.local_bytes
 
 
 @dataclass(frozen=True)
@@ -138,16 +171,18 @@ class Found:
 class Verification:
     """One verification under way. Results of queries that others need are kept until `close`."""
 
-    def __init__(self, session: SparkSession, scope: Scope, progress: Progress, pages: bool) -> None:
+    def __init__(self, session: Any, scope: Scope, progress: Progress, pages: bool) -> None:
         self._session = session
         self._pages = pages
         self._scope = scope
         self._progress = progress
         self._persisted: list[DataFrame] = []
-        on_cluster = is_cluster(str(session.sparkContext.master))
+        on_cluster = not isinstance(session, LocalSession) and is_cluster(str(session.sparkContext.master))
         self._spool = Spool(scope.pipeline, in_lakes=on_cluster)
-        # What was computed on a machine that goes is not computed again: another one has it too.
-        self._level = StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
+        # In this process all is in memory.
+        levels = (None, None) if isinstance(session, LocalSession) else _levels(on_cluster)
+        self._on_disk: Any = levels[0]
+        self._level: Any = levels[1]
         self._findings: dict[str, list[Finding]] = {n: scope.findings(n) for n in scope.selected}
         self._known: DataFrame | None = None  # findings that were told before
         self._in_question: list[DataFrame] = []  # cases, and events of which nobody can tell
@@ -191,7 +226,7 @@ class Verification:
             )
         if keep and scope.can_be_kept and window is None:
             self._progress("keeping what is settled")
-            in_question = self._computed(reduce(DataFrame.unionAll, self._in_question))
+            in_question = self._computed(union_of(self._in_question))
             settled = settled_records(found.records, found.decided, found.verdicts, in_question)
             kept.store(self._computed(settled), in_question, reports, files, set(found.unreadable))
         return VerificationReport(reports, rows=row_counts.total(), retired=scope.left_out)
@@ -217,7 +252,7 @@ class Verification:
 
     def _persist(self, frame: DataFrame) -> DataFrame:
         # On disk too: records may be more than memory.
-        self._persisted.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        self._persisted.append(frame.persist(self._on_disk))
         return frame
 
     def _computed(self, frame: DataFrame) -> DataFrame:
@@ -343,6 +378,16 @@ class Verification:
         where = F.lit("raw logs").alias("where")
         cases = grouped.where("events > 1").select("datacenter", "event_id", where, detail)
         self._find("same_id_two_times", cases)
+
+
+def _levels(on_cluster: bool) -> tuple[Any, Any]:
+    """How Spark holds rows: those that it can compute again, and those that it can't."""
+    from pyspark import StorageLevel
+
+    # What was computed on a machine that goes is not computed again: another one has it too.
+    return StorageLevel.MEMORY_AND_DISK, (
+        StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
+    )
 
 
 def _task_scope(scope: Scope) -> TaskScope:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
+from jobs.dialect import F, parquet, union_of, write_parquet
 from jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
 from jobs.verification_reach import FileTimes
 from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
-from photon.storage.delta import LakeUnavailable
 from photon.verification.classes import Evidence
 from photon.verification.days import HOUR_US
 from photon.verification.kept import Kept, KeptFile, kept_folder, new_folder, next_number, run_in, store_kept
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import Scope
 from photon.verification.tasks import PLACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 SETTLED = "event long, key long, file int, offset long, hour_us long, class string, run int"
 UNSETTLED = "file int, offset long, run int"
@@ -44,7 +43,7 @@ BY_PRIMARY = (
     "too_old",
 )  # looked at again if a primary of their key comes
 
-Compute = Callable[[DataFrame], DataFrame]  # the rows of a query, in its place
+Compute = Callable[["DataFrame"], "DataFrame"]  # the rows of a query, in its place
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class KeptResults:
             self._changed_events(),
             at_once.select("event"),
         ]
-        events = self._computed(reduce(DataFrame.unionAll, known).where("event is not null").distinct())
+        events = self._computed(union_of(known).where("event is not null").distinct())
         reopened = self._settled.join(events, "event", "left_semi").unionByName(at_once)
         self._reopened = self._computed(reopened.select(*PLACE).distinct())
         places = self._reopened.unionByName(open_ones.where("file is not null").select(*PLACE)).distinct()
@@ -124,7 +123,7 @@ class KeptResults:
                 if changed.all:
                     ids = self._queries.ids_in(self._scope.tables[table], changed.all)
                     found.append(ids.select(_hash("event_id").alias("event")))
-        return reduce(DataFrame.unionAll, found)
+        return union_of(found)
 
     def _changed_places(self) -> DataFrame:
         """Places of which something new may be known: from a side table, a person or the dispatcher."""
@@ -141,7 +140,7 @@ class KeptResults:
                     found.append(rows.select(F.lit(name), *place_of("_occurrence", "file", "offset")))
             taken_up = self._settled.where(F.col("datacenter") == name).where(in_ranges(read.requeued))
             found.append(taken_up.select(*PLACE))
-        return reduce(DataFrame.unionAll, found).distinct()
+        return union_of(found).distinct()
 
     def _at(self, places: DataFrame) -> DataFrame:
         return self._settled.join(places, PLACE, "left_semi")
@@ -212,12 +211,8 @@ class KeptResults:
                 .where("lost_path is null")
                 .select("key", "file", "offset", run),
             }
-            try:
-                for what, frame in written.items():
-                    frame.write.parquet(str(folder / what))
-            except (Py4JError, PySparkException) as error:
-                said = str(error).partition("\n")[0]
-                raise LakeUnavailable(f"cannot write to {folder}, which must be writable: {said}") from error
+            for what, frame in written.items():
+                write_parquet(frame, folder, what)
             gone = {of_file for where, of_file in unreadable if where == name}
             since = self._scope.since.get(name)
             store_kept(
@@ -254,7 +249,7 @@ class KeptResults:
             for name in run.files
             if name.startswith(f"{what}/") and only in (None, run.number)
         ]
-        return self._session.read.schema(columns).parquet(*paths) if paths else self._empty(columns)
+        return parquet(self._session, paths, columns)
 
     def _empty(self, columns: str) -> DataFrame:
         return self._session.createDataFrame([], columns)

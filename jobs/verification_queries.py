@@ -6,19 +6,17 @@ number, offset), an event by its identity, `event`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
-from photon.dispatcher.task_splitter import spread
 from photon.logs.files import ByteRange, Side
 from photon.state.waiting_list import WAITING_COLUMNS
 from photon.storage.columns import TableName
@@ -49,6 +47,9 @@ from photon.verification.tasks import (
     compare_rows,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
 UNDECIDED, LOST = "undecided", "lost"  # beside the classes; lost: bytes that can't be read again
 NEEDS_PRIMARY = ("joined", "unjoinable", UNDECIDED)
 SIDE_TABLES: dict[TableName, Evidence] = {
@@ -59,7 +60,6 @@ SIDE_TABLES: dict[TableName, Evidence] = {
 # A primary's columns beside a foreign record, in the order in which one of several is preferred.
 CANDIDATE = ["primary_time_us", "primary_path", "primary_offset", "primary_file", "primary_raw"]
 MOST_ROWS_SENT = 2**16  # to Spark, which holds them in its driver's memory
-TASKS_PER_CORE = 4  # so that one slow file does not hold up all others
 NEVER_JOINED = Evidence.BAD_LINE | Evidence.SKIPPED | Evidence.DEAD_LETTER
 
 BatchTask = Callable[[Iterable[pa.RecordBatch], TaskScope], Iterator[pa.RecordBatch]]
@@ -69,7 +69,7 @@ BatchTask = Callable[[Iterable[pa.RecordBatch], TaskScope], Iterator[pa.RecordBa
 class Queries:
     """The queries of one verification that need its scope."""
 
-    session: SparkSession
+    session: SparkSession  # or one of this process, which does the same
     scope: Scope
     tasks: TaskScope
     spool: Spool  # of rows that are too many to be sent
@@ -86,18 +86,8 @@ class Queries:
         self, side: Side, datacenters: Sequence[str], read: ReadStretches, schema: pa.Schema
     ) -> DataFrame:
         items = [(name, stretch) for name in datacenters for stretch in self.scope.stretches(name, side)]
-        context, tasks = self.session.sparkContext, self.tasks
-        groups = spread([s.length_bytes for _, s in items], context.defaultParallelism * TASKS_PER_CORE)
-        pickled = [(pickle.dumps([items[i] for i in group]),) for group in groups]
-        parallel = context.parallelize(pickled, max(1, len(pickled)))
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for packed in batch.column(0).to_pylist():
-                    yield from read(pickle.loads(packed), tasks)
-
-        stretches = self.session.createDataFrame(parallel, "stretches binary")
-        return stretches.mapInArrow(run, from_arrow_schema(schema))
+        lengths, tasks = [stretch.length_bytes for _, stretch in items], self.tasks  # not `self`
+        return read_in_tasks(self.session, items, lengths, lambda some: read(some, tasks), schema)
 
     def records_at(self, places: DataFrame) -> DataFrame:
         """The foreign records at these places (`FOREIGN_RECORDS`)."""
@@ -120,18 +110,18 @@ class Queries:
 
     def _apply(self, frame: DataFrame, task: BatchTask, schema: pa.Schema) -> DataFrame:
         tasks = self.tasks  # not `self`, which has the session
-        return frame.mapInArrow(lambda batches: task(batches, tasks), from_arrow_schema(schema))
+        return frame.mapInArrow(lambda batches: task(batches, tasks), schema_of(schema))
 
     def all_rows(self) -> DataFrame:
         """The rows of all datacenters that were not given up as lost."""
-        return _union([self._rows_of(name) for name in self.scope.read_offsets])
+        return union_of([self._rows_of(name) for name in self.scope.read_offsets])
 
     def ids_in(self, table: TableSnapshot, files: Sequence[str]) -> DataFrame:
         """Where these files of a table have rows: event id, epoch and occurrence."""
         event_id = "_event_id" if "_event_id" in table.schema.names else "event_id"
         names = [event_id, "_epoch", "_occurrence"]
         schema = pa.schema([table.schema.field(name) for name in names])
-        found = self.session.read.schema(from_arrow_schema(schema)).parquet(*files)
+        found = parquet(self.session, files, schema)
         return found.select(F.col(event_id).alias("event_id"), "_epoch", "_occurrence")
 
     def _rows_of(self, datacenter: str, with_values: bool = False) -> DataFrame:
@@ -186,10 +176,7 @@ class Queries:
             reader = self.session.read.format("delta").option("versionAsOf", str(table.version))
             return reader.load(str(table.folder))
         # delta-rs has read the table's log already; Spark needs seconds for that in a new JVM.
-        schema = from_arrow_schema(table.schema)
-        if not table.files:
-            return self.session.createDataFrame([], schema)
-        return self.session.read.schema(schema).parquet(*table.files)
+        return parquet(self.session, table.files, table.schema)
 
     def with_event(self, rows: DataFrame, records: DataFrame) -> DataFrame:
         """Rows with the identity of their events, which may have their record's time.
@@ -246,13 +233,13 @@ class Queries:
             current = table.where("current")
             frames.append(current.select(F.lit(datacenter), *place, F.lit(int(evidence)), none))
         evidence_bits = F.bit_or("side_evidence").cast("int").alias("side_evidence")
-        return _union(frames).groupBy(*PLACE).agg(evidence_bits, F.max("event_id").alias("row_event_id"))
+        return union_of(frames).groupBy(*PLACE).agg(evidence_bits, F.max("event_id").alias("row_event_id"))
 
     def waiting(self, datacenter: str) -> DataFrame:
-        waiting, schema = self.scope.read_offsets[datacenter].waiting, from_arrow_schema(WAITING_COLUMNS)
+        waiting = self.scope.read_offsets[datacenter].waiting
         if waiting.num_rows <= MOST_ROWS_SENT:
-            return self.session.createDataFrame(waiting, schema)
-        return self.session.read.schema(schema).parquet(self.spool.path_of(datacenter, waiting))
+            return self.session.createDataFrame(waiting, schema_of(WAITING_COLUMNS))
+        return parquet(self.session, [self.spool.path_of(datacenter, waiting)], WAITING_COLUMNS)
 
     def _with_earlier_epochs(self, found: DataFrame, rows: DataFrame) -> DataFrame:
         """Add evidence from epochs that numbered files otherwise: by event instead of by place.
@@ -265,7 +252,7 @@ class Queries:
             .select(F.lit(datacenter).alias("datacenter"), "event_id", F.lit(int(evidence)).alias("earlier"))
             for datacenter, evidence, table in self._side_tables()
         ]
-        by_event = _union(side).groupBy("datacenter", "event_id").agg(F.bit_or("earlier").alias("earlier"))
+        by_event = union_of(side).groupBy("datacenter", "event_id").agg(F.bit_or("earlier").alias("earlier"))
         # Only of records without newer evidence: what was recorded then may have been joined since.
         is_unknown = F.col("evidence") == 0
         earlier = F.when(is_unknown, F.coalesce("earlier", F.lit(0))).otherwise(F.col("evidence")).cast("int")
@@ -311,7 +298,7 @@ class Queries:
         frames = [pending.select("event_id")]
         for datacenter in acting:
             frames.append(self.waiting(datacenter).where("not given_up").select("event_id"))
-        return _union(frames).distinct().withColumn("waits", F.lit(True))
+        return union_of(frames).distinct().withColumn("waits", F.lit(True))
 
     def compared_rows(self, records: DataFrame, primaries: DataFrame) -> DataFrame:
         """Rows of the selected datacenters whose event can be read again, with a verdict (`COMPARED`).
@@ -345,7 +332,7 @@ class Queries:
             if self.scope.has_earlier_epochs:
                 verdicts = _best_of_each_row(verdicts)
             frames.append(verdicts)
-        return _union(frames)
+        return union_of(frames)
 
     def _with_mended_before(self, datacenter: str, records: DataFrame) -> DataFrame:
         """Add records with the mended lines that rows of earlier epochs were made of (docs/adr/0047)."""
@@ -353,7 +340,7 @@ class Queries:
         rows = [(each.event_id, each.raw) for each in letters if each.raw is not None]
         lines = self.session.createDataFrame(rows, "event_id string, raw binary")
         mended = records.drop("raw").join(F.broadcast(lines), "event_id")
-        mended = mended.withColumn("time_us", F.lit(None).cast("long")).select(records.columns)
+        mended = mended.withColumn("time_us", F.lit(None).cast("long")).select(*records.columns)
         return records.unionByName(mended)
 
 
@@ -397,15 +384,11 @@ def in_ranges(ranges: Iterable[ByteRange]) -> Column:
     each = [
         (F.col("file") == r.file_number) & (offset >= r.start_bytes) & (offset < r.end_bytes) for r in ranges
     ]
-    return reduce(Column.__or__, each, F.lit(False))
+    return reduce(or_, each, F.lit(False))
 
 
 def _has(evidence: Column, some: Evidence) -> Column:
     return evidence.bitwiseAND(F.lit(int(some))) != 0
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionAll, frames)
 
 
 def _candidates(primaries: DataFrame) -> DataFrame:

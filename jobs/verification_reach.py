@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
+from jobs.dialect import F
 from photon.logs.files import Side
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Unverified
 from photon.verification.scope import Scope
 from photon.verification.stored_reports import newly_verified_offsets, summarize_unreadable
 from photon.verification.tasks import PLACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
 
 # Files that can't be read again from some byte on, by datacenter and number.
 Unreadable = dict[tuple[str, int], Unverified]

@@ -27,7 +27,7 @@ def shared_spark() -> Iterator[None]:
 
     started: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        for user in ("jobs.verification", "resources.spark"):
+        for user in ("jobs.session", "resources.spark"):
             patch.setattr(f"{user}.stop_session", started.append)
         yield
     if started:

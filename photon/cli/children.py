@@ -16,6 +16,7 @@ RESTARTS = 5  # within so long: with more of them it is no accident
 RESTARTS_WITHIN_SECONDS = 600.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 POLL_SECONDS = 0.1
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Ended:
 
 def is_accident(returncode: int) -> bool:
     """Whether another start may go better: a signal that asks for no stop, or a defect."""
-    return returncode == DEFECT or (returncode < 0 and -returncode not in (signal.SIGINT, signal.SIGTERM))
+    return returncode == DEFECT or (returncode < 0 and -returncode not in STOPPING)
 
 
 def pause_before_restart(accidents: Sequence[float], now: float) -> float | None:
@@ -132,5 +133,10 @@ class Children:
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen[str]:
-    # In a session of its own, so that a terminal's Ctrl-C comes to the parent and is passed on, once.
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    # In a session of its own, so that a terminal's Ctrl-C comes to the parent and is passed on, once. Until
+    # it listens to a signal, the signal is held back: else one that comes at its start would end it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,13 +9,14 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
-from photon.cli.children import Children, Command
+from photon.cli.children import STOPPING, Children, Command
 from photon.cli.ending import fail
 from photon.cli.output import (
     DONE,
@@ -159,19 +160,24 @@ def _join_one(
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
     done: Counter[str] = Counter()
-    with expected_errors(), showing_progress(LINE_EVERY_SECONDS, plain=child) as say:
+    try:
+        # What an adapter prints is not the result.
+        with (
+            expected_errors(),
+            redirect_stdout(sys.stderr),
+            showing_progress(LINE_EVERY_SECONDS, plain=child) as say,
+        ):
 
-        def on_batch(report: BatchReport) -> None:
-            done.update({"batches": 1, **report.counts})
-            say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
+            def on_batch(report: BatchReport) -> None:
+                done.update({"batches": 1, **report.counts})
+                say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
 
-        callbacks = _telling_callbacks(datacenter, signals, on_batch)
-        for_tests = ForTests(crash_task_at=crash_at if in_task else None)
-        limits = ShiftLimits(parent=signals.parent)
-        try:
+            callbacks = _telling_callbacks(datacenter, signals, on_batch)
+            for_tests = ForTests(crash_task_at=crash_at if in_task else None)
+            limits = ShiftLimits(parent=signals.parent)
             result = run_shift(pipeline, datacenter, mode, engine, limits, callbacks, for_tests)
-        except StoppedWaiting as error:
-            fail(str(error), NOT_DONE)
+    except StoppedWaiting as error:
+        fail(str(error), NOT_DONE)
     return result.as_dict()
 
 
@@ -210,13 +216,13 @@ class StopSignals:
     """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
 
     def __init__(self, with_parent: bool) -> None:
-        self._requested = False
+        self._requested: int | None = None  # by this signal
         self.parent = os.getppid() if with_parent else None
         self._listen(self._on_signal)
 
     def stop_requested(self) -> bool:
         """Whether there was a signal, or the parent is gone."""
-        return self._requested or (self.parent is not None and os.getppid() != self.parent)
+        return self._requested is not None or (self.parent is not None and os.getppid() != self.parent)
 
     def pass_on_to(self, children: Children) -> None:
         """Send each signal to `children` instead, also one that came before."""
@@ -225,19 +231,21 @@ class StopSignals:
             children.pass_on(number)
 
         self._listen(pass_on)
-        if self._requested:
-            pass_on(signal.SIGTERM, None)
+        if self._requested is not None:
+            pass_on(self._requested, None)
 
     def _listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPPING:
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which a parent holds back until now
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._requested:
+        if self._requested is not None:
             # Nothing is tidied up: the next start recovers, as after a crash. The JVM ends with its parent.
             os._exit(128 + number)
-        self._requested = True
-        click.echo("photon: stopping after the current batch; once more to stop at once", err=True)
+        self._requested = number
+        with suppress(OSError):  # nobody may read it; and the signal may come in the middle of another line
+            os.write(2, b"photon: stopping after the current batch; once more to stop at once\n")
 
 
 def _results_text(results: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from photon.logs.source import LogsUnavailable
 from photon.recovery.orders import waiting_orders
 from photon.registry.interface import RegistryUnavailable
 from photon.state.database import StateUnavailable
+from photon.state.disk_room import why_not
 from photon.state.plan import Advance, Plan, PlanContent
 from photon.storage.delta import LakeUnavailable
 from photon.tokens import PlanKey, new_id
@@ -108,7 +109,7 @@ class Dispatcher:
                     return
             except (StateUnavailable, sqlite3.OperationalError, OSError) as error:  # OSError: its work folder
                 begun = False
-                if not retry.wait(f"state in {self.state.folder}: {error}"):
+                if not retry.wait(f"state in {self.state.folder}: {why_not(error, self.state.folder)}"):
                     return
         self.ahead.discard()
         now_us = self.clock.now_us()

@@ -259,6 +259,8 @@ class Verification(Strict):
 
     examples: Whole = Field(default=10, ge=1)  # of each kind of finding, in a report
     piece_bytes: BatchSize = _keyed("piece", 32 * 2**20)  # a task reads a log file in pieces of this size
+    # So much of logs and tables is verified without Spark, in the command's own process.
+    local_bytes: Size = _keyed("without_spark", 64 * 2**20)
     cron: Cron = "17 * * * *"  # when Dagster verifies, in UTC
     anew_after: PositiveDuration = timedelta(days=7)  # kept results count so long; then all is read again
     copies_after: Duration = timedelta(minutes=15)  # an event may come into one copy so much later

@@ -12,6 +12,9 @@ from photon.logs.files import Side
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 
+# What was read by wrong settings is not read again by itself.
+AGAIN = "then remove the folders lake and state of all datacenters, and join again"
+
 
 @dataclass(frozen=True, slots=True)
 class LogSeen:
@@ -54,17 +57,16 @@ def _nothing_to_read(pipeline_file: str, log: LogSeen) -> str | None:
 
 
 def _nothing_understood(pipeline_file: str, counts: Mapping[str, float]) -> list[str]:
-    again = "then remove the folders lake and state of all datacenters, and join again"
     told = []
     if counts["primary_dead_letters"] and not counts["primary"]:
         told.append(
             f"all {counts['primary_dead_letters']:,} primary lines are dead letters; "
-            f"photon dead-letters {pipeline_file} has the reasons. Mend `primary` in {pipeline_file}, {again}"
+            f"photon dead-letters {pipeline_file} has the reasons. Mend `primary` in {pipeline_file}, {AGAIN}"
         )
     if counts["foreign"] and counts["dead_letters"] == counts["foreign"]:
         told.append(
             f"all {counts['foreign']:,} foreign lines are dead letters; "
-            f"photon dead-letters {pipeline_file} has the reasons. Mend `foreign` in {pipeline_file}, {again}"
+            f"photon dead-letters {pipeline_file} has the reasons. Mend `foreign` in {pipeline_file}, {AGAIN}"
         )
     return told
 
@@ -74,6 +76,6 @@ def _nothing_met(pipeline_file: str, counts: Mapping[str, float]) -> list[str]:
         return []
     return [
         f"no key matches: {counts['unjoinable']:,} foreign events were given up, and {counts['primary']:,} "
-        f"primary events were read; look at `primary.id` and `foreign.key` in {pipeline_file}. "
-        "photon init --dry-run PRIMARY FOREIGN says which columns match"
+        f"primary events were read; photon init --dry-run PRIMARY FOREIGN says which columns match. Mend "
+        f"`primary.id` and `foreign.key` in {pipeline_file}, {AGAIN}"
     ]

@@ -21,6 +21,7 @@ from photon.join.failing import AdapterCalls, calls_to_json
 from photon.join.outcomes import Counts
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_from_json, location_to_json
+from photon.state.disk_room import why_not
 from photon.state.lifecycle import Attempts, attempts_from_json, attempts_to_json
 from photon.state.plan import (
     Plan,
@@ -94,7 +95,8 @@ class DispatcherState:
             self.waiting = WaitingList(self._db, lambda: self.work)
             version = int(self.meta("format") or STATE_FORMAT)
         except (OSError, sqlite3.Error) as error:
-            raise StateUnavailable(f"cannot open the state {self.path}: {error}") from error
+            why = why_not(error, folder)
+            raise StateUnavailable(f"cannot open the state {self.path}: {why}") from error
         if version > STATE_FORMAT:
             raise FormatTooNew(self.path, version, STATE_FORMAT)
         if not read_only:
@@ -112,7 +114,8 @@ class DispatcherState:
             self._db.execute("COMMIT")
             is_done = True
         except sqlite3.OperationalError as error:
-            raise StateUnavailable(f"cannot write the state {self.path}: {error}") from error
+            why = why_not(error, self.folder)
+            raise StateUnavailable(f"cannot write the state {self.path}: {why}") from error
         finally:
             if not is_done:
                 self.waiting.forget()

@@ -54,6 +54,7 @@ class TableSnapshot:
     schema: pa.Schema
     version: int | None = None  # None: there is no such table
     files: tuple[str, ...] | None = ()  # None: only a Delta reader knows the rows, or there are too many
+    size_bytes: int = 0  # of these files
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,17 @@ class Scope:
                 tracked, piece_bytes, trusted[number].end_bytes if number in trusted else None
             )
         ]
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How much of logs, tables and kept results is read, at least; None where nobody knows."""
+        if any(table.files is None for table in self.tables.values()):
+            return None
+        foreign = (each for name in self.to_classify for each in self.stretches(name, "foreign"))
+        primary = (each for name in self.selected for each in self.stretches(name, "primary"))
+        kept = (sum(run.files.values()) for each in self.since.values() for run in each.kept.runs)
+        tables = (table.size_bytes for table in self.tables.values())
+        return sum(each.length_bytes for each in (*foreign, *primary)) + sum(kept) + sum(tables)
 
     @property
     def can_be_kept(self) -> bool:
@@ -316,4 +328,5 @@ def _snapshot(datacenter: str, folder: Location, handle: DeltaTable) -> TableSna
     sizes = data_files(handle)
     refuse_incomplete(datacenter, folder, handle.version(), sizes)
     files = tuple(str(folder / path) for path in sizes)
-    return TableSnapshot(folder, schema, handle.version(), files if len(files) <= MOST_FILES_NAMED else None)
+    named = files if len(files) <= MOST_FILES_NAMED else None
+    return TableSnapshot(folder, schema, handle.version(), named, sum(sizes.values()))

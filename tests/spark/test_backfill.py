@@ -62,7 +62,7 @@ class World:
     session: Any
 
     def verify(self) -> VerificationReport:
-        from jobs.verification import verify
+        from tests.spark.both_engines import verify
 
         return verify(self.pipeline, list(self.pipeline.datacenters), session=self.session)
 

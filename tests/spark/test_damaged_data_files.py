@@ -61,7 +61,7 @@ def data_file(pipeline: Pipeline) -> Path:
 
 
 def verify(pipeline: Pipeline, session: Any) -> VerificationReport:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     return verify(pipeline, ["east"], session=session)
 

@@ -50,7 +50,7 @@ class Copies:
             self.world.join(name)
 
     def compare(self, selected: tuple[str, ...] = ("east", "west"), keep: bool = True) -> ComparedCopies:
-        from jobs.log_copies import SparkReading
+        from jobs.log_copies import Reading
         from photon.log_copies.comparing import compare_copies
 
         def count(text: str) -> None:
@@ -58,7 +58,7 @@ class Copies:
 
         self.reads = 0
         now_us = self.world.clock.now_us()
-        with SparkReading(self.world.pipeline, self.session, count) as reading:
+        with Reading(self.world.pipeline, self.session, count) as reading:
             return compare_copies(self.world.pipeline, selected, reading, now_us, keep)
 
 

@@ -87,7 +87,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     # A folder as people have them: Spark and Delta write such names each in their own way.
     folder = tmp_path_factory.mktemp("verify") / "Läden & Co #1 100%"
@@ -390,7 +390,7 @@ foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 @pytest.fixture(scope="module")
 def timed(session: Any, tmp_path_factory: pytest.TempPathFactory) -> VerificationReport:
     """Event a twice, with two times; event b twice with one; seen from one of two datacenters."""
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     folder = tmp_path_factory.mktemp("timed")
     for name in ("east", "west"):
@@ -431,7 +431,7 @@ def test_a_data_file_that_is_gone_is_named_with_its_table(world: World, planted:
 def test_what_recovery_looks_at_is_written_page_by_page(
     session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     monkeypatch.setattr(case_pages, "MOST_CASES", 3)
     logs = tmp_path / "logs" / "east"
@@ -453,7 +453,7 @@ def test_what_recovery_looks_at_is_written_page_by_page(
 def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_once(
     session: Any, tmp_path: Path
 ) -> None:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     for name in ("east", "west"):
         logs = tmp_path / "logs" / name

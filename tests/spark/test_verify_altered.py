@@ -52,7 +52,7 @@ def rows(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 
 def verify(pipeline: Pipeline, session: Any, window: Window | None = None) -> DatacenterReport:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     return verify(pipeline, ["east"], session=session, window=window).datacenters["east"]
 

@@ -49,7 +49,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def verify_now(pipeline: Pipeline, session: Any) -> Verify:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     return lambda: verify(pipeline, ["east"], session=session).datacenters["east"]
 

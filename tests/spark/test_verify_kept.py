@@ -68,7 +68,7 @@ class World:
     names: tuple[str, ...] = ("east", "west")
 
     def verify(self, keep: bool = True, **how: Any) -> VerificationReport:
-        from jobs.verification import verify
+        from tests.spark.both_engines import verify
 
         return verify(self.pipeline, self.names, session=self.session, keep=keep, **how)
 

@@ -82,7 +82,7 @@ def join(pipeline: Pipeline) -> Counts:
 
 
 def verified(pipeline: Pipeline, counts: Counts, session: Any) -> Told:
-    from jobs.verification import verify
+    from tests.spark.both_engines import verify
 
     return Told(verify(pipeline, ["east"], session=session).datacenters["east"], counts)
 

@@ -34,8 +34,16 @@ print("joined")
 ENDS_WHEN_ASKED = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 print("ready", file=sys.stderr, flush=True)
 signal.pause()
+"""
+LISTENS_LATE = """
+import signal, sys, time
+time.sleep(0.3)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+time.sleep(60)
 """
 
 
@@ -122,3 +130,9 @@ def test_a_signal_reaches_all_that_run(capfd: pytest.CaptureFixture[str]) -> Non
     asking.start()
     assert children.wait() == {"east": Ended(0, ""), "west": Ended(0, "")}
     asking.join()
+
+
+def test_a_signal_that_comes_before_a_child_listens_is_not_lost_and_does_not_end_it():
+    children = Children({"east": python(LISTENS_LATE)})
+    children.pass_on(signal.SIGINT)
+    assert children.wait() == {"east": Ended(0, "")}

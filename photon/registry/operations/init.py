@@ -64,8 +64,9 @@ def find_registry(pipeline: Pipeline) -> RegistryAddress:
         places = ", ".join(map(str, endpoints))
         raise RegistryMissing(
             f"There is no registry for the pipeline {pipeline.name} at {places}."
-            f" If it was never made, make it: photon registry init {pipeline.file}."
-            " If it was, its endpoints have lost their data, or the pipeline file names other ones."
+            " If this pipeline has joined before, make no new one, which would have everything joined again:"
+            " its endpoints have lost their data, or the pipeline file names other ones (docs/operations.md,"
+            f" a lost registry). If it is new, make its registry: photon registry init {pipeline.file}"
         )
     return _checked(pipeline, endpoints, found)
 
@@ -101,8 +102,7 @@ def _checked(
     if register.settings_hash != settings_hash(pipeline):
         raise RegistryMismatch(
             f"{where} was made with other settings of ids and times: it would not know what is joined."
-            " Put those settings back, or give the pipeline a new name and new lakes and make its registry"
-            " with: photon registry init"
+            f" Put those settings back; or begin anew, with everything joined again: {_anew(pipeline)}"
         )
     if register.shard_hash != SHARD_HASH:
         raise RegistryMismatch(
@@ -110,6 +110,15 @@ def _checked(
             " use the version that made it"
         )
     return address
+
+
+def _anew(pipeline: Pipeline) -> str:
+    """What to do to begin without the registry that is there."""
+    places = pipeline.datacenters.values()
+    folders = ", ".join(str(folder) for place in places for folder in (place.lake, place.state))
+    if pipeline.registry.endpoints == "local":
+        return f"remove lakes, states and registry, together: {folders}, {pipeline.registry_folder}"
+    return f"give it a new name and new lakes, and make its registry: photon registry init {pipeline.file}"
 
 
 # -- asking

@@ -1,0 +1,145 @@
+"""Columns as text of SQL, with the operators of PySpark's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+# Names of types in queries: what DuckDB calls them, and what Arrow does.
+TYPES: dict[str, tuple[str, pa.DataType]] = {
+    "string": ("VARCHAR", pa.string()),
+    "binary": ("BLOB", pa.binary()),
+    "boolean": ("BOOLEAN", pa.bool_()),
+    "int": ("INTEGER", pa.int32()),
+    "long": ("BIGINT", pa.int64()),
+    "array<string>": ("VARCHAR[]", pa.list_(pa.string())),
+}
+
+
+def quoted(name: str) -> str:
+    """A name for DuckDB, whatever characters are in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: object) -> str:
+    """A value of Python as SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(int(value))  # also of an enumeration
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+    raise TypeError(f"no literal of queries: {value!r}")
+
+
+def operand(value: object) -> str:
+    """A column, or a value, beside an operator."""
+    return value.sql if isinstance(value, LocalColumn) else literal(value)
+
+
+class LocalColumn:
+    """An expression; `name`: under which it is selected, None: under one of its own."""
+
+    def __init__(self, sql: str, name: str | None = None, order: str = "ASC NULLS FIRST") -> None:
+        self.sql, self.name, self.order = sql, name, order
+
+    @staticmethod
+    def named(name: str) -> LocalColumn:
+        """The column of a name, of a field in a struct (`at.file`), or all of its fields (`at.*`)."""
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+            return LocalColumn(quoted(name), name)
+        *path, last = name.split(".")
+        within = "".join(f"{quoted(part)}." for part in path)
+        return LocalColumn(f"{within}*") if last == "*" else LocalColumn(within + quoted(last), last)
+
+    def _with(self, operator: str, other: object) -> LocalColumn:
+        return LocalColumn(f"({self.sql} {operator} {operand(other)})")
+
+    def __eq__(self, other: object) -> LocalColumn:  # type: ignore[override]
+        return self._with("=", other)
+
+    def __ne__(self, other: object) -> LocalColumn:  # type: ignore[override]
+        return self._with("<>", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: object) -> LocalColumn:
+        return self._with("<", other)
+
+    def __le__(self, other: object) -> LocalColumn:
+        return self._with("<=", other)
+
+    def __gt__(self, other: object) -> LocalColumn:
+        return self._with(">", other)
+
+    def __ge__(self, other: object) -> LocalColumn:
+        return self._with(">=", other)
+
+    def __and__(self, other: object) -> LocalColumn:
+        return self._with("AND", other)
+
+    def __or__(self, other: object) -> LocalColumn:
+        return self._with("OR", other)
+
+    def __add__(self, other: object) -> LocalColumn:
+        return self._with("+", other)
+
+    def __sub__(self, other: object) -> LocalColumn:
+        return self._with("-", other)
+
+    def __mul__(self, other: object) -> LocalColumn:
+        return self._with("*", other)
+
+    def __truediv__(self, other: object) -> LocalColumn:
+        return self._with("/", other)
+
+    def __invert__(self) -> LocalColumn:
+        return LocalColumn(f"(NOT {self.sql})")
+
+    def bitwiseAND(self, other: object) -> LocalColumn:
+        return self._with("&", other)
+
+    def bitwiseOR(self, other: object) -> LocalColumn:
+        return self._with("|", other)
+
+    def isNull(self) -> LocalColumn:
+        return LocalColumn(f"({self.sql} IS NULL)")
+
+    def isNotNull(self) -> LocalColumn:
+        return LocalColumn(f"({self.sql} IS NOT NULL)")
+
+    def isin(self, *values: Any) -> LocalColumn:
+        of = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set) else values
+        listed = ", ".join(operand(value) for value in of)
+        return LocalColumn(f"({self.sql} IN ({listed}))" if listed else "FALSE")
+
+    def cast(self, kind: str) -> LocalColumn:
+        return LocalColumn(f"CAST({self.sql} AS {TYPES[kind][0]})", self.name)
+
+    def try_cast(self, kind: str) -> LocalColumn:
+        return LocalColumn(f"TRY_CAST({self.sql} AS {TYPES[kind][0]})", self.name)
+
+    def alias(self, name: str) -> LocalColumn:
+        return LocalColumn(self.sql, name)
+
+    def desc_nulls_first(self) -> LocalColumn:
+        return LocalColumn(self.sql, self.name, "DESC NULLS FIRST")
+
+
+class LocalCase(LocalColumn):
+    """What `when` begins: the value of the first condition that is true."""
+
+    def __init__(self, branches: str) -> None:
+        super().__init__(f"(CASE {branches} END)")
+        self._branches = branches
+
+    def when(self, condition: LocalColumn, value: object) -> LocalCase:
+        return LocalCase(f"{self._branches} WHEN {condition.sql} THEN {operand(value)}")
+
+    def otherwise(self, value: object) -> LocalColumn:
+        return LocalColumn(f"(CASE {self._branches} ELSE {operand(value)} END)")

@@ -1,0 +1,165 @@
+"""Frames as text of SQL, with the methods of PySpark's that queries use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from jobs.local.columns import LocalColumn, quoted
+
+if TYPE_CHECKING:
+    from jobs.local.session import LocalSession
+
+
+class LocalRow(dict[str, Any]):
+    """A row: its values by their names."""
+
+    def asDict(self) -> dict[str, Any]:
+        return dict(self)
+
+
+class LocalFrame:
+    """A query that was not run yet."""
+
+    def __init__(self, session: LocalSession, sql: str, columns: list[str]) -> None:
+        self._session, self.sql, self.columns = session, sql, columns
+
+    def _of(self, sql: str) -> LocalFrame:
+        return self._session.query(sql)
+
+    # -- columns
+
+    def select(self, *columns: LocalColumn | str) -> LocalFrame:
+        return self._of(f"SELECT {', '.join(map(_selected, columns))} FROM ({self.sql})")
+
+    def withColumn(self, name: str, column: LocalColumn) -> LocalFrame:
+        new = f"{column.sql} AS {quoted(name)}"
+        kept = [new if _same(one, name) else quoted(one) for one in self.columns]
+        return self._of(f"SELECT {', '.join(kept if new in kept else [*kept, new])} FROM ({self.sql})")
+
+    def withColumnRenamed(self, name: str, to: str) -> LocalFrame:
+        renamed = (f"{quoted(one)} AS {quoted(to if _same(one, name) else one)}" for one in self.columns)
+        return self._of(f"SELECT {', '.join(renamed)} FROM ({self.sql})")
+
+    def drop(self, *names: str) -> LocalFrame:
+        return self.select(*(_named(one) for one in self.columns if not any(_same(one, n) for n in names)))
+
+    # -- rows
+
+    def where(self, condition: LocalColumn | str) -> LocalFrame:
+        sql = condition.sql if isinstance(condition, LocalColumn) else condition
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) WHERE {sql}", self.columns)
+
+    def distinct(self) -> LocalFrame:
+        return LocalFrame(self._session, f"SELECT DISTINCT * FROM ({self.sql})", self.columns)
+
+    def limit(self, most: int) -> LocalFrame:
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) LIMIT {most}", self.columns)
+
+    def orderBy(self, *columns: LocalColumn | str) -> LocalFrame:
+        by = (one if isinstance(one, LocalColumn) else LocalColumn.named(one) for one in columns)
+        order = ", ".join(f"{one.sql} {one.order}" for one in by)
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) ORDER BY {order}", self.columns)
+
+    sortWithinPartitions = orderBy
+
+    def repartition(self, *_: str) -> LocalFrame:
+        return self
+
+    def union(self, other: LocalFrame) -> LocalFrame:
+        names = ", ".join(map(quoted, self.columns))
+        sql = f"SELECT * FROM ({self.sql}) AS one({names}) UNION ALL SELECT * FROM ({other.sql})"
+        return LocalFrame(self._session, sql, self.columns)
+
+    unionAll = union
+
+    def unionByName(self, other: LocalFrame, allowMissingColumns: bool = False) -> LocalFrame:
+        there = {name.lower() for name in other.columns}
+        wanted = (
+            f"NULL AS {quoted(name)}" if allowMissingColumns and name.lower() not in there else quoted(name)
+            for name in self.columns
+        )
+        return self.union(self._of(f"SELECT {', '.join(wanted)} FROM ({other.sql})"))
+
+    def join(self, other: LocalFrame, on: str | list[str], how: str = "inner") -> LocalFrame:
+        """As Spark's: columns of `on` come first, then others of this frame, then those of the other one."""
+        keys = [on] if isinstance(on, str) else on
+        condition = " AND ".join(f"l.{quoted(key)} = r.{quoted(key)}" for key in keys)
+        mine = [*keys, *(name for name in self.columns if not any(_same(name, key) for key in keys))]
+        wanted = [f"l.{quoted(name)}" for name in mine]
+        if how in ("inner", "left"):
+            others = (name for name in other.columns if not any(_same(name, key) for key in keys))
+            wanted += [f"r.{quoted(name)}" for name in others]
+        words = {"inner": "JOIN", "left": "LEFT JOIN", "left_semi": "SEMI JOIN", "left_anti": "ANTI JOIN"}
+        tables = f"({self.sql}) AS l {words[how]} ({other.sql}) AS r ON {condition}"
+        return self._of(f"SELECT {', '.join(wanted)} FROM {tables}")
+
+    def groupBy(self, *columns: LocalColumn | str) -> LocalGroups:
+        by = (one if isinstance(one, LocalColumn) else LocalColumn.named(one) for one in columns)
+        return LocalGroups(self, list(by))
+
+    # -- what runs a query
+
+    def collect(self) -> list[LocalRow]:
+        return [LocalRow(row) for row in self._session.run(self.sql).to_pylist()]
+
+    def toLocalIterator(self) -> Iterator[LocalRow]:
+        return iter(self.collect())
+
+    def first(self) -> LocalRow | None:
+        return next(iter(self.limit(1).collect()), None)
+
+    def persist(self, _level: object = None) -> LocalFrame:
+        """The rows themselves, in the place of the query: here, and in all that was made of it before."""
+        self.sql = self._session.stored(self.sql)
+        return self
+
+    def localCheckpoint(self, storageLevel: object = None) -> LocalFrame:
+        return LocalFrame(self._session, self._session.stored(self.sql), self.columns)
+
+    def unpersist(self) -> None:
+        """They go with their session."""
+
+    def mapInArrow(
+        self, task: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], schema: pa.Schema
+    ) -> LocalFrame:
+        return self._session.of_batches(task(self._session.batches(self.sql)), schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return self._session.run(self.sql)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._session.run(f"SELECT * FROM ({self.sql}) LIMIT 0").schema
+
+
+class LocalGroups:
+    """The rows of a frame in groups."""
+
+    def __init__(self, frame: LocalFrame, by: list[LocalColumn]) -> None:
+        self._frame, self._by = frame, by
+
+    def agg(self, *columns: LocalColumn) -> LocalFrame:
+        frame, keys = self._frame, ", ".join(one.sql for one in self._by)
+        wanted = ", ".join(map(_selected, [*self._by, *columns]))
+        return frame._of(f"SELECT {wanted} FROM ({frame.sql}) GROUP BY {keys}")
+
+    def count(self) -> LocalFrame:
+        return self.agg(LocalColumn("count(*)", "count"))
+
+
+def _named(name: str) -> LocalColumn:
+    return LocalColumn(quoted(name), name)
+
+
+def _selected(one: LocalColumn | str) -> str:
+    column = one if isinstance(one, LocalColumn) else LocalColumn.named(one)
+    return column.sql if column.name is None else f"{column.sql} AS {quoted(column.name)}"
+
+
+def _same(one: str, other: str) -> bool:
+    """Names of columns that differ in case only are the same one, in Spark and here."""
+    return one.lower() == other.lower()

@@ -1,0 +1,128 @@
+"""First mistakes of a new user: each is told, and mended by what the message names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from photon.cli.main import main
+from photon.registry.open import close_registries
+
+pytestmark = pytest.mark.server
+
+SETTINGS = {
+    "primary": {"files": "queries.csv", "format": "csv", "id": "query", "time": "at", "time_unit": "s"},
+    "foreign": {
+        "files": "clicks.csv",
+        "format": "csv",
+        "id": "click",
+        "key": "query",
+        "time": "at",
+        "time_unit": "s",
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Logs with two queries and a click on each, whose times are text."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    queries = ["query,other,at", "q1,x1,2026-01-31T10:00:00Z", "q2,x2,2026-01-31T10:00:01Z"]
+    clicks = ["click,query,rank,at", "c1,q1,1,2026-01-31T10:00:05Z", "c2,q2,2,2026-01-31T10:00:06Z"]
+    (logs / "queries.csv").write_text("\n".join([*queries, ""]))
+    (logs / "clicks.csv").write_text("\n".join([*clicks, ""]))
+    yield tmp_path
+    close_registries()
+
+
+def written(
+    folder: Path, primary: dict[str, str] | None = None, foreign: dict[str, str] | None = None
+) -> Path:
+    """A pipeline file with these settings in place of the right ones."""
+    right = {"time_unit": "iso8601"}
+    value = {
+        "name": "clicks",
+        "datacenters": {"here": {"logs": "logs"}},
+        "primary": {**SETTINGS["primary"], **right, **(primary or {})},
+        "foreign": {**SETTINGS["foreign"], **right, **(foreign or {})},
+    }
+    file = folder / "p.yaml"
+    file.write_text(json.dumps(value))
+    return file
+
+
+def photon(*words: str | Path) -> Result:
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    close_registries()
+    return done
+
+
+def joined(file: Path) -> Any:
+    done = photon("join", file, "--complete", "--engine", "local", "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)["here"]["joined"]
+
+
+def begin_anew(folder: Path) -> None:
+    for name in ("lake", "state"):
+        shutil.rmtree(folder / name)
+
+
+def test_a_wrong_unit_of_times_is_told_and_mended_by_what_the_messages_name(folder: Path) -> None:
+    file = written(folder, {"time_unit": "s"}, {"time_unit": "s"})
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code == 5
+    assert "all 2 foreign lines are dead letters" in done.stderr
+    assert f"photon dead-letters {file} has the reasons" in done.stderr
+    reasons = photon("dead-letters", file)
+    assert "2026-01-31T10:00:05Z" in reasons.stdout
+    written(folder)
+    refused = photon("join", file, "--complete", "--engine", "local")
+    assert refused.exit_code == 3
+    for place in (f"{folder}/lake/here", f"{folder}/state/here", f"{folder}/state/registry"):
+        assert place in refused.stderr  # the remedy for a local registry: not photon registry init
+    begin_anew(folder)
+    assert joined(file) == 2
+
+
+def test_a_glob_that_matches_nothing_is_mended_in_the_file_that_the_message_names(folder: Path) -> None:
+    file = written(folder, foreign={"files": "klicks/*.csv"})
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code == 5
+    assert f"no file matches {folder}/logs/klicks/*.csv; look at `foreign.files` in {file}" in done.stderr
+    written(folder)
+    assert joined(file) == 2
+
+
+def test_a_key_that_never_matches_is_found_by_the_command_that_the_message_names(folder: Path) -> None:
+    file = written(folder, foreign={"key": "rank"})
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code == 5
+    assert "no key matches: 2 foreign events were given up" in done.stderr
+    assert "photon init --dry-run PRIMARY FOREIGN" in done.stderr
+    logs = folder / "logs"
+    looked = photon("init", "--dry-run", logs / "queries.csv", logs / "clicks.csv")
+    assert looked.exit_code == 0, looked.output
+    assert "key: query" in looked.stdout
+    written(folder)
+    assert "then remove the folders lake and state" in done.stderr
+    begin_anew(folder)
+    assert joined(file) == 2
+
+
+def test_a_folder_of_logs_that_is_missing_is_named(folder: Path) -> None:
+    file = written(folder)
+    (folder / "logs").rename(folder / "elsewhere")
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code in (3, 5)
+    assert f"{folder}/logs" in done.stderr
+    assert "not a folder that can be read" in done.stderr
+    (folder / "elsewhere").rename(folder / "logs")
+    assert joined(file) == 2

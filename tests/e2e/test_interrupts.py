@@ -1,0 +1,118 @@
+"""Ctrl-C at any moment of a command, to a real process: its exit status, and what is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+PIPELINE = """
+name: searches
+datacenters: {east: {logs: logs}, west: {logs: logs}}
+primary: {files: "queries.csv", format: csv, id: query, time: at}
+foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
+"""
+# What has just been imported: nothing of Photon's own code runs before the first of them.
+MOMENTS = ["photon.errors", "click.core", "photon.cli.output", "photon.pipeline.file", "photon.registry.open"]
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("interrupted")
+    (folder / "logs").mkdir()
+    (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
+    (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
+    (folder / "p.yaml").write_text(PIPELINE)
+    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 0B}}\n")
+    done = run(folder / "p.yaml", "join", "--complete", "--engine", "local")
+    _, said = done.communicate()
+    assert done.returncode == 0, said[-2000:]
+    return folder / "p.yaml"
+
+
+def run(file: Path, command: str, *words: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-X", "importtime", "-m", "photon.cli.main", command, str(file), *words]
+    return subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
+
+
+def heed_interrupts() -> None:
+    """Tests that run in the background of a shell ignore SIGINT, and so would what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def once_it_says(words: str, and_seconds: float = 0.0) -> Callable[[subprocess.Popen[str]], None]:
+    def wait(process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        assert any(words in line for line in process.stderr)
+        time.sleep(and_seconds)
+
+    return wait
+
+
+def interrupted(
+    process: subprocess.Popen[str], *moments: Callable[[subprocess.Popen[str]], None]
+) -> tuple[int, str, str]:
+    """Its status as a shell counts it, and what it wrote after the last moment."""
+    for wait in moments:
+        wait(process)
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=200)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode, out, err
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("command", [["status"], ["verify"], ["trace", "c1"]], ids=" ".join)
+def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, command: list[str], moment: str) -> None:
+    status, _, err = interrupted(run(pipeline, *command), once_it_says(f" {moment}\n"))
+    assert status == 130
+    assert "Aborted!" not in err
+
+
+def test_a_verification_is_interrupted_while_spark_starts(pipeline: Path) -> None:
+    process = run(pipeline.with_name("by_spark.yaml"), "verify", "--json")
+    status, out, err = interrupted(process, once_it_says("starting Spark", 1.0))
+    assert status == 130
+    assert json.loads(out) == {"error": "interrupted", "exit_status": 130}
+    assert "photon: interrupted" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [[], ["-d", "east"]], ids=["all", "one"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_join_that_is_interrupted_once_stops_in_order(
+    pipeline: Path, words: list[str], moment: str
+) -> None:
+    process = run(pipeline, "join", "--engine", "local", *words)
+    status, out, _ = interrupted(process, once_it_says(f" {moment}\n"))
+    assert (status, bool(out)) in [(0, True), (130, False)]  # 130: before it could listen
+
+
+@pytest.mark.parametrize("words", [[], ["-d", "east"]], ids=["all", "one"])
+def test_a_join_that_is_interrupted_twice_ends_at_once_with_130(pipeline: Path, words: list[str]) -> None:
+    process = run(pipeline, "join", "--engine", "local", *words)
+    at_once = once_it_says("once more to stop at once")
+    status, out, _ = interrupted(process, once_it_says(" photon.pipeline.file\n"), at_once)
+    assert status in (130, 0)
+    assert status == 130 or out
+
+
+@pytest.mark.spark
+def test_a_join_is_stopped_while_spark_starts(pipeline: Path) -> None:
+    process = run(pipeline, "join", "-d", "east")
+    status, out, err = interrupted(process, once_it_says(" pyspark\n", 1.0))
+    assert (status, "east" in out) == (0, True), err
+    assert "Aborted!" not in err
