@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from photon.cli.ending import Ending, in_order
+from photon.cli.examples import epilog_of
 from photon.cli.quick_start import ASKING, start_quickly
 
 # name -> (module:attribute, what it says in the list of commands)
@@ -57,6 +58,7 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        command.epilog = command.epilog or epilog_of(cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

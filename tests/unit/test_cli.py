@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from photon.cli.examples import EXAMPLES
 from photon.cli.join import worst_status
 from photon.cli.main import COMMANDS, main
 from photon.cli.status import status
@@ -55,6 +57,24 @@ def test_every_command_has_help(command: str) -> None:
     done = photon(command, "--help")
     assert done.exit_code == 0, done.output
     assert "Usage:" in done.output
+    assert f"photon {command} " in done.output.partition("Options:")[2] or command == "metrics"
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_each_example_of_the_help_is_a_command_that_there_is(line: str) -> None:
+    words = line.partition("|")[0].partition("#")[0].split()
+    command: click.Command = main
+    context = main.make_context("photon", words[1:])
+    while isinstance(command, click.Group):
+        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert name is not None
+        assert found is not None
+        command, context = found, found.make_context(name, rest, parent=context)
+
+
+def test_a_command_shows_its_examples_a_line_each() -> None:
+    said = photon("trace", "--help").stdout
+    assert "Examples:\n    photon trace pipeline.yaml c42\n" in said
 
 
 @pytest.mark.parametrize(

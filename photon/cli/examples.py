@@ -1,0 +1,72 @@
+"""How each command is called: the lines below its help. A test parses each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "join": (
+            "photon join pipeline.yaml                      # until Ctrl-C",
+            "photon join pipeline.yaml --complete --json    # nothing will be added to the logs",
+            "photon join pipeline.yaml -d east              # one datacenter, in this process",
+        ),
+        "status": (
+            "photon status pipeline.yaml | head -1          # whether all is well",
+            "photon status pipeline.yaml --json",
+            "photon status pipeline.yaml --safe-to-delete   # log files that may go",
+        ),
+        "verify": (
+            "photon verify pipeline.yaml",
+            "photon verify pipeline.yaml --record           # keep results for the next one",
+            "photon verify pipeline.yaml --day 2026-01-31",
+            "photon verify pipeline.yaml --from 2026-01-31T10:00 --to 2026-01-31T14:00",
+        ),
+        "recover": (
+            "photon recover pipeline.yaml --dry-run         # what would be looked at again",
+            "photon recover pipeline.yaml",
+        ),
+        "dead-letters": (
+            "photon dead-letters pipeline.yaml              # how many, and why",
+            "photon dead-letters pipeline.yaml --mend mine:mend --dry-run",
+        ),
+        "availability": (
+            "photon availability pipeline.yaml",
+            "photon availability pipeline.yaml --minute 2026-01-31T10:40",
+        ),
+        "backfill": (
+            "photon backfill pipeline.yaml -d east --day 2026-01-31 --dry-run",
+            "photon backfill pipeline.yaml -d east --day 2026-01-31 --rebuild",
+        ),
+        "compact": ("photon compact pipeline.yaml",),
+        "trace": (
+            "photon trace pipeline.yaml c42",
+            "photon trace pipeline.yaml c42 --no-logs --json",
+        ),
+        "reshard": ("photon reshard pipeline.yaml 256",),
+        "gc": ("photon gc pipeline.yaml",),
+        "registry": (
+            "photon registry init pipeline.yaml",
+            "photon registry state pipeline.yaml",
+            "photon registry repair pipeline.yaml --endpoint https://ids-b.example",
+        ),
+        "clear": ("photon clear pipeline.yaml", "photon clear pipeline.yaml --all"),
+        "hold": ("photon hold pipeline.yaml east",),
+        "resume": ("photon resume pipeline.yaml east",),
+        "retire": (
+            "photon retire pipeline.yaml east --dry-run     # what would be done",
+            "photon retire pipeline.yaml east --lake-is-gone",
+        ),
+        "demo": ("photon demo", "photon demo --stay"),
+        "bench": ("photon bench join --size quick", "photon bench live"),
+    }
+)
+
+
+def epilog_of(command: str) -> str | None:
+    """The end of a command's help; None where there are no examples."""
+    if command not in EXAMPLES:
+        return None
+    lines = "\n".join(f"  {line}" for line in EXAMPLES[command])
+    return f"\b\nExamples:\n{lines}"
