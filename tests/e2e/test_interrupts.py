@@ -31,7 +31,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
     (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
     (folder / "p.yaml").write_text(PIPELINE)
-    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 0B}}\n")
+    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
     done = run(folder / "p.yaml", "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]
