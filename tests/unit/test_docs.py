@@ -276,3 +276,5 @@ def test_the_list_of_decision_records_has_each_with_its_title() -> None:
     listed = (ROOT / "docs" / "adr" / "README.md").read_text()
     titles = [(record.name, record.read_text().splitlines()[0].partition(". ")[2]) for record in RECORDS]
     assert [name for name, title in titles if f"[{title}]({name})" not in listed] == []
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. \[", listed, flags=re.MULTILINE)]
+    assert numbers == sorted(numbers)
