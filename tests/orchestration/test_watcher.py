@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dagster import (
     AssetCheckEvaluation,
+    AssetCheckKey,
     AssetCheckSeverity,
     AssetMaterialization,
     AssetSelection,
@@ -21,7 +22,7 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.loader import LoadingContextForTest
 
-from assets.health import health_checks
+from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
 from photon.health.verdicts import PROMISES
 from photon.registry.open import close_registries
@@ -138,13 +139,16 @@ def test_dead_letters_of_real_logs_are_told_with_the_command_that_names_them(
     assert "photon dead-letters" in (found.description or "")
 
 
-def test_people_may_have_the_checks_evaluated_now(location: Location, instance: DagsterInstance) -> None:
+@pytest.mark.parametrize("promises", [tuple(PROMISES), ("lag",)])
+def test_people_may_have_all_or_one_of_the_checks_evaluated_now(
+    location: Location, instance: DagsterInstance, promises: tuple[str, ...]
+) -> None:
     checks = health_checks(location.served, "east")
-    defs = Definitions(asset_checks=[checks], jobs=[define_asset_job("now", AssetSelection.checks(checks))])
-    done = defs.resolve_job_def("now").execute_in_process(instance=instance)
-    assert {one.check_name for one in done.get_asset_check_evaluations()} == {
-        f"east__{promise}" for promise in PROMISES
-    }
+    keys = [AssetCheckKey(health_key(location.served), f"east__{promise}") for promise in promises]
+    now = define_asset_job("now", AssetSelection.checks(*keys))
+    job = Definitions(asset_checks=[checks], jobs=[now]).resolve_job_def("now")
+    done = job.execute_in_process(instance=instance)
+    assert {one.asset_check_key for one in done.get_asset_check_evaluations()} == set(keys)
 
 
 def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
