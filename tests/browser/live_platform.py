@@ -5,6 +5,7 @@ Each datacenter also has logs of yesterday, a day that is closed and that a back
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -24,7 +25,7 @@ from examples.demo.process_tree import ProcessTree
 from photon.backfill.days import day_of
 from photon.clock import MICROSECONDS, SystemClock
 from photon.pipeline.file import Pipeline, load_pipeline
-from photon.registry.dynamodb.local_server import Running, running_server
+from photon.registry.dynamodb.local_server import running_server
 from photon.shift.lease import holder_of, lease_status_of
 from photon.storage.delta import is_table
 from photon.testing.traffic import Traffic
@@ -40,7 +41,7 @@ YESTERDAYS_SECONDS = 20.0
 TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
 # Reports come soon. Verifications and fills are a person's: each starts a JVM, and would be in the way.
 SETTINGS = """\
-retry: {unjoinable_after: 15s, max_delay: 2s, min_attempts: 3, allowed_lateness: 2s}
+retry: {max_delay: 2s}
 tailing: {idle_after: 3s}
 shift: {report: 5s}
 verification: {cron: "0 0 1 1 *"}
@@ -82,6 +83,34 @@ class LivePlatform:
         """The same over all datacenters."""
         return sum((self.rows_of_clicks(name, day) for name in DATACENTERS), Counter())
 
+    def remove_rows_of_yesterday(self) -> tuple[str, int]:
+        """Delete half of the rows of the datacenter that has most of them: its name, and how many."""
+        datacenter = max(DATACENTERS, key=lambda name: self.rows_of_clicks(name, self.yesterday).total())
+        ids = sorted(self.rows_of_clicks(datacenter, self.yesterday))[::2]
+        listed = ", ".join(f"'{id}'" for id in ids)
+        deleted = self.table(datacenter).delete(f"_event_id IN ({listed})")
+        assert deleted["num_deleted_rows"] == len(ids)
+        return datacenter, len(ids)
+
+    def clicks_of_yesterday(self) -> Counter[str]:
+        """Each click once."""
+        return Counter(self.yesterdays.expected_outcomes().joined.keys())
+
+    def logged_clicks(self) -> set[str]:
+        """The ids of all clicks that are in the logs now; all of them have their queries there."""
+        logs = self.pipeline.datacenters[DATACENTERS[0]].logs
+        assert isinstance(logs, Path)
+        lines = (
+            line for file in logs.glob("clicks/**/*.jsonl") for line in file.read_text().splitlines(True)
+        )
+        return {json.loads(line)["click_id"] for line in lines if line.endswith("\n")}
+
+    def wait_until_each_click_has_its_row(self) -> None:
+        """Until what is logged now is joined: once, over all datacenters."""
+        logged = self.logged_clicks()
+        self.wait(lambda: logged <= self.rows_of_all().keys(), "a row of each click")
+        assert set(self.rows_of_all().values()) == {1}
+
     def run_of(self, datacenter: str) -> str:
         """The id of the run that has the datacenter's lease, or had it last."""
         lease = lease_status_of(self.pipeline.datacenters[datacenter].state).lease
@@ -102,7 +131,7 @@ class LivePlatform:
     def registry_stands_still(self) -> Iterator[None]:
         """The registry's server takes connections and answers none."""
         server = running_server(self.stack.folder.path / "state" / "registry")
-        assert isinstance(server, Running)
+        assert server is not None
         os.kill(server.server_pid, signal.SIGSTOP)
         try:
             yield

@@ -1,0 +1,65 @@
+"""The platform, the browser and its page. At the end nobody is left of what these tests have started."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.live_platform import PATIENCE_SECONDS, LivePlatform, live_platform
+from tests.browser.pages import ChromiumMissing, chromium, chromium_program, new_page
+from tests.e2e.process_marks import MARK, marked, soon
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    try:
+        return chromium_program()
+    except ChromiumMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def mark() -> Iterator[str]:
+    """In the environment of all that these tests start, the browser too."""
+    mark = uuid.uuid4().hex
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, mark)
+        yield mark
+    left = [] if soon(lambda: marked(mark) == []) else marked(mark)
+    for process in left:
+        process.kill()
+    assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def platform(mark: str, program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlatform]:
+    """One platform for all tests: a start takes as long as a test."""
+    with live_platform(tmp_path_factory.mktemp("platform")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser(mark: str, program: str) -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
+    with sync_playwright() as playwright, chromium(playwright, program) as found:
+        yield found
+
+
+@pytest.fixture
+def page(
+    browser: Browser, platform: LivePlatform, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Page]:
+    """A page of the UI while both datacenters join. Of a test that fails, its trace and picture are kept."""
+    platform.wait_until_well()
+    failed_before = request.session.testsfailed
+    with new_page(browser, platform.url, PATIENCE_SECONDS) as page:
+        page.context.tracing.start(screenshots=True, snapshots=True)
+        yield page
+        if request.session.testsfailed > failed_before:
+            page.screenshot(path=tmp_path / "page.png")
+            page.context.tracing.stop(path=tmp_path / "trace.zip")
+            print(f"the page is {tmp_path / 'page.png'}; playwright show-trace {tmp_path / 'trace.zip'}")

@@ -1,0 +1,197 @@
+"""What a person sees and clicks in Dagster's UI, by the words on it.
+
+A page waits until what is to be clicked is there, for as long as the browser's own time-out says.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+
+from playwright.sync_api import Browser, Locator, Page, Playwright, ViewportSize, expect
+
+# No sandbox: in CI the browser runs as root. The others keep it from doing anything that nobody asked for.
+CHROMIUM_OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+WINDOW: ViewportSize = {"width": 1440, "height": 900}
+
+
+class ChromiumMissing(Exception):
+    """There is no Chromium on this machine; the message says what to do."""
+
+
+def chromium_program() -> str:
+    """The path of the system's Chromium: Playwright's own is not used. ChromiumMissing."""
+    found = shutil.which("chromium")
+    if found is None:
+        raise ChromiumMissing("there is no chromium on this machine: apt-get install chromium")
+    return found
+
+
+@contextmanager
+def chromium(playwright: Playwright, program: str) -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_OPTIONS))
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@contextmanager
+def new_page(browser: Browser, url: str, patience_seconds: float) -> Iterator[Page]:
+    """A page of the UI at `url`, for somebody in UTC who reads English."""
+    context = browser.new_context(base_url=url, viewport=WINDOW, locale="en-US", timezone_id="UTC")
+    context.set_default_timeout(patience_seconds * 1_000)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+
+
+def seen(page: Page, text: str | re.Pattern[str], exact: bool = False) -> Locator:
+    """Where this text can be seen. Dagster has a hidden copy beside each name, to measure it."""
+    return page.get_by_text(text, exact=exact).filter(visible=True)
+
+
+@dataclass(frozen=True)
+class AssetPage:
+    """An asset of the pipeline: its tabs, and what is on them."""
+
+    page: Page
+    name: str  # joined_events
+    pipeline: str
+
+    def open(self, tab: str = "Overview") -> AssetPage:
+        self.page.goto(f"/assets/{self.pipeline}/{self.name}")
+        self.page.get_by_role("tab", name=tab).click()
+        return self
+
+    def materialize(self) -> None:
+        """The black button, of an asset without partitions. Confirm that one before it has nothing yet."""
+        self.page.get_by_role("button", name="Materialize").first.click()
+        confirm = self.page.get_by_role("button", name="Confirm")
+        launched = self.page.get_by_text("Launched run")
+        expect(confirm.or_(launched).first).to_be_visible()
+        if confirm.is_visible():
+            confirm.click()
+            expect(launched.first).to_be_visible()
+
+    def open_dialog(self) -> None:
+        """The same button, of an asset with partitions: it asks which."""
+        self.page.get_by_role("button", name="Materialize…").first.click()
+
+    def choose_partition(self, *names: str) -> None:
+        """On the tab Partitions, one of each column."""
+        for name in names:
+            seen(self.page, name, exact=True).last.click()
+
+    def metadata(self, key: str) -> Locator:
+        """The value of a metadata entry."""
+        return self.page.get_by_role("row", name=re.compile(rf"^{key} ")).get_by_role("cell").nth(1)
+
+    def number(self, key: str) -> int:
+        """A number that the metadata show."""
+        return int(self.metadata(key).inner_text().replace(",", ""))
+
+    def show_plots(self) -> None:
+        """On the tab Overview."""
+        self.page.get_by_role("button", name="Plots").click()
+
+    def plots(self) -> Locator:
+        return self.page.locator("canvas")
+
+    def check(self, name: str) -> CheckPage:
+        """On the tab Checks, one of the list."""
+        seen(self.page, name, exact=True).first.click()
+        return CheckPage(self.page, name)
+
+
+@dataclass(frozen=True)
+class CheckPage:
+    """A check that was chosen on an asset's tab Checks."""
+
+    page: Page
+    name: str
+
+    def expect_result(self, result: str, *texts: str | re.Pattern[str]) -> None:
+        """Its latest result, and what it says."""
+        expect(seen(self.page, result, exact=True).last).to_be_visible()
+        for text in texts:
+            expect(seen(self.page, text).last).to_be_visible()
+
+
+@dataclass(frozen=True)
+class BackfillDialog:
+    """What the button *Materialize...* of an asset with days and datacenters opens."""
+
+    page: Page
+
+    @property
+    def _dialog(self) -> Locator:
+        return self.page.get_by_role("dialog").first
+
+    def choose(self, datacenter: str, first: date, last: date) -> None:
+        """Days of one datacenter."""
+        self._dialog.get_by_text("Select a partition or create one").first.click()
+        self.page.get_by_role("menuitem", name=datacenter).click()
+        self.page.keyboard.press("Escape")
+        days = self._dialog.get_by_placeholder("ex: ")
+        days.fill(f"[{first}...{last}]")
+        days.press("Enter")
+
+    def launch(self) -> None:
+        self._dialog.get_by_role("button", name="Launch backfill").click()
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """One run: its state, and its events."""
+
+    page: Page
+    run: str
+
+    def open(self) -> RunPage:
+        self.page.goto(f"/runs/{self.run}")
+        return self
+
+    def terminate(self) -> None:
+        """The button, and that of the dialog which asks once more."""
+        self.page.get_by_role("button", name="Terminate").click()
+        self.page.get_by_role("dialog").get_by_role("button", name="Terminate 1 run").click()
+
+    def expect_state(self, state: str) -> None:
+        expect(seen(self.page, state, exact=True).first).to_be_visible()
+
+    def filter_events(self, text: str) -> None:
+        """Show only events that say this: a shift's newest are its reports."""
+        self.page.get_by_placeholder("Filter…").fill(text)
+
+    def expect_event(self, text: str | re.Pattern[str]) -> None:
+        expect(seen(self.page, text).first).to_be_visible()
+
+
+@dataclass(frozen=True)
+class SensorPage:
+    """A sensor: its switch and its ticks."""
+
+    page: Page
+    sensor: str
+
+    def open(self) -> SensorPage:
+        self.page.goto(f"/locations/photon/sensors/{self.sensor}")
+        return self
+
+    def switch(self, on: bool) -> None:
+        """Its checkbox is hidden behind the picture of a switch."""
+        row = self.page.get_by_role("row", name=re.compile("^(Running|Stopped)"))
+        checkbox = row.get_by_role("checkbox")
+        expect(checkbox).to_be_checked(checked=not on)
+        row.locator("label").click()
+        expect(checkbox).to_be_checked(checked=on)

@@ -1,0 +1,40 @@
+"""What a newcomer finds in the UI while two datacenters join: the graph, and what a shift says of itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.live_platform import PIPELINE, LivePlatform
+from tests.browser.pages import AssetPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_800)]
+
+HAS_LINES = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
+
+
+def test_the_graph_goes_from_the_logs_to_joined_events_and_on_to_days_and_report(page: Page) -> None:
+    AssetPage(page, "joined_events", PIPELINE).open("Lineage")
+    for asset in ("primary_log", "foreign_log", "joined_events", "daily_joins", "health"):
+        expect(page.locator("svg").get_by_text(asset, exact=True)).to_be_visible()
+
+
+def test_a_shifts_report_shows_classes_that_add_up(page: Page, platform: LivePlatform) -> None:
+    asset = AssetPage(page, "joined_events", PIPELINE).open("Partitions")
+    asset.choose_partition("east")
+    equation = asset.metadata("equation")
+    expect(equation).to_contain_text("joined")
+    foreign, *classes = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+\d|\d", equation.inner_text()))
+    assert foreign == sum(classes) > 0
+    expect(asset.metadata("complete_up_to")).to_contain_text("UTC")
+    assert asset.number("joined") <= platform.rows_of_clicks("east").total()
+
+
+def test_the_reports_of_shifts_are_plotted(page: Page) -> None:
+    asset = AssetPage(page, "joined_events", PIPELINE).open()
+    asset.show_plots()
+    expect(page.get_by_text("joined_per_second")).to_be_visible()
+    expect(asset.plots().first).to_be_visible()
+    assert asset.plots().first.evaluate(HAS_LINES)

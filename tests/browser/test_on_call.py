@@ -1,0 +1,50 @@
+"""The on-call drill: rows are gone from the lake, a check says so and what to do, and clicks repair it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.live_platform import PIPELINE, LivePlatform
+from tests.browser.pages import AssetPage, BackfillDialog
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(3_600),
+]  # three times Spark, on a machine that may be busy
+
+REMEDY = "photon recover PIPELINE"
+
+
+def test_rows_that_are_gone_make_a_check_red_and_a_backfill_by_clicks_makes_it_green_again(
+    page: Page, platform: LivePlatform
+) -> None:
+    day, clicks = platform.yesterday, platform.clicks_of_yesterday()
+    platform.wait(lambda: platform.rows_of_all(day) == clicks, "the rows of yesterday")
+    datacenter, gone = platform.remove_rows_of_yesterday()
+    assert platform.rows_of_all(day).total() == len(clicks) - gone
+
+    report = AssetPage(page, "verification_report", PIPELINE)
+    report.open().materialize()
+    says = f"{datacenter}: {gone} records that should be joined and are in no table"
+    report.open("Checks").check("nothing_missing").expect_result("Failed", says, REMEDY)
+    health = AssetPage(page, "health", PIPELINE)
+    health.open("Checks").check(f"{datacenter}__verified").expect_result("Failed", REMEDY)
+
+    days = AssetPage(page, "daily_joins", PIPELINE).open("Partitions")
+    days.open_dialog()
+    dialog = BackfillDialog(page)
+    dialog.choose(datacenter, day - timedelta(days=1), day)
+    dialog.launch()
+    days.open("Partitions").choose_partition(datacenter, str(day))
+    expect(days.metadata("missing")).to_have_text("0")
+    assert platform.rows_of_all(day) == clicks
+    expect(days.metadata("rows")).to_have_text(str(platform.rows_of_clicks(datacenter, day).total()))
+
+    report.open().materialize()
+    report.open("Checks").check("nothing_missing").expect_result("Passed", "Holds in east, west.")
+    report.open("Checks").check("nothing_twice").expect_result("Passed", "Holds in east, west.")
+    health.open("Checks").check(f"{datacenter}__verified").expect_result("Passed", "nothing is missing")
+    platform.wait_until_each_click_has_its_row()
