@@ -69,13 +69,13 @@ class Reporter:
     def on_wait(self, reason: str) -> None:
         self._shift.waits(self._clock.now_us())
         with self._tolerating_errors():
-            self._context.log.warning("waits for %s", reason)
+            self._context.log.warning("waits: %s", reason)
 
     def on_resume(self, reason: str, seconds: float) -> None:
         with self._tolerating_errors():
             since = in_utc(self._clock.now_us() - round(seconds * MICROSECONDS), "seconds")
             self._context.log.info(
-                "goes on: since %s, for %s, it waited for %s", since, span(seconds), reason
+                "goes on: since %s, for %s, it has waited: %s", since, span(seconds), reason
             )
 
     def report_if_due(self) -> None:

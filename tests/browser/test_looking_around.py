@@ -28,13 +28,13 @@ def test_a_shifts_report_shows_classes_that_add_up(page: Page, platform: LivePla
     expect(equation).to_contain_text("joined")
     foreign, *classes = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+\d|\d", equation.inner_text()))
     assert foreign == sum(classes) > 0
-    expect(asset.metadata("complete_up_to")).to_contain_text("UTC")
-    assert asset.number("joined") <= platform.rows_of_clicks("east").total()
+    expect(asset.metadata("east_complete_up_to")).to_contain_text("UTC")
+    assert asset.number("east_joined") <= platform.rows_of_clicks("east").total()
 
 
 def test_the_reports_of_shifts_are_plotted(page: Page) -> None:
     asset = AssetPage(page, "joined_events", PIPELINE).open()
     asset.show_plots()
-    expect(page.get_by_text("joined_per_second")).to_be_visible()
+    expect(page.get_by_text("east_joined_per_second")).to_be_visible()
     expect(asset.plots().first).to_be_visible()
     assert asset.plots().first.evaluate(HAS_LINES)

@@ -135,8 +135,8 @@ def test_a_registry_that_stands_still_is_told_when_it_begins_and_when_it_ends(wo
     world.clock.advance(34)
     shift.on_resume("registry: no endpoint answers", 34.0)
     assert context.said == [
-        "waits for registry: no endpoint answers",
-        f"goes on: since {began}, for 34 s, it waited for registry: no endpoint answers",
+        "waits: registry: no endpoint answers",
+        f"goes on: since {began}, for 34 s, it has waited: registry: no endpoint answers",
     ]
 
 
