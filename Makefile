@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local check docs test test-fast test-long test-browser test-services screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -22,6 +22,7 @@ help:
 	@echo "make test       the tests: every rule, some three quarters of an hour"
 	@echo "make test-long  more of them: many seeds, long histories, variants of the demo"
 	@echo "make test-browser  Dagster's UI on live traffic, driven in Chromium"
+	@echo "make screenshots  the pictures of Dagster's UI in the documents, into docs/images"
 	@echo "make test-services  Dagster on PostgreSQL, metrics in Prometheus"
 	@echo "make soak       100,000 seeds of both simulations, of the registry and of whole datacenters (some eight hours of two cores), and soak-outages"
 	@echo "make soak-outages  200 kills with -9 and 200 stops of 10 to 60 s of real processes (about half an hour)"
@@ -104,6 +105,10 @@ test-long: setup dynamodb-local
 # Each needs programs that Debian has: chromium; postgresql and prometheus. A test without its program is skipped.
 test-browser: setup
 	$(BIN)/pytest -m browser
+
+# tests/browser/screenshots.py says which. A look at each before it is committed does no harm.
+screenshots: setup
+	$(BIN)/python -m tests.browser.screenshots docs/images
 
 test-services: setup
 	$(BIN)/pytest -m services

@@ -36,12 +36,13 @@ def joined_events(page: Page, platform: LivePlatform) -> None:
 def backfill(page: Page, platform: LivePlatform) -> None:
     """The dialog that asks for days and datacenters."""
     AssetPage(page, "daily_joins", PIPELINE).open("Partitions").open_dialog()
-    BackfillDialog(page).choose("east", platform.yesterday - timedelta(days=1), platform.yesterday)
+    BackfillDialog(page).choose("east", platform.past_day - timedelta(days=1), platform.past_day)
 
 
 def red_check(page: Page, platform: LivePlatform) -> None:
     """A check that fails, with what to do."""
-    platform.remove_rows_of_yesterday()
+    platform.log_past_day()
+    platform.remove_rows_of_past_day()
     report = AssetPage(page, "verification_report", PIPELINE).open()
     report.materialize()
     report.open("Checks").check("nothing_missing").expect_result("Failed", "What to do")

@@ -10,10 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.live_platform import PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, BackfillDialog
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.timeout(3_600),
-]  # three times Spark, on a machine that may be busy
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(3_600)]  # it starts Spark three times
 
 REMEDY = "photon recover PIPELINE"
 
@@ -21,10 +18,11 @@ REMEDY = "photon recover PIPELINE"
 def test_rows_that_are_gone_make_a_check_red_and_a_backfill_by_clicks_makes_it_green_again(
     page: Page, platform: LivePlatform
 ) -> None:
-    day, clicks = platform.yesterday, platform.clicks_of_yesterday()
-    platform.wait(lambda: platform.rows_of_all(day) == clicks, "the rows of yesterday")
-    datacenter, gone = platform.remove_rows_of_yesterday()
-    assert platform.rows_of_all(day).total() == len(clicks) - gone
+    platform.log_past_day()
+    day = platform.past_day
+    clicks = platform.rows_of_all(day)
+    datacenter, gone = platform.remove_rows_of_past_day()
+    assert platform.rows_of_all(day).total() == clicks.total() - gone
 
     report = AssetPage(page, "verification_report", PIPELINE)
     report.open().materialize()
