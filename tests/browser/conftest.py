@@ -62,4 +62,4 @@ def page(
         if request.session.testsfailed > failed_before:
             page.screenshot(path=tmp_path / "page.png")
             page.context.tracing.stop(path=tmp_path / "trace.zip")
-            print(f"the page is {tmp_path / 'page.png'}; playwright show-trace {tmp_path / 'trace.zip'}")
+            print(f"the page is {tmp_path / 'page.png'}, and how it came to it {tmp_path / 'trace.zip'}")

@@ -101,8 +101,9 @@ class AssetPage:
         return int(self.metadata(key).inner_text().replace(",", ""))
 
     def show_plots(self) -> None:
-        """On the tab Overview."""
+        """On the tab Overview, of all events over time."""
         self.page.get_by_role("button", name="Plots").click()
+        self.page.get_by_role("button", name="Events").click()
 
     def plots(self) -> Locator:
         return self.page.locator("canvas")

@@ -17,7 +17,6 @@ from tests.browser.live_platform import PATIENCE_SECONDS, PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, BackfillDialog, chromium, chromium_program, new_page
 
 MOST_BYTES = 200_000  # of a picture: they are in the repository
-REPORTS_FOR_A_PLOT = 4
 
 
 def graph(page: Page, platform: LivePlatform) -> None:
@@ -30,7 +29,8 @@ def joined_events(page: Page, platform: LivePlatform) -> None:
     """Plots of what shifts report."""
     asset = AssetPage(page, "joined_events", PIPELINE).open()
     asset.show_plots()
-    asset.plots().nth(REPORTS_FOR_A_PLOT).scroll_into_view_if_needed()
+    expect(asset.plots().first).to_be_visible()
+    page.get_by_text("east_backlog_bytes").evaluate("label => label.scrollIntoView()")
 
 
 def backfill(page: Page, platform: LivePlatform) -> None:
