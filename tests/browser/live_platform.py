@@ -38,12 +38,15 @@ LIVE_SECONDS = 3_600.0  # longer than all tests together
 PAST_DAYS = 2  # not yesterday: around midnight that one is just being closed
 PAST_SECONDS = 20.0
 TEN_O_CLOCK_US = 10 * 3_600 * MICROSECONDS  # of the day
-# Reports come soon. Verifications and fills are a person's: each starts a JVM, and would be in the way.
+# Reports come soon. All else is for people: a recovery by the clock would repair what they are to repair.
 SETTINGS = """\
 retry: {max_delay: 2s}
 tailing: {idle_after: 3s}
 shift: {report: 5s}
 verification: {cron: "0 0 1 1 *"}
+recovery: {cron: "0 0 1 1 *"}
+compaction: {cron: "0 0 1 1 *"}
+registry: {state: {cron: "0 0 1 1 *"}}
 backfill: {first_look_days: 0}
 """
 
