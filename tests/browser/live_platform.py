@@ -171,7 +171,7 @@ def live_platform(path: Path) -> Iterator[LivePlatform]:
     """A platform below the folder, whose datacenters both join; all that was started has ended after it."""
     now_us = SystemClock().now_us()
     seed = now_us // MICROSECONDS
-    live = Traffic(seed, DATACENTERS, 100, 10, LIVE_SECONDS)
+    live = Traffic(seed, DATACENTERS, 50, 10, LIVE_SECONDS)
     past = replace(
         live,
         seed=seed - 1,
