@@ -152,6 +152,22 @@ class BackfillDialog:
 
 
 @dataclass(frozen=True)
+class BackfillsPage:
+    """The tab Backfills of the runs, which looks for news by itself."""
+
+    page: Page
+
+    def open(self) -> BackfillsPage:
+        self.page.goto("/runs")
+        self.page.get_by_role("tab", name="Backfills").click()
+        return self
+
+    def expect_success(self) -> None:
+        """Of the only backfill that there is."""
+        expect(seen(self.page, re.compile("^(Succeeded|Success|Completed)$")).first).to_be_visible()
+
+
+@dataclass(frozen=True)
 class RunPage:
     """One run: its state, and its events."""
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.live_platform import PIPELINE, LivePlatform
-from tests.browser.pages import AssetPage, BackfillDialog
+from tests.browser.pages import AssetPage, BackfillDialog, BackfillsPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3_600)]  # it starts Spark three times
 
@@ -36,6 +36,7 @@ def test_rows_that_are_gone_make_a_check_red_and_a_backfill_by_clicks_makes_it_g
     dialog = BackfillDialog(page)
     dialog.choose(datacenter, day - timedelta(days=1), day)
     dialog.launch()
+    BackfillsPage(page).open().expect_success()
     days.open("Partitions").choose_partition(datacenter, str(day))
     expect(days.metadata("missing")).to_have_text("0")
     assert platform.rows_of_all(day) == clicks
