@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -40,6 +40,7 @@ JVM_OPTIONS = (
 )
 
 
+_NOISE = b"WARNING: Using incubator modules"
 _ALL_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -149,12 +150,39 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    session = builder.getOrCreate()
+    with _launcher_warning_left_out():
+        session = builder.getOrCreate()
     # A SparkContext takes SIGINT for itself, to cancel its jobs. The earlier handler knows how to stop.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _launcher_warning_left_out() -> Iterator[None]:
+    """Have a JVM that is started write to standard error without its launcher's warning (`_NOISE`).
+
+    No option silences it: Spark asks for a module of the incubator, and Java says so before it reads any.
+    """
+    reader, writer = os.pipe()
+    own = os.dup(2)
+    os.dup2(writer, 2)
+    os.close(writer)
+    threading.Thread(target=_forward, args=(reader, own), name="jvm-stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+
+
+def _forward(reader: int, to: int) -> None:
+    """Write lines on, until all who write them have ended."""
+    with os.fdopen(reader, "rb") as lines, suppress(OSError):
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(to, line)
+    os.close(to)
 
 
 def reach_lakes(session: SparkSession, pipeline: Pipeline) -> None:
