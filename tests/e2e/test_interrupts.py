@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +29,6 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
     (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
     (folder / "p.yaml").write_text(PIPELINE)
-    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
     done = run(folder / "p.yaml", "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]
@@ -54,11 +51,10 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def once_it_says(words: str, and_seconds: float = 0.0) -> Callable[[subprocess.Popen[str]], None]:
+def once_it_says(words: str) -> Callable[[subprocess.Popen[str]], None]:
     def wait(process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         assert any(words in line for line in process.stderr)
-        time.sleep(and_seconds)
 
     return wait
 
@@ -82,15 +78,6 @@ def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, command: li
     assert "Aborted!" not in err
 
 
-def test_a_verification_is_interrupted_while_spark_starts(pipeline: Path) -> None:
-    process = run(pipeline.with_name("by_spark.yaml"), "verify", "--json")
-    status, out, err = interrupted(process, once_it_says("starting Spark", 1.0))
-    assert status == 130
-    assert json.loads(out) == {"error": "interrupted", "exit_status": 130}
-    assert "photon: interrupted" in err
-    assert "Traceback" not in err
-
-
 @pytest.mark.parametrize("words", [[], ["-d", "east"]], ids=["all", "one"])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_join_that_is_interrupted_once_stops_in_order(
@@ -108,11 +95,3 @@ def test_a_join_that_is_interrupted_twice_ends_at_once_with_130(pipeline: Path, 
     status, out, _ = interrupted(process, once_it_says(" photon.pipeline.file\n"), at_once)
     assert status in (130, 0)
     assert status == 130 or out
-
-
-@pytest.mark.spark
-def test_a_join_is_stopped_while_spark_starts(pipeline: Path) -> None:
-    process = run(pipeline, "join", "-d", "east")
-    status, out, err = interrupted(process, once_it_says(" pyspark\n", 1.0))
-    assert (status, "east" in out) == (0, True), err
-    assert "Aborted!" not in err
