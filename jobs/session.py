@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -41,6 +42,7 @@ JVM_OPTIONS = (
 
 
 _NOISE = b"WARNING: Using incubator modules"
+_SPARK_SHELL = "pyspark-shell"  # a word of the command line of each JVM that PySpark starts
 _ALL_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -150,13 +152,31 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    with _launcher_warning_left_out():
-        session = builder.getOrCreate()
+    try:
+        with _launcher_warning_left_out():
+            session = builder.getOrCreate()
+    except (
+        BaseException
+    ):  # Ctrl-C as well: a JVM that nobody waits for goes on starting, and stays for a while
+        _kill_jvms()
+        raise
     # A SparkContext takes SIGINT for itself, to cancel its jobs. The earlier handler knows how to stop.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _kill_jvms() -> None:
+    """End what this process has started of Spark, and have its next session start another JVM."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if _SPARK_SHELL in child.cmdline():
+                started = [child, *child.children(recursive=True)]  # a shell first, and what it asks
+                for process in started:
+                    process.kill()
+                psutil.wait_procs(started)
+    _forget_jvm()
 
 
 @contextmanager
@@ -229,7 +249,11 @@ def stop_session(session: SparkSession, timeout_seconds: float = 30.0) -> None:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    # Else PySpark would use the JVM that is gone for the next session of this process.
+    _forget_jvm()
+
+
+def _forget_jvm() -> None:
+    """Else PySpark would use the JVM that is gone for the next session of this process."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -29,6 +32,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\n")
     (folder / "logs" / "clicks.csv").write_text("click,query,at\nc1,q1,1700000002\n")
     (folder / "p.yaml").write_text(PIPELINE)
+    (folder / "by_spark.yaml").write_text(f"{PIPELINE}verification: {{without_spark: 1B}}\n")
     done = run(folder / "p.yaml", "join", "--complete", "--engine", "local")
     _, said = done.communicate()
     assert done.returncode == 0, said[-2000:]
@@ -36,9 +40,13 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(file: Path, command: str, *words: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-X", "importtime", "-m", "photon.cli.main", command, str(file), *words]
+    """It says on standard error what it imports."""
+    return run_quietly(file, command, *words, options=["-X", "importtime"])
+
+
+def run_quietly(file: Path, command: str, *words: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        line,
+        [sys.executable, *options, "-m", "photon.cli.main", command, str(file), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -95,3 +103,24 @@ def test_a_join_that_is_interrupted_twice_ends_at_once_with_130(pipeline: Path, 
     status, out, _ = interrupted(process, once_it_says(" photon.pipeline.file\n"), at_once)
     assert status in (130, 0)
     assert status == 130 or out
+
+
+@pytest.mark.spark
+def test_a_command_that_is_interrupted_while_spark_starts_ends_with_130_and_leaves_no_jvm(
+    pipeline: Path,
+) -> None:
+    process = run_quietly(pipeline.with_name("by_spark.yaml"), "verify", "--json")
+    jvms: list[psutil.Process] = []
+
+    def its_jvm_starts(process: subprocess.Popen[str]) -> None:
+        while not jvms:
+            assert process.poll() is None
+            own = psutil.Process(process.pid)
+            jvms.extend(child for child in own.children(recursive=True) if child.name() == "java")
+            time.sleep(0.05)  # nothing tells that a process has started another one
+
+    status, out, err = interrupted(process, its_jvm_starts)
+    assert status == 130
+    assert json.loads(out) == {"error": "interrupted", "exit_status": 130}
+    assert "Traceback" not in err
+    assert not [jvm for jvm in jvms if jvm.is_running()]
