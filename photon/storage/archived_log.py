@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +40,27 @@ class Bundle:
         return f"{self.first:020d}-{self.last:020d}.parquet"
 
 
+class BundleDamaged(OSError):
+    """A bundle can't be read; the message names it and says what to do."""
+
+
+def runs_of(versions: Sequence[int]) -> list[Bundle]:
+    """The bundles that these ascending versions make: one for each run without a gap."""
+    runs: list[Bundle] = []
+    for version in versions:
+        if runs and version == runs[-1].last + 1:
+            runs[-1] = Bundle(runs[-1].first, version)
+        else:
+            runs.append(Bundle(version, version))
+    return runs
+
+
 class ArchivedLog:
     """The archive of one table. OSError where the lake does not answer."""
 
     def __init__(self, folder: Location) -> None:
-        self._table, self._store = store_of(folder), store_of(folder / FOLDER)
+        self._folder = folder / FOLDER
+        self._table, self._store = store_of(folder), store_of(self._folder)
 
     def bundles(self) -> list[Bundle]:
         """All of them, the oldest first."""
@@ -54,33 +70,50 @@ class ArchivedLog:
     def add(self, versions: Sequence[int]) -> None:
         """Put these entries of the log, of ascending versions, on disk. FileNotFoundError if one is gone.
 
-        Another bundle may have some of them: its pass was killed before they went from the log, or an older
-        copy of the table was put back. What it has before them is taken over, and it goes.
+        Other bundles may have some of them: their pass was killed before they went from the log, another one
+        runs just now, or an older copy of the table was put over this one. All that these have is taken over,
+        except what the log says otherwise, and they go.
         """
         if not versions:
             return
-        entries = [(version, self._table.read(log_entry(version))) for version in versions]
-        others = [bundle for bundle in self.bundles() if bundle.last >= versions[0]]
-        older = {version: entry for other in others for version, entry in self.entries(other).items()}
-        entries = [pair for pair in sorted(older.items()) if pair[0] < versions[0]] + entries
-        rows = [{"version": v, "entry": entry, "removed": removed_by(entry)} for v, entry in entries]
-        bundle = Bundle(entries[0][0], versions[-1])
+        entries = {version: self._table.read(log_entry(version)) for version in versions}
+        others = [one for one in self.bundles() if one.last >= versions[0] and one.first <= versions[-1]]
+        for other in others:
+            entries = {**self.entries(other), **entries}
         self._store.make()
-        rows_of_bundle = pa.Table.from_pylist(rows, _COLUMNS)
-        self._store.put(bundle.name, lambda sink: pq.write_table(rows_of_bundle, sink, compression="zstd"))
+        runs = runs_of(sorted(entries))
+        for run in runs:
+            self._put(run, entries)
         self._store.sync("")
         self._table.sync("")
-        self._store.remove(*(other.name for other in others if other != bundle))
+        self._store.remove(*(other.name for other in others if other not in runs))
+
+    def _put(self, run: Bundle, entries: Mapping[int, bytes]) -> None:
+        versions = range(run.first, run.last + 1)
+        rows = pa.Table.from_pylist(
+            [{"version": v, "entry": entries[v], "removed": removed_by(entries[v])} for v in versions],
+            _COLUMNS,
+        )
+        self._store.put(run.name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
 
     def entries(self, bundle: Bundle) -> dict[int, bytes]:
-        """Its entries by version."""
-        rows = pq.read_table(self._store.open(bundle.name), columns=["version", "entry"])
+        """Its entries by version. BundleDamaged."""
+        rows = self._read(bundle, "version", "entry")
         return dict(zip(rows["version"].to_pylist(), rows["entry"].to_pylist(), strict=True))
 
     def removed(self, bundle: Bundle) -> list[str]:
-        """The data files that left the table by its commits."""
-        rows = pq.read_table(self._store.open(bundle.name), columns=["removed"])
-        return [path for paths in rows["removed"].to_pylist() for path in paths]
+        """The data files that left the table by its commits. BundleDamaged."""
+        return [path for paths in self._read(bundle, "removed")["removed"].to_pylist() for path in paths]
+
+    def _read(self, bundle: Bundle, *columns: str) -> pa.Table:
+        with self._store.open(bundle.name) as source:
+            try:
+                return pq.read_table(source, columns=list(columns))
+            except ValueError as error:  # of pyarrow: it was cut short, or is no Parquet
+                raise BundleDamaged(
+                    f"{self._folder / bundle.name} is damaged, expected old commits of the table: put it "
+                    "back from a copy, or remove it; the next verification then reads the whole table"
+                ) from error
 
     def changed_us(self, bundle: Bundle) -> int:
         """When it was written: its commits are older."""

@@ -1,7 +1,7 @@
 """Compaction: tables of a datacenter stay fit beside its live appends (docs/adr/0054).
 
 Small files become large ones, the log gets a checkpoint and loses old entries, and data files that nobody
-needs leave the folder. Each step may be killed and run again, and several may run at once.
+needs leave the folder. Each step may be killed and run again. Where two run at once, one of them may give up.
 """
 
 from __future__ import annotations

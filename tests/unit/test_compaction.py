@@ -18,11 +18,11 @@ from deltalake import DeltaTable
 from photon.adapters import ROW_COLUMNS
 from photon.faults import watched
 from photon.storage import archived_log, compaction, table_log
-from photon.storage.archived_log import ArchivedLog, LogEntries
-from photon.storage.changes import ChangedFiles, changed_since, commit_at
+from photon.storage.archived_log import ArchivedLog, Bundle, BundleDamaged, LogEntries, runs_of
+from photon.storage.changes import ChangedFiles, Commit, changed_since, commit_at
 from photon.storage.compaction import SMALL_BYTES, Group, RowsDiffer, compact, groups_of
 from photon.storage.data_files import DataFile, DataFiles
-from photon.storage.delta import log_entry
+from photon.storage.delta import LOG_FOLDER, log_entry
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.output_files import write_rows
 from photon.storage.replacing import replace_files
@@ -457,6 +457,48 @@ def test_commits_of_a_copy_that_was_put_back_count_and_those_that_it_lacks_do_no
     ArchivedLog(table.folder).add([BATCHES - 2, BATCHES - 1])
     entry.unlink()
     assert LogEntries(table.folder).read(BATCHES - 1) == mine + b"\n"
+
+
+def test_an_older_copy_that_is_put_over_a_table_takes_no_commit_from_the_archive(table: OutputTable) -> None:
+    entries = {version: (table.folder / log_entry(version)).read_bytes() for version in range(BATCHES)}
+    archive = ArchivedLog(table.folder)
+    archive.add(range(2, BATCHES - 1))
+    archive.add([0, 1, 2, BATCHES - 1])  # what the copy brought back, and the newest
+    shutil.rmtree(table.folder / LOG_FOLDER)
+    found = LogEntries(table.folder)
+    assert {version: found.read(version) for version in range(BATCHES)} == entries
+    assert archive.bundles() == [Bundle(0, BATCHES - 1)]
+
+
+def test_of_two_passes_at_once_none_takes_what_the_other_has_archived(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, other = ArchivedLog(table.folder), ArchivedLog(table.folder)
+
+    def bundles(self: ArchivedLog) -> list[Bundle]:
+        monkeypatch.undo()
+        other.add(range(BATCHES))  # after the first has read its own entries
+        return other.bundles()
+
+    monkeypatch.setattr(ArchivedLog, "bundles", bundles)
+    archive.add(range(3))
+    shutil.rmtree(table.folder / LOG_FOLDER)
+    assert [LogEntries(table.folder).read(version) for version in range(BATCHES)]
+
+
+def test_commits_with_a_gap_are_in_bundles_without_one() -> None:
+    assert runs_of([1, 2, 3, 7, 9, 10]) == [Bundle(1, 3), Bundle(7, 7), Bundle(9, 10)]
+
+
+def test_a_damaged_bundle_is_named_with_what_to_do(table: OutputTable) -> None:
+    archive = ArchivedLog(table.folder)
+    archive.add(range(BATCHES))
+    (bundle,) = archive.bundles()
+    (table.folder / archived_log.FOLDER / bundle.name).write_bytes(b"")
+    with pytest.raises(BundleDamaged, match=f"{bundle.name} is damaged.*put it back"):
+        archive.removed(bundle)
+    shutil.rmtree(table.folder / LOG_FOLDER)
+    assert changed_since(table.folder, Commit(0, "digest"), BATCHES) is None
 
 
 def test_a_commit_that_somebody_has_removed_is_not_in_the_archive(table: OutputTable) -> None:

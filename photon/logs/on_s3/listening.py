@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
+from xml.etree.ElementTree import ParseError
 
 from minio import Minio
 from minio.credentials.credentials import Credentials
@@ -97,7 +98,7 @@ class _Listener:
                 pause_seconds = FIRST_PAUSE_SECONDS if self._has_heard else REFUSED_PAUSE_SECONDS
                 if not self._has_heard:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
-            except (MinioException, NotTold, ValueError, KeyError, TypeError) as error:
+            except (MinioException, NotTold, ValueError, KeyError, TypeError, ParseError) as error:
                 pause_seconds = REFUSED_PAUSE_SECONDS
                 # What S3 answers may have the key's id, and what others answer be a page.
                 self._say(getattr(error, "code", None) or str(error)[:SAID_CHARACTERS])
