@@ -16,7 +16,7 @@ from dagster import (
 )
 
 from orchestration.definitions import build_defs
-from orchestration.schedules import upkeep_schedules
+from orchestration.schedules import schedules_of
 from orchestration.sensors import shift_sensor
 from photon.clock import SystemClock
 from photon.read import joined
@@ -140,7 +140,7 @@ def test_their_schedules_have_them_verified_and_all_checks_pass(
 ) -> None:
     defs = build_defs(settings)
     for one in good(settings):
-        (schedule,) = (each for each in upkeep_schedules(one) if "verification" in each.name)
+        (schedule,) = (each for each in schedules_of(one) if "verification" in each.name)
         asked = schedule.evaluate_tick(build_schedule_context(instance)).run_requests or []
         assert [type(each) for each in asked] == [RunRequest]
         verified = run(defs, one, "verification", instance)
