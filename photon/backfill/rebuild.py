@@ -29,6 +29,7 @@ from photon.faults import fault_point
 from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
+from photon.shift.pace import pace
 from photon.state.view import open_view
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile
@@ -193,14 +194,12 @@ class Rebuild:
         while pages:
             page = pages.pop(0)
             yield_to_joins(self.pipeline, self.datacenter, self.progress, self.clock)
-            rows, to_go = rows_in([page]), rows_in([page, *pages])
             took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
-            pace = f", {to_go * took_seconds / done:,.0f} s as fast as until now" if done else ""
-            self.progress(f"{rows:,} of {to_go:,} rows are made again, {len(pages)} pages to go{pace}")
-            done += rows
+            far = pace(done, done + rows_in([page, *pages]), took_seconds, "{:,} rows".format)
+            self.progress(f"makes rows again: {far}; {len(pages) + 1:,} pages to go")
             try:
                 tally += self._page(page, doubled, progress)
-                tries = 0
+                tries, done = 0, done + rows_in([page])
             except (FilesGone, SchemaConflict, CommitConflict) as error:
                 tries += 1
                 if tries == MOST_PAGE_TRIES:

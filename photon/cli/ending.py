@@ -56,10 +56,20 @@ def current_ending() -> Ending:
     return context.obj if context is not None and isinstance(context.obj, Ending) else Ending()
 
 
+def is_redrawn() -> bool:
+    """Whether standard error is a terminal on which a line may be drawn again."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def line_start() -> str:
+    """What a line of standard error begins with: it clears progress, also what another process has drawn."""
+    return "\r\x1b[K" if is_redrawn() else ""
+
+
 def fail(message: str, status: int, ending: Ending | None = None) -> NoReturn:
     """End the command with one message; with --json it is the one object, too."""
     try:
-        click.echo(f"photon: {message}", err=True)
+        click.echo(f"{line_start()}photon: {message}", err=True)
         _print_error(ending or current_ending(), message, status)
     except BrokenPipeError:
         discard_output()

@@ -9,15 +9,16 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout, suppress
+from contextlib import ExitStack, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
+from photon.cli.backlog_line import telling_how_far
 from photon.cli.children import STOPPING, Children, Command
-from photon.cli.ending import fail
+from photon.cli.ending import fail, line_start
 from photon.cli.output import (
     DONE,
     chosen,
@@ -27,6 +28,7 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
     showing_progress,
+    shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
 
@@ -103,7 +105,11 @@ def join(
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
         passed_on += [f"--spark={setting}" for setting in spark_settings]
-        results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
+        with ExitStack() as stack:
+            if mode != "stop" and shows_line():
+                say = stack.enter_context(showing_progress())
+                stack.enter_context(telling_how_far(pipeline, names, say))
+            results, status = _join_each(pipeline_file, names, passed_on, crash_at, signals)
     print_result(results, _results_text(results), as_json)
     sys.exit(status)
 
@@ -160,17 +166,20 @@ def _join_one(
     if crash_at is not None and not in_task:
         faults.arm(crash_at)
     done: Counter[str] = Counter()
+    tells_how_far = mode != "stop" and not child and shows_line()
     try:
         # What an adapter prints is not the result.
         with (
             expected_errors(),
-            redirect_stdout(sys.stderr),
             showing_progress(LINE_EVERY_SECONDS, plain=child) as say,
+            redirect_stdout(sys.stderr),
+            telling_how_far(pipeline, [datacenter], say) if tells_how_far else nullcontext(),
         ):
 
             def on_batch(report: BatchReport) -> None:
                 done.update({"batches": 1, **report.counts})
-                say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
+                if not tells_how_far:
+                    say(f"{datacenter}: {', '.join(f'{done[key]:,} {key}' for key in SHOWN)}")
 
             callbacks = _telling_callbacks(datacenter, signals, on_batch)
             for_tests = ForTests(crash_task_at=crash_at if in_task else None)
@@ -245,7 +254,8 @@ class StopSignals:
             os._exit(128 + number)
         self._requested = number
         with suppress(OSError):  # nobody may read it; and the signal may come in the middle of another line
-            os.write(2, b"photon: stopping after the current batch; once more to stop at once\n")
+            told = "photon: stopping after the current batch; once more to stop at once\n"
+            os.write(2, f"{line_start()}{told}".encode())
 
 
 def _results_text(results: dict[str, Any]) -> str:

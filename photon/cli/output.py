@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.ending import current_ending, fail
+from photon.cli.ending import current_ending, fail, is_redrawn, line_start
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def log_to_stderr() -> None:
     A terminal shows warnings only of the registry's endpoints: their hiccups are for a log.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    line = f"{line_start()}%(asctime)s %(levelname)s %(message)s"
+    handler.setFormatter(logging.Formatter(line, "%H:%M:%S"))
     logger = logging.getLogger("photon")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
@@ -63,18 +64,31 @@ def log_to_stderr() -> None:
     logging.getLogger("photon.registry.endpoints").setLevel(logging.WARNING if is_screen else logging.NOTSET)
 
 
+def shows_line() -> bool:
+    """Whether people watch progress in one line. With --json on a pipe a program does, in log lines."""
+    return is_redrawn() and (sys.stdout.isatty() or not current_ending().as_json)
+
+
 @contextmanager
 def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show what is going on: a spinner on a terminal, elsewhere log lines, at most one in `every_seconds`.
+    """Show what is going on: one line on a terminal, elsewhere log lines, at most one in `every_seconds`.
 
-    `plain`: lines on a terminal too. A reader who is gone does not matter to a log.
+    `plain`: log lines on a terminal too. A reader who is gone does not matter to a log.
     """
-    if sys.stderr.isatty() and not plain:
+    if shows_line() and not plain:
         from rich.console import Console
         from rich.text import Text  # a plain string may hold what rich takes for markup
 
-        with Console(stderr=True).status("") as status:
-            yield lambda text: status.update(Text(f"{text} ..."))
+        console = Console(stderr=True)  # which heeds NO_COLOR
+        with console.status("") as status:
+
+            def show(text: str) -> None:
+                line = Text(f"{text} ...")
+                # One line whatever its length, beside the spinner: a log line clears one.
+                line.truncate(console.width - 2, overflow="ellipsis")
+                status.update(line)
+
+            yield show
         return
     said_at = time.monotonic()
 

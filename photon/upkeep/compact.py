@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from photon.clock import Clock, microseconds
+from photon.clock import MICROSECONDS, Clock, microseconds
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Compaction
+from photon.shift.pace import pace
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table
 from photon.storage.columns import TABLE_COLUMNS
@@ -92,9 +93,13 @@ class _Compaction:
     def _rewrite(self) -> tuple[int, int, int]:
         """How many files there were, and how many rows were rewritten in how many commits."""
         files, groups = to_rewrite(self.table, self.datacenter, self.settings)
-        rows = commits = 0
+        rows = commits = done_bytes = 0
+        total_bytes, began_us = sum(group.size_bytes for group in groups), self.clock.elapsed_us()
         for number, group in enumerate(groups, start=1):
-            self.say(f"{self.table.folder}: group {number} of {len(groups)}, {len(group.files):,} files")
+            far = pace(done_bytes, total_bytes, (self.clock.elapsed_us() - began_us) / MICROSECONDS)
+            of = f"group {number} of {len(groups)}, {len(group.files):,} files"
+            self.say(f"{self.table.folder}: {far}; {of}")
+            done_bytes += group.size_bytes
             written = compact(self.table, group, f"photon:{self.datacenter}:compaction")
             if written is not None:
                 rows, commits = rows + written.rows, commits + 1
