@@ -26,7 +26,7 @@ def pace(
     if total is None:
         parts = [in_words(done), a_second]
     elif done >= total:
-        parts = [f"all of {in_words(total)}", a_second]
+        parts = [f"all of {in_words(total)}"]  # a rate would sink while what comes afterwards is done
     else:
         # Rounded down: 100 % would say that it is done.
         share = f"{100 * done // total} % of {in_words(total)}"
