@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from typing import Any, Literal, cast
 
 from dagster import (
@@ -96,11 +97,11 @@ class DaysRun:
 
         say, name = self.context.log.info, self.datacenter
         with in_line(self.pipeline.datacenters[name].state, say):
-            session = self.spark.for_checks(self.pipeline, behind_others(self.pipeline))
+            session = partial(self.spark.for_checks, self.pipeline, behind_others(self.pipeline))
             if self.config.do == "rebuild":
                 for day in self.days:
                     window = days_between(day, day)
-                    rebuilt = rebuild(self.pipeline, name, window, self.config.is_dry, say, session=session)
+                    rebuilt = rebuild(self.pipeline, name, window, self.config.is_dry, say, session=session())
                     yield self._event(day, rebuilt_metadata(rebuilt))
                 return
             window = days_between(self.days[0], self.days[-1])

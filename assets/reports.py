@@ -3,6 +3,7 @@
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, MaterializeResult, asset
 
@@ -62,7 +63,7 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     from photon.verification.stored_reports import append
 
     context = run.context
-    spark = context.resources.spark.for_checks(run.pipeline)
+    spark = partial(context.resources.spark.for_checks, run.pipeline)
     report = verify(run.pipeline, run.served.datacenters, context.log.info, spark, keep=True, pages=True)
     copies = compare(
         run.pipeline, list(report.datacenters), run.clock.now_us(), True, context.log.info, spark

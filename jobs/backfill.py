@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,9 @@ from photon.registry.consensus.register import RetiredDatacenter
 from photon.verification.days import Window
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import GLOB_CHARACTERS, MOST_FILES_NAMED
+
+if TYPE_CHECKING:
+    from jobs.verification import SparkMaker
 
 MOST_DOUBLED = 100_000  # rows of doubled events that one rebuild takes; the next one takes the others
 _COLUMNS = StructType(
@@ -52,7 +56,7 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild rows with Spark. `session`: instead of one of its own, which yields to other processes."""
     with _session(pipeline, progress, session) as spark:
-        return Rebuild(pipeline, datacenter, window, SparkProgram(spark), dry_run, progress, on_plan).run()
+        return Rebuild(pipeline, datacenter, window, SparkProgram(spark()), dry_run, progress, on_plan).run()
 
 
 def fill(
@@ -62,9 +66,9 @@ def fill(
     dry_run: bool = False,
     wait: bool = False,
     progress: Callable[[str], None] = lambda text: None,
-    session: SparkSession | None = None,
+    session: SparkSession | SparkMaker | None = None,
 ) -> Filled:
-    """Have what a window lacks joined by its dispatcher. `session`: as for `rebuild`."""
+    """Have what a window lacks joined by its dispatcher. `session`: as for `verify`."""
     with _session(pipeline, progress, session) as spark:
 
         def classify() -> DatacenterReport:
@@ -81,20 +85,28 @@ def fill(
 
 @contextmanager
 def _session(
-    pipeline: Pipeline, progress: Callable[[str], None], given: SparkSession | None
-) -> Iterator[SparkSession]:
-    if given is not None:
-        reach_lakes(given, pipeline)
-        yield given
-        return
-    master = behind_others(pipeline)
-    progress("starting Spark")
-    session = session_for(pipeline, f"photon backfill {pipeline.name}", master)
+    pipeline: Pipeline, progress: Callable[[str], None], given: SparkSession | SparkMaker | None
+) -> Iterator[SparkMaker]:
+    """What makes the session at its first use, and has it from then on; its own one is stopped at the end."""
+    own: list[SparkSession] = []
+
+    def session() -> SparkSession:
+        if given is not None:
+            found = given() if callable(given) else given
+        else:
+            if not own:
+                progress("starting Spark")
+                own.append(session_for(pipeline, f"photon backfill {pipeline.name}", master))
+            found = own[0]
+        reach_lakes(found, pipeline)
+        return found
+
+    master = behind_others(pipeline) if given is None else None
     try:
-        reach_lakes(session, pipeline)
         yield session
     finally:
-        stop_session(session)
+        for each in own:
+            stop_session(each)
 
 
 def behind_others(pipeline: Pipeline) -> str:

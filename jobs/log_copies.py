@@ -24,6 +24,8 @@ from photon.verification.tasks import BATCH_ROWS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from jobs.verification import SparkMaker
+
 Read = Callable[[Iterable[Part], Pipeline], Iterator[pa.RecordBatch]]
 FILE = ("datacenter", "side", "file")
 
@@ -34,9 +36,9 @@ def compare(
     now_us: int,
     keep: bool,
     progress: Callable[[str], None] = lambda text: None,
-    session: SparkSession | LocalSession | None = None,
+    session: SparkSession | LocalSession | SparkMaker | None = None,
 ) -> ComparedCopies:
-    """Compare the copies of the logs (`compare_copies`). `session`: instead of one of its own."""
+    """Compare the copies of the logs (`compare_copies`). `session`: as for `verify`."""
     with Reading(pipeline, session, progress) as reading:
         return compare_copies(pipeline, datacenters, reading, now_us, keep)
 
@@ -47,7 +49,7 @@ class Reading:
     def __init__(
         self,
         pipeline: Pipeline,
-        session: SparkSession | LocalSession | None,
+        session: SparkSession | LocalSession | SparkMaker | None,
         progress: Callable[[str], None],
     ) -> None:
         self._pipeline, self._given, self._progress = pipeline, session, progress
@@ -66,10 +68,12 @@ class Reading:
 
     def _session_for(self, parts: Sequence[Part]) -> Any:
         """The session in which these parts are read."""
-        if self._given is not None:
+        if self._given is not None and not callable(self._given):
             return self._given
         if is_small(self._pipeline, sum(part.stretch.length_bytes for part in parts)):
             return self._local.enter_context(LocalSession({}, BATCH_ROWS))
+        if callable(self._given):
+            return self._given()
         if self._spark is None:
             from jobs.session import session_for
 

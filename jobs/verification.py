@@ -40,6 +40,8 @@ from photon.verification.tasks import BATCH_ROWS, PLACE, ROW, TaskScope
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+    SparkMaker = Callable[[], SparkSession]
+
 Progress = Callable[[str], None]
 PLAN_CHARACTERS = 10_000
 MISSING: tuple[FindingKind, ...] = ("missing", "missing_and_cleared")  # of one class
@@ -49,16 +51,17 @@ def verify(
     pipeline: Pipeline,
     datacenters: Sequence[str],
     progress: Progress = lambda text: None,
-    session: SparkSession | LocalSession | None = None,
+    session: SparkSession | LocalSession | SparkMaker | None = None,
     *,
     keep: bool = False,
     anew: bool = False,
     window: Window | None = None,
     pages: bool = False,
 ) -> VerificationReport:
-    """Verify what `datacenters` have read against the tables of all. `session`: instead of one of its own.
+    """Verify what `datacenters` have read against the tables of all.
 
-    Without `session` it runs in this process if there is no more to read than `verification.without_spark`.
+    `session`: instead of one of its own; or what makes one, or has it already, when it is needed. It is not
+    if there is no more to read than `verification.without_spark`: then this process does it.
     Reads what is new since results were kept, and says the same as a verification of all. `keep`: keep the
     results, for the next one. `anew`: read all. `window`: report only events of these times,
     and keep nothing. `pages`: write down what recovery looks at, where that is more than a report holds.
@@ -77,7 +80,7 @@ def verify(
 
 @contextmanager
 def _session_of(
-    scope: Scope, session: SparkSession | LocalSession | None, progress: Progress
+    scope: Scope, session: SparkSession | LocalSession | SparkMaker | None, progress: Progress
 ) -> Iterator[Any]:
     """The session in which the queries run: the one that is given, this process, or a Spark of its own."""
     pipeline = scope.pipeline
@@ -85,7 +88,7 @@ def _session_of(
     if isinstance(session, LocalSession):
         yield session
         return
-    if session is None and is_small(pipeline, scope.size_bytes):
+    if (session is None or callable(session)) and is_small(pipeline, scope.size_bytes):
         # What an adapter prints is not the report.
         with LocalSession(lakes, BATCH_ROWS) as local, redirect_stdout(sys.stderr):
             yield local
@@ -93,7 +96,8 @@ def _session_of(
     from jobs.session import reach_lakes, session_for, stop_session
 
     progress("starting Spark")
-    base = session or session_for(pipeline, f"photon verify {pipeline.name}")
+    given = session() if callable(session) else session
+    base = given or session_for(pipeline, f"photon verify {pipeline.name}")
     try:
         reach_lakes(base, pipeline)
         own = base.newSession()  # so that these settings stay with these queries
@@ -108,7 +112,7 @@ def _session_of(
         with naming_damaged_files(lakes):
             yield own
     finally:
-        if session is None:
+        if given is None:
             stop_session(base)
 
 

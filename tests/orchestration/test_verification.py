@@ -98,7 +98,7 @@ def test_the_materialization_has_the_equations_and_their_numbers(
     (event,) = sound.get_asset_materialization_events()
     metadata = event.materialization.metadata
     expected = location.traffic.expected_outcomes()
-    assert metadata["east_foreign"].value == metadata["west_foreign"].value == expected.foreign
+    assert metadata["east_missing"].value == metadata["west_missing"].value == 0
     assert metadata["east_joined"].value + metadata["west_joined"].value == expected.joined_total
     assert metadata["rows"].value == expected.joined_total
     assert metadata["violations"].value == 0
