@@ -6,6 +6,7 @@ ever materializes the asset: Dagster's UI shows no result that is older than a m
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dagster import (
     AssetCheckEvaluation,
@@ -92,8 +93,9 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
         with failures_with_a_message():
             pipeline = served.load()
             found = look(pipeline, datacenter, SystemClock().now_us())
-            # There is no earlier look: the last sign of life says since when.
+            # There is no earlier look: the last sign of life says since when, and shares are of the epoch.
             memory = Memory(still_since_us=found.lease.beat_us or None).after(found, pipeline)
+            memory = replace(memory, before=None)
             verdicts = judge(datacenter, found, memory, pipeline)
         for promise, verdict in verdicts.items():
             key = AssetCheckKey(asset, check_name(datacenter, promise))

@@ -329,7 +329,7 @@ class Shares(Strict):
 
 
 class Health(Strict):
-    """From when on a datacenter is not well: what Dagster's checks of `joined_events` go by."""
+    """From when on a datacenter is not well: what Dagster's checks of `health` go by."""
 
     # It has work, and nobody is at it. A shift that is killed is replaced within some 20 s.
     standing_still: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))

@@ -151,6 +151,22 @@ def test_people_may_have_all_or_one_of_the_checks_evaluated_now(
     assert {one.asset_check_key for one in done.get_asset_check_evaluations()} == set(keys)
 
 
+def test_a_check_that_people_have_evaluated_looks_at_all_records_of_the_epoch(
+    location: Location, instance: DagsterInstance
+) -> None:
+    clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
+    with clicks.open("ab") as file:
+        file.write(b"no event\n" * 2_000)
+    prepare(location.pipeline)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    keys = [AssetCheckKey(health_key(location.served), "east__dead_letters")]
+    now = define_asset_job("now", AssetSelection.checks(*keys))
+    checks = health_checks(location.served, "east")
+    job = Definitions(asset_checks=[checks], jobs=[now]).resolve_job_def("now")
+    (found,) = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert (found.passed, found.severity) == (False, ERROR)
+
+
 def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:
     first = tick(location, instance)
     assert told(tick(location, instance, '{"format": 99}')).keys() == told(first).keys()
