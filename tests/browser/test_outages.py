@@ -56,8 +56,8 @@ def test_a_registry_that_stands_still_is_told_when_that_begins_and_when_it_is_ov
     run.filter_events("registry")
     with platform.registry_stands_still():
         began = time.monotonic()
-        run.expect_event("waits: the registry does not answer")
+        run.expect_event(re.compile(r"waits: .*registry"))  # whichever call has met it first
         platform.wait(lambda: time.monotonic() - began >= STANDS_STILL_SECONDS, "the time to pass")
-    run.expect_event(re.compile(r"goes on: since .* it has waited: the registry"))
+    run.expect_event(re.compile(r"goes on: since .* it has waited: .*registry"))
     AssetPage(page, "health", PIPELINE).open("Checks").check("east__works").expect_result("Passed")
     platform.wait_until_each_click_has_its_row()
