@@ -30,9 +30,10 @@ def mark() -> Iterator[str]:
         patch.setenv(MARK, mark)
         yield mark
     left = [] if soon(lambda: marked(mark) == []) else marked(mark)
+    told = [" ".join(process.cmdline()) for process in left]
     for process in left:
         process.kill()
-    assert not left, f"left behind: {left}"
+    assert not left, f"left behind: {told}"
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from bench.generator import generating
 from examples.demo.dagster_stack import DagsterStack, stack_in
@@ -106,8 +107,16 @@ class LivePlatform:
         datacenter = max(DATACENTERS, key=lambda name: self.rows_of_clicks(name, self.past_day).total())
         ids = sorted(self.rows_of_clicks(datacenter, self.past_day))[::2]
         listed = ", ".join(f"'{id}'" for id in ids)
-        deleted = self.table(datacenter).delete(f"_event_id IN ({listed})")
-        assert deleted["num_deleted_rows"] == len(ids)
+
+        def is_deleted() -> bool:
+            try:
+                deleted = self.table(datacenter).delete(f"_event_id IN ({listed})")
+            except CommitFailedError:  # a shift has committed meanwhile
+                return False
+            assert deleted["num_deleted_rows"] == len(ids)
+            return True
+
+        self.wait(is_deleted, "a moment between two commits")
         return datacenter, len(ids)
 
     def logged_clicks(self) -> set[str]:
