@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def program() -> str:
 @pytest.fixture(scope="session")
 def mark() -> Iterator[str]:
     """In the environment of all that these tests start, the browser too."""
+    resource_tracker.ensure_running()  # this process's own, which ends with it
     mark = uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARK, mark)
