@@ -20,6 +20,7 @@ from photon.dispatcher.retrying import BatchReport
 from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import Pipeline
 from photon.shift.growth import Growth, growth_of
+from photon.shift.meant import told_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
 from photon.shift.standing import span
@@ -30,6 +31,7 @@ from resources.environment import ServedPipeline
 
 # A picture is a third of a stored report: the second report has the first one, then each fifth, and the last.
 PICTURE_EVERY, FIRST_PICTURE = 5, 2
+NEEDS_YOU = "needs_you"
 # Of what a side table has; their materializations come with the pictures.
 CLASS_OF_TABLE: Mapping[TableName, OutcomeClass] = {
     "dead_letters": "dead_letters",
@@ -60,6 +62,7 @@ class Reporter:
         self._observed: ObservedLogs | None = None
         self._reports = 0
         self._told: dict[TableName, int] = {}  # the records of each side table
+        self._is_warned = False  # of what nobody can have meant
 
     def on_batch(self, batch: BatchReport) -> None:
         """Add a batch, and report if it is time."""
@@ -122,7 +125,18 @@ class Reporter:
         if with_picture:
             self._tell_side_tables(growth.state.counts)
             metadata |= table_now(lake, "joined_events")
+            metadata |= self._what_nobody_meant(growth.state.counts)
         return metadata
+
+    def _what_nobody_meant(self, counts: Counts) -> Metadata:
+        """What was seen and what to look at, if this join can't be meant; a run warns of it once."""
+        told = told_of(self._pipeline, self._datacenter, counts.as_dict())
+        if not told:
+            return {}
+        if not self._is_warned:
+            self._is_warned = True
+            self._context.log.warning("nobody can have meant this: %s", "; ".join(told))
+        return {NEEDS_YOU: MetadataValue.md("\n".join(f"- {each}" for each in told))}
 
     def _tell_side_tables(self, counts: Counts) -> None:
         """Materialize each side table that has more than when it was told last."""

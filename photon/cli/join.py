@@ -100,7 +100,7 @@ def join(
         name = names[0]
         results = {name: _join_one(pipeline, name, mode, engine, signals, crash_at, child)}
         is_cut_short = mode == "stop" or signals.stop_requested()
-        status = DONE if is_cut_short else _warned(pipeline, pipeline_file, name, results[name], complete)
+        status = DONE if is_cut_short else _warned(pipeline, name, results[name], complete)
     else:
         passed_on = [f"--{mode.replace('_', '-')}"] if mode != "stop" else []
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
@@ -190,12 +190,12 @@ def _join_one(
     return result.as_dict()
 
 
-def _warned(pipeline: Any, pipeline_file: Path, name: str, counts: Any, complete: bool) -> int:
+def _warned(pipeline: Any, name: str, counts: Any, complete: bool) -> int:
     """Tell what nobody can have meant. It is no success of a complete join; else logs may still come."""
-    from photon.shift.meant import look_at_logs, not_meant
+    from photon.shift.meant import told_of
 
     with expected_errors():
-        told = not_meant(str(pipeline_file), counts, look_at_logs(pipeline, name))
+        told = told_of(pipeline, name, counts)
     for each in told:
         log.warning("%s: %s", name, each)
     return NOT_MEANT if told and complete else DONE

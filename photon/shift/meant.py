@@ -5,15 +5,22 @@ What is wrong while a datacenter runs is told by `standing` and by the health ch
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from photon.clock import microseconds
 from photon.logs.files import Side
-from photon.logs.folders import log_folder
+from photon.logs.folders import log_folder, watch_of
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
+from photon.state.view import open_view
 
 # What was read by wrong settings is not read again by itself.
 AGAIN = "then remove the folders lake and state of all datacenters, and join again"
+EVERYTHING, SHOWN_OTHERS = "**/*", 3
+# What becomes of a record alone whose primary event was found, here or elsewhere.
+MET = ("joined", "joined_elsewhere", "duplicates", "filtered", "missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +28,78 @@ class LogSeen:
     """What there is of one log."""
 
     side: Side
-    place: str  # its glob, below its folder
+    folder: str
+    glob: str
     files: int
-    problem: str | None  # why its folder can't be read
+    problem: str | None  # why the folder can't be read
+    others: tuple[str, ...] = ()  # some files of the folder, where the glob matches none
+
+    @property
+    def place(self) -> str:
+        return f"{self.folder}/{self.glob}"
+
+
+def told_of(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> list[str]:
+    """What a datacenter's join can't have been meant to do, of its counts and its logs as they are now.
+
+    StateUnavailable, FormatTooNew.
+    """
+    overdue = 0 if _has_met(counts) else _overdue(pipeline, datacenter)
+    return not_meant(str(pipeline.file), counts, look_at_logs(pipeline, datacenter), overdue)
 
 
 def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogSeen, ...]:
     """Both logs of a datacenter as they are now."""
     place = pipeline.datacenters[datacenter].logs
-    folder = log_folder(place)
-    problem = folder.why_not_there()
     globs: dict[Side, str] = {"primary": pipeline.primary.files, "foreign": pipeline.foreign.files}
-    return tuple(
-        LogSeen(side, f"{place}/{glob}", 0 if problem else len(folder.watch(glob).scan(True).files), problem)
-        for side, glob in globs.items()
-    )
+    return tuple(_look_at(place, side, glob) for side, glob in globs.items())
 
 
-def not_meant(pipeline_file: str, counts: Mapping[str, float], logs: tuple[LogSeen, ...]) -> list[str]:
-    """What can't have been meant, each with what was seen and what to look at; none if all is well."""
+def _look_at(place: Location, side: Side, glob: str) -> LogSeen:
+    problem = log_folder(place).why_not_there()
+    if problem is not None:
+        return LogSeen(side, str(place), glob, 0, problem)
+    files = len(watch_of(place, glob).scan().files)
+    others = () if files else log_folder(place).watch(EVERYTHING).scan().files
+    shown = tuple(file.path for file in others[:SHOWN_OTHERS])
+    return LogSeen(side, str(place), glob, files, None, shown)
+
+
+def _overdue(pipeline: Pipeline, datacenter: str) -> int:
+    """How many records wait for a primary event although primary logs are read far beyond them."""
+    with open_view(pipeline.datacenters[datacenter].state) as state:
+        if state is None or state.watermark_us is None:
+            return 0
+        lateness_us = microseconds(pipeline.retry.allowed_lateness)
+        return state.waiting.count_for_primary(state.watermark_us - lateness_us)
+
+
+def not_meant(
+    pipeline_file: str, counts: Mapping[str, float], logs: tuple[LogSeen, ...], overdue: int = 0
+) -> list[str]:
+    """What can't have been meant, each with what was seen and what to look at; none if all is well.
+
+    `overdue`: records that wait for a primary event although primary logs are read beyond them.
+    """
     return [
-        *(told for log in logs if (told := _nothing_to_read(pipeline_file, log)) is not None),
+        *_nothing_to_read(pipeline_file, logs),
         *_nothing_understood(pipeline_file, counts),
-        *_nothing_met(pipeline_file, counts),
+        *_nothing_met(pipeline_file, counts, logs, overdue),
     ]
 
 
-def _nothing_to_read(pipeline_file: str, log: LogSeen) -> str | None:
-    if log.problem is not None:
-        where = f"`logs` of its datacenter in {pipeline_file}"
-        return f"the {log.side} logs {log.place} are in what is {log.problem}; look at {where}"
-    if log.files:
-        return None
-    return f"no file matches {log.place}; look at `{log.side}.files` in {pipeline_file}"
+def _nothing_to_read(pipeline_file: str, logs: tuple[LogSeen, ...]) -> list[str]:
+    told = [
+        f"the folder of logs {log.folder} is {log.problem}; "
+        f"look at `logs` of its datacenter in {pipeline_file}"
+        for log in logs
+        if log.problem is not None
+    ]
+    for log in logs:
+        if not log.files and log.problem is None:
+            others = f". The folder has {', '.join(log.others)}" if log.others else ""
+            told.append(f"no file matches {log.place}; look at `{log.side}.files` in {pipeline_file}{others}")
+    return list(dict.fromkeys(told))  # both logs are in one folder
 
 
 def _nothing_understood(pipeline_file: str, counts: Mapping[str, float]) -> list[str]:
@@ -71,11 +117,26 @@ def _nothing_understood(pipeline_file: str, counts: Mapping[str, float]) -> list
     return told
 
 
-def _nothing_met(pipeline_file: str, counts: Mapping[str, float]) -> list[str]:
-    if counts["joined"] + counts["joined_elsewhere"] or not (counts["unjoinable"] and counts["primary"]):
+def _nothing_met(
+    pipeline_file: str, counts: Mapping[str, float], logs: tuple[LogSeen, ...], overdue: int
+) -> list[str]:
+    if _has_met(counts) or not (counts["unjoinable"] + overdue and counts["primary"]):
         return []
+    unmet = [
+        f"{count:,} foreign events {what}"
+        for count, what in (
+            (counts["unjoinable"], "were given up"),
+            (overdue, "wait, though primary logs are read beyond them"),
+        )
+        if count
+    ]
+    places = " ".join(shlex.quote(log.place) for log in logs)
     return [
-        f"no key matches: {counts['unjoinable']:,} foreign events were given up, and {counts['primary']:,} "
-        f"primary events were read; photon init --dry-run PRIMARY FOREIGN says which columns match. Mend "
+        f"no key matches: {' and '.join(unmet)}, and {counts['primary']:,} primary events were read; "
+        f"photon init --dry-run {places} says which columns match. Mend "
         f"`primary.id` and `foreign.key` in {pipeline_file}, {AGAIN}"
     ]
+
+
+def _has_met(counts: Mapping[str, float]) -> bool:
+    return any(counts[name] for name in MET)

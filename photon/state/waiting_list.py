@@ -134,6 +134,15 @@ class WaitingList:
         waiting = [listed.times_us for listed in self._listed.values() if pending(listed.tally)]
         return np.concatenate([np.empty(0, np.int64), *waiting])
 
+    def count_for_primary(self, before_us: int) -> int:
+        """How many records of events before this time wait for their primary. WaitingDamaged, OSError."""
+        found = 0
+        for listed in self._listed.values():
+            if pending(listed.tally):
+                is_for_primary = listed.index.reasons[listed.is_waiting] == PRIMARY
+                found += int(np.count_nonzero(is_for_primary & (listed.times_us < before_us)))
+        return found
+
     def by_age(self, now_us: int, bounds_us: Sequence[int]) -> list[int]:
         """How many records wait by how long ago they were first seen: below each bound, and beyond the last.
 

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from photon.clock import MICROSECONDS
 from photon.join.outcomes import OUTCOME_CLASSES
 from photon.pipeline.file import load_pipeline
-from photon.shift.meant import LogSeen, look_at_logs, not_meant
+from photon.shift.meant import LogSeen, look_at_logs, not_meant, told_of
+from photon.state.view import view_state
+from tests.simulation.world import NOON_US, World
 
-LOGS = (LogSeen("primary", "logs/q/*.csv", 3, None), LogSeen("foreign", "logs/c/*.csv", 2, None))
+LOGS = (LogSeen("primary", "logs", "q/*.csv", 3, None), LogSeen("foreign", "logs", "c/*.csv", 2, None))
 
 
-def told(logs: tuple[LogSeen, ...] = LOGS, **counts: int) -> list[str]:
+def told(logs: tuple[LogSeen, ...] = LOGS, overdue: int = 0, **counts: int) -> list[str]:
     none = dict.fromkeys([*OUTCOME_CLASSES, "foreign", "primary", "primary_dead_letters"], 0)
-    return not_meant("p.yaml", {**none, **counts}, logs)
+    return not_meant("p.yaml", {**none, **counts}, logs, overdue)
 
 
 @pytest.mark.parametrize(
@@ -23,10 +26,17 @@ def told(logs: tuple[LogSeen, ...] = LOGS, **counts: int) -> list[str]:
     [
         {"foreign": 9, "primary": 9, "joined": 1, "unjoinable": 8},
         {"foreign": 9, "primary": 9, "joined_elsewhere": 1, "unjoinable": 8},
+        {"foreign": 9, "primary": 9, "filtered": 1, "unjoinable": 8},
         {"foreign": 9, "primary": 9, "dead_letters": 8, "filtered": 1},
         {"foreign": 0, "primary": 9},
     ],
-    ids=["joined", "joined elsewhere", "some dead letters", "no click yet"],
+    ids=[
+        "joined",
+        "joined elsewhere",
+        "a pair that the adapter dropped",
+        "some dead letters",
+        "no click yet",
+    ],
 )
 def test_a_join_that_may_be_meant_is_told_nothing_of(counts: dict[str, int]) -> None:
     assert told(**counts) == []
@@ -46,8 +56,28 @@ def test_primary_lines_that_are_all_dead_letters_are_told_too() -> None:
 
 def test_keys_that_never_match_are_told_with_the_command_that_says_which_do() -> None:
     (only,) = told(foreign=5, unjoinable=5, primary=4)
-    assert "no key matches: 5 foreign events" in only
-    assert "photon init --dry-run" in only
+    assert "no key matches: 5 foreign events were given up" in only
+    assert "photon init --dry-run 'logs/q/*.csv' 'logs/c/*.csv'" in only
+
+
+def test_keys_are_told_before_anything_is_given_up() -> None:
+    (only,) = told(overdue=5, foreign=7, pending=7, primary=4)
+    assert "no key matches: 5 foreign events wait, though primary logs are read beyond them" in only
+
+
+@pytest.mark.parametrize(("click_at_seconds", "is_told"), [(5, True), (3_600, False)])
+def test_a_click_waits_in_vain_only_where_queries_are_read_beyond_it(
+    tmp_path: Path, click_at_seconds: int, is_told: bool
+) -> None:
+    world = World(tmp_path)
+    at_us = NOON_US - 600 * MICROSECONDS
+    world.queries("q1", at_us=at_us)
+    world.queries("q2", at_us=NOON_US)
+    world.clicks(("c1", "no query"), at_us=at_us + click_at_seconds * MICROSECONDS)
+    world.join()
+    counts = view_state(world.pipeline.datacenters["east"].state, NOON_US).counts
+    assert counts.of("pending") == 1
+    assert bool(told_of(world.pipeline, "east", counts.as_dict())) is is_told
 
 
 def test_a_glob_that_matches_nothing_and_a_folder_that_is_missing_are_named(tmp_path: Path) -> None:
@@ -58,9 +88,10 @@ def test_a_glob_that_matches_nothing_and_a_folder_that_is_missing_are_named(tmp_
         'foreign: {files: "c/*.csv", format: csv, id: c, key: q, time: at}\n'
     )
     pipeline = load_pipeline(file)
-    missing = told(look_at_logs(pipeline, "here"))
-    assert all("not a folder that can be read" in one for one in missing)
+    (missing,) = told(look_at_logs(pipeline, "here"))
+    assert f"the folder of logs {tmp_path}/logs is not a folder that can be read" in missing
     (tmp_path / "logs" / "q").mkdir(parents=True)
     (tmp_path / "logs" / "q" / "a.csv").write_text("q,at\n")
     (only,) = told(look_at_logs(pipeline, "here"))
     assert f"no file matches {tmp_path}/logs/c/*.csv; look at `foreign.files`" in only
+    assert only.endswith("The folder has q/a.csv")

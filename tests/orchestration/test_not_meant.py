@@ -1,0 +1,92 @@
+"""A shift that nobody can have meant says so, in its run's events and on its last materialization.
+
+It is the asset itself on an instance of Dagster; only Spark is replaced by tasks in this process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
+
+from photon.join.tasks import LocalRunner
+from photon.registry.open import close_registries
+from tests.orchestration.location import Location
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+SETTINGS = """
+shift: {idle: 1s, report: 1s}
+retry: {allowed_lateness: 0s}
+tailing: {idle_after: 1s}
+home: {takeover_delay: 0s, quiet_after: 0s}
+"""
+JOINED = AssetKey(["clicks", "joined_events"])
+
+
+class WithoutSpark(LocalRunner):
+    """Takes the place of the runner on Spark."""
+
+    def __init__(self, session: Callable[[], Any], workers: int) -> None:
+        super().__init__()
+
+    def warm_up(self) -> None:
+        """Nothing is cold."""
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
+    monkeypatch.setattr("assets.joined_events.SparkRunner", WithoutSpark)
+    yield Location(tmp_path, datacenters=("east",), more=SETTINGS)
+    close_registries()
+
+
+def edit(location: Location, old: str, new: str) -> None:
+    """The pipeline file, as a person edits it; each run reads it anew."""
+    text = location.file.read_text()
+    assert old in text
+    location.file.write_text(text.replace(old, new))
+
+
+def shift(location: Location) -> tuple[list[str], list[str]]:
+    """Runs one: the warnings among its events; and what each materialization says that somebody has to do."""
+    with DagsterInstance.ephemeral() as instance:
+        job = location.defs.resolve_job_def(location.job)
+        result = job.execute_in_process(instance=instance, partition_key="east", raise_on_error=False)
+        assert result.success
+        events = instance.all_logs(result.run_id)
+        records = instance.fetch_materializations(AssetRecordsFilter(JOINED), limit=100).records
+    metadata = [record.asset_materialization.metadata for record in records if record.asset_materialization]
+    return (
+        [event.user_message for event in events if event.level == logging.WARNING],
+        [str(each["needs_you"].value) for each in metadata if "needs_you" in each],
+    )
+
+
+def test_a_shift_that_joins_has_nothing_to_say(location: Location) -> None:
+    assert shift(location) == ([], [])
+
+
+WRONG = {
+    "times": ("time_unit: iso8601", "time_unit: s", "lines are dead letters", "photon dead-letters {file}"),
+    "glob": ("clicks/**/*.jsonl", "klicks/*.jsonl", "no file matches {logs}/klicks/*", "`foreign.files`"),
+    "key": ("key: query_id", "key: click_id", "no key matches", "init --dry-run '{logs}/queries/**/*.jsonl'"),
+    "folder": ("logs/east", "logs/eats", "/logs/eats is not a folder that can be read", "`logs` of its"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "seen", "look_at"), WRONG.values(), ids=WRONG)
+def test_a_shift_that_nobody_can_have_meant_says_so_once_in_its_run_and_on_the_asset(
+    location: Location, old: str, new: str, seen: str, look_at: str
+) -> None:
+    edit(location, old, new)
+    warnings, materialized = shift(location)
+    names = {"file": location.file, "logs": location.folder / "logs" / "east"}
+    (warning,) = [each for each in warnings if each.startswith("nobody can have meant this")]
+    for said in (warning, materialized[0]):
+        assert seen.format(**names) in said
+        assert look_at.format(**names) in said
