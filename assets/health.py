@@ -6,7 +6,6 @@ ever materializes the asset: Dagster's UI shows no result that is older than a m
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dagster import (
     AssetCheckEvaluation,
@@ -20,12 +19,13 @@ from dagster import (
     AssetSpec,
     multi_asset_check,
 )
+from dagster._core.definitions.run_request import InstigatorType
 
 from assets.runs import failures_with_a_message
 from photon.clock import SystemClock
-from photon.health.memory import Memory
 from photon.health.verdicts import PROMISES, Level, Verdict, judge
 from photon.health.vitals import look
+from photon.health.watched import Watched, from_text, memory_beside
 from resources.environment import ServedPipeline, dagster_name
 
 _SEVERITY = {
@@ -54,6 +54,11 @@ def health_asset(served: ServedPipeline) -> AssetSpec:
 def check_name(datacenter: str, promise: str) -> str:
     """One check a datacenter: what is told of one must not hide what is told of another."""
     return dagster_name(datacenter, promise)
+
+
+def watcher_name(served: ServedPipeline) -> str:
+    """The sensor that evaluates the checks (`orchestration.watcher`)."""
+    return dagster_name(served.pipeline.name, "watcher")
 
 
 def level_of(passed: bool, severity: AssetCheckSeverity) -> Level:
@@ -91,12 +96,12 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
     )
     def health(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         with failures_with_a_message():
-            pipeline = served.load()
-            found = look(pipeline, datacenter, SystemClock().now_us())
-            # There is no earlier look: the last sign of life says since when, and shares are of the epoch.
-            memory = Memory(still_since_us=found.lease.beat_us or None).after(found, pipeline)
-            memory = replace(memory, before=None)
+            pipeline, watched = served.load(), _watched(context, served, datacenter)
+            is_starting = watched is not None and watched.is_starting
+            found = look(pipeline, datacenter, SystemClock().now_us(), is_starting)
+            memory, why_alone = memory_beside(watched, found, pipeline)
             verdicts = judge(datacenter, found, memory, pipeline)
+        alone = f"Judged by this look alone: {why_alone} (sensor {watcher_name(served)})."
         for promise, verdict in verdicts.items():
             key = AssetCheckKey(asset, check_name(datacenter, promise))
             if key in context.selected_asset_check_keys:
@@ -105,8 +110,22 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
                     check_name=key.name,
                     passed=verdict.level == "ok",
                     severity=_SEVERITY[verdict.level],
-                    description=verdict.text,
+                    description=f"{verdict.text} {alone}" if why_alone else verdict.text,
                     metadata={"datacenter": datacenter},
                 )
 
     return health
+
+
+def _watched(context: AssetCheckExecutionContext, served: ServedPipeline, datacenter: str) -> Watched | None:
+    """What the watcher has left of a datacenter, in the code location of this run if Dagster launched it."""
+    origin = context.run.remote_job_origin
+    states = context.instance.all_instigator_state(
+        repository_selector_id=origin.repository_origin.get_selector_id() if origin else None,
+        instigator_type=InstigatorType.SENSOR,
+    )
+    for state in states:
+        data = state.sensor_instigator_data
+        if state.name == watcher_name(served) and data is not None:
+            return from_text(data.cursor).get(datacenter)
+    return None

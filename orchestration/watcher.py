@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 from dagster import (
     AssetCheckEvaluation,
     DefaultSensorStatus,
@@ -17,47 +12,17 @@ from dagster import (
     sensor,
 )
 
-from assets.health import evaluation
+from assets.health import evaluation, watcher_name
 from orchestration.shift_runs import ShiftRuns
 from photon.clock import Clock, SystemClock, microseconds
-from photon.health.memory import Memory
-from photon.health.verdicts import Level, Verdict, judge
+from photon.health.verdicts import Verdict, judge
 from photon.health.vitals import look
+from photon.health.watched import Told, Watched, as_text, from_text
 from photon.pipeline.file import Pipeline
 from photon.registry.open import close_registries
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
-CURSOR_FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Told:
-    """What was told of one promise last."""
-
-    level: Level
-    at_us: int
-
-    def is_news(self, verdict: Verdict, now_us: int, again_us: int) -> bool:
-        """Whether to tell it: it has changed, or goes on for so long."""
-        return verdict.level != self.level or (verdict.level != "ok" and now_us - self.at_us >= again_us)
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A datacenter, from one tick to the next."""
-
-    memory: Memory = field(default_factory=Memory)
-    told: Mapping[str, Told] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        told = {promise: [one.level, one.at_us] for promise, one in self.told.items()}
-        return {"memory": self.memory.as_dict(), "told": told}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Watched:
-        told = {promise: Told(level, at_us) for promise, (level, at_us) in stored["told"].items()}
-        return cls(Memory.from_dict(stored["memory"]), told)
 
 
 def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
@@ -65,13 +30,13 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
     clock = clock or SystemClock()
 
     @sensor(
-        name=dagster_name(served.pipeline.name, "watcher"),
+        name=watcher_name(served),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description="Looks whether each datacenter is well, and evaluates its checks when that changes.",
     )
     def watcher(context: SensorEvaluationContext) -> SensorResult:
-        pipeline, before = served.load(), _from_text(context.cursor)
+        pipeline, before = served.load(), from_text(context.cursor)
         after: dict[str, Watched] = {}
         news: list[AssetCheckEvaluation] = []
         problems: list[str] = []
@@ -92,7 +57,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
             close_registries()
         return SensorResult(
             skip_reason=SkipReason("; ".join(problems) or "all datacenters are well"),
-            cursor=_as_text(after),
+            cursor=as_text(after),
             asset_events=news,
         )
 
@@ -112,18 +77,4 @@ def _watch(
         if last is None or last.is_news(verdict, now_us, again_us):
             last = Told(verdict.level, now_us)
         told[promise] = last
-    return Watched(memory, told), verdicts
-
-
-def _from_text(text: str | None) -> dict[str, Watched]:
-    """As it was stored. Forgets a cursor of another format: what goes on is told again."""
-    stored = json.loads(text) if text else {}
-    if stored.get("format") != CURSOR_FORMAT:
-        return {}
-    return {name: Watched.from_dict(one) for name, one in stored["datacenters"].items()}
-
-
-def _as_text(watched: Mapping[str, Watched]) -> str:
-    return json.dumps(
-        {"format": CURSOR_FORMAT, "datacenters": {name: one.as_dict() for name, one in watched.items()}}
-    )
+    return Watched(now_us, memory, told, is_starting), verdicts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from photon.clock import microseconds
@@ -59,11 +59,8 @@ class Memory:
         before = self.before.counts if self.before is not None else {}
         return {name: count - before.get(name, 0) for name, count in now.items()}
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Memory:
-        """What `as_dict` gave."""
+        """What `asdict` gave."""
         marks = [Mark(**mark) if mark else None for mark in (stored["before"], stored["latest"])]
         return cls(stored["still_since_us"], stored["behind_since_us"], *marks)

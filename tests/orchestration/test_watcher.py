@@ -19,8 +19,12 @@ from dagster import (
     build_sensor_context,
     define_asset_job,
 )
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.loader import LoadingContextForTest
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, SensorInstigatorData
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
@@ -151,20 +155,43 @@ def test_people_may_have_all_or_one_of_the_checks_evaluated_now(
     assert {one.asset_check_key for one in done.get_asset_check_evaluations()} == set(keys)
 
 
-def test_a_check_that_people_have_evaluated_looks_at_all_records_of_the_epoch(
-    location: Location, instance: DagsterInstance
-) -> None:
-    clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
-    with clicks.open("ab") as file:
-        file.write(b"no event\n" * 2_000)
-    prepare(location.pipeline)
-    run_shift(location.pipeline, "east", "until_idle", "local")
-    keys = [AssetCheckKey(health_key(location.served), "east__dead_letters")]
+def by_hand(location: Location, instance: DagsterInstance, check: str) -> AssetCheckEvaluation:
+    """What a check of east says that a person has evaluated now."""
+    keys = [AssetCheckKey(health_key(location.served), check)]
     now = define_asset_job("now", AssetSelection.checks(*keys))
     checks = health_checks(location.served, "east")
     job = Definitions(asset_checks=[checks], jobs=[now]).resolve_job_def("now")
     (found,) = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+    return found
+
+
+def leave(instance: DagsterInstance, sensor: str, cursor: str | None) -> None:
+    """Store a sensor's cursor as Dagster's daemon does after its tick."""
+    place = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="defs.py"), "here")
+    origin = RemoteRepositoryOrigin(place, "__repository__").get_instigator_origin(sensor)
+    data = SensorInstigatorData(cursor=cursor)
+    state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.DECLARED_IN_CODE, data)
+    instance.add_instigator_state(state)
+
+
+def test_a_check_that_people_have_evaluated_says_what_the_watcher_says(
+    location: Location, instance: DagsterInstance
+) -> None:
+    prepare(location.pipeline)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    alone = by_hand(location, instance, "east__dead_letters")
+    assert "by this look alone: its watcher has not looked at it yet (sensor clicks__watcher)" in str(
+        alone.description
+    )
+    leave(instance, "clicks__watcher", tick(location, instance).cursor)
+    clicks = next((location.folder / "logs" / "east" / "clicks").iterdir())
+    with clicks.open("ab") as file:
+        file.write(b"no event\n" * 20)
+    run_shift(location.pipeline, "east", "until_idle", "local")
+    found = by_hand(location, instance, "east__dead_letters")
     assert (found.passed, found.severity) == (False, ERROR)
+    assert "20 of the latest 20 foreign records are dead letters" in str(found.description)
+    assert "by this look alone" not in str(found.description)
 
 
 def test_a_cursor_of_another_format_is_forgotten(location: Location, instance: DagsterInstance) -> None:

@@ -12,6 +12,7 @@ from photon.clock import MICROSECONDS
 from photon.health.memory import Memory
 from photon.health.verdicts import PROMISES, Verdict, judge
 from photon.health.vitals import Vitals
+from photon.health.watched import FRESH_SECONDS, Told, Watched, as_text, from_text, memory_beside
 from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import Growth, LogSize
@@ -214,6 +215,40 @@ def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> 
     assert "3 events are missing" in verdict.says
 
 
-def test_memory_outlives_its_process(pipeline: Pipeline) -> None:
-    memory = Memory().after(vitals(0, GIB, state=counts(5), **WORK), pipeline)
-    assert Memory.from_dict(memory.as_dict()) == memory
+def watched(pipeline: Pipeline, *looks: Vitals) -> Watched:
+    """What a watcher leaves after these looks."""
+    memory = Memory()
+    for look in looks:
+        memory = memory.after(look, pipeline)
+    return Watched(looks[-1].now_us, memory, {"works": Told("warn", NOW_US)}, is_starting=True)
+
+
+def test_what_a_watcher_leaves_outlives_its_process(pipeline: Pipeline) -> None:
+    left = {"east": watched(pipeline, vitals(0, GIB, state=counts(5), **WORK))}
+    assert from_text(as_text(left)) == left
+
+
+def test_whoever_else_judges_goes_by_what_the_watcher_has_left(pipeline: Pipeline) -> None:
+    looks = [vitals(0, GIB, state=counts(9_000)), vitals(3_599, GIB, lag=1e9, state=counts(9_000))]
+    now = vitals(3_600, GIB, lag=1e9, state=counts(10_000, dead_letters=100))
+    memory, why_alone = memory_beside(watched(pipeline, *looks), now, pipeline)
+    assert (memory, why_alone) == (watched(pipeline, *looks, now).memory, "")
+    found = judge("east", now, memory, pipeline)
+    assert found["lag"].says == "east is 60 min behind; 1.0 GiB of its logs are unread"
+    assert "100 of the latest 1,000 foreign records" in found["dead_letters"].says
+
+
+def test_without_a_watcher_shares_are_of_the_epoch_and_the_result_says_so(pipeline: Pipeline) -> None:
+    now = vitals(9, state=counts(10_000, dead_letters=1_000))
+    memory, why_alone = memory_beside(None, now, pipeline)
+    assert "1,000 of the latest 10,000" in judge("east", now, memory, pipeline)["dead_letters"].says
+    assert why_alone == "its watcher has not looked at it yet"
+
+
+def test_what_a_watcher_knew_long_ago_is_not_believed(pipeline: Pipeline) -> None:
+    left = watched(pipeline, vitals(0, GIB))
+    memory, why_alone = memory_beside(left, vitals(FRESH_SECONDS, GIB), pipeline)
+    assert (memory.behind_since_us, why_alone) == (NOW_US, "")
+    memory, why_alone = memory_beside(left, vitals(FRESH_SECONDS + 1, GIB), pipeline)
+    assert memory.behind_since_us != NOW_US
+    assert why_alone == "its watcher has not looked at it since 2027-01-15T08:00:00+00:00"

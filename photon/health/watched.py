@@ -1,0 +1,75 @@
+"""What a watcher leaves from one look to the next, as the text that it stores.
+
+Whoever else judges a datacenter reads it too: so a check that a person evaluates says what the watcher says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from photon.clock import MICROSECONDS, in_utc
+from photon.health.memory import Memory
+from photon.health.verdicts import Level, Verdict
+from photon.health.vitals import Vitals
+from photon.pipeline.file import Pipeline
+
+FORMAT = 2
+# A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.
+FRESH_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was told of one promise last."""
+
+    level: Level
+    at_us: int
+
+    def is_news(self, verdict: Verdict, now_us: int, again_us: int) -> bool:
+        """Whether to tell it: it has changed, or goes on for so long."""
+        return verdict.level != self.level or (verdict.level != "ok" and now_us - self.at_us >= again_us)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A datacenter, from one look to the next."""
+
+    looked_us: int = 0
+    memory: Memory = field(default_factory=Memory)
+    told: Mapping[str, Told] = field(default_factory=dict)  # by promise
+    is_starting: bool = False  # a run of it was on its way
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Watched:
+        """What `asdict` gave."""
+        told = {promise: Told(**one) for promise, one in stored["told"].items()}
+        return cls(stored["looked_us"], Memory.from_dict(stored["memory"]), told, stored["is_starting"])
+
+
+def from_text(text: str | None) -> dict[str, Watched]:
+    """Each datacenter as it was stored. Forgets what has another format: what goes on is told again."""
+    stored = json.loads(text) if text else {}
+    if stored.get("format") != FORMAT:
+        return {}
+    return {name: Watched.from_dict(one) for name, one in stored["datacenters"].items()}
+
+
+def as_text(watched: Mapping[str, Watched]) -> str:
+    """What `from_text` reads."""
+    return json.dumps({"format": FORMAT, "datacenters": {name: asdict(one) for name, one in watched.items()}})
+
+
+def memory_beside(watched: Watched | None, found: Vitals, pipeline: Pipeline) -> tuple[Memory, str]:
+    """What to judge a look by that is not the watcher's own; and, if that is this look alone, why.
+
+    Alone, the last sign of life says since when nobody is at work, nobody knows since when anything else
+    lasts, and shares are of the whole epoch.
+    """
+    if watched is not None and found.now_us - watched.looked_us <= FRESH_SECONDS * MICROSECONDS:
+        return watched.memory.after(found, pipeline), ""
+    since = f"since {in_utc(watched.looked_us, 'seconds')}" if watched is not None else "yet"
+    alone = Memory(still_since_us=found.lease.beat_us or None).after(found, pipeline)
+    return replace(alone, before=None), f"its watcher has not looked at it {since}"
