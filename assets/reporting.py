@@ -17,8 +17,10 @@ from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
 from photon.dispatcher.retrying import BatchReport
+from photon.errors import UserError
 from photon.join.outcomes import Counts, OutcomeClass
 from photon.pipeline.file import Pipeline
+from photon.read import Watermark, watermark
 from photon.shift.growth import Growth, growth_of
 from photon.shift.meant import told_of
 from photon.shift.report import ShiftLog, ShiftReport
@@ -125,8 +127,16 @@ class Reporter:
         if with_picture:
             self._tell_side_tables(growth.state.counts)
             metadata |= table_now(lake, "joined_events")
+            metadata |= self._union()
             metadata |= self._what_nobody_meant(growth.state.counts)
         return metadata
+
+    def _union(self) -> Metadata:
+        """How complete the rows of all datacenters are together; nothing where one of them can't be asked."""
+        try:
+            return union_metadata(watermark(self._pipeline))
+        except (UserError, OSError):
+            return {}
 
     def _what_nobody_meant(self, counts: Counts) -> Metadata:
         """What was seen and what to look at, if this join can't be meant; a run warns of it once."""
@@ -171,6 +181,7 @@ def shift_metadata(
     if said is not None:
         times = {"complete_up_to": said.complete_up_to_us, "mostly_complete_up_to": said.mostly_up_to_us}
         numbers |= {name: timestamp(time_us) for name, time_us in times.items() if time_us is not None}
+        numbers["came_late"] = said.came_late
     if growth.lag_seconds is not None:
         numbers["lag_seconds"] = round(growth.lag_seconds, 3)
     if latency is not None:
@@ -180,10 +191,20 @@ def shift_metadata(
         "equation": MetadataValue.md(equation(counts)),
         **of_datacenter(datacenter, numbers),
     }
+    if with_picture and said is not None:
+        metadata["complete"] = f"{datacenter} is {said.sentence()}"
     picture = latency_plot(reports) if with_picture else None
     if picture is not None:
         metadata["latency"] = MetadataValue.md(picture)
     return metadata
+
+
+def union_metadata(found: Watermark) -> Metadata:
+    """Up to which event times the union of the datacenters' rows is complete."""
+    times = {"complete_up_to": found.complete_up_to, "mostly_complete_up_to": found.mostly_up_to}
+    return {
+        f"union_{name}": MetadataValue.timestamp(time) for name, time in times.items() if time is not None
+    }
 
 
 def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:

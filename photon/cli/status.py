@@ -11,11 +11,9 @@ import click
 
 from photon.cli.ending import fail
 from photon.cli.output import json_option, opened, pipeline_argument, print_result
-from photon.clock import in_utc
 from photon.errors import NOT_DONE
 
 if TYPE_CHECKING:
-    from photon.completeness.estimate import Completeness
     from photon.pipeline.file import Pipeline
     from photon.shift.status import DatacenterStatus
 
@@ -119,14 +117,5 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
     if one.watermark_lag_seconds is not None:
         lines.append(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
     if one.completeness is not None:
-        lines.append(f"  {complete_up_to(one.completeness)}")
+        lines.append(f"  {one.completeness.sentence()}")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]
-
-
-def complete_up_to(said: Completeness) -> str:
-    """The event times up to which rows are complete, and when that was said."""
-    up_to_us, mostly_us = said.complete_up_to_us, said.mostly_up_to_us
-    if up_to_us is None or mostly_us is None:
-        return "complete up to no event time yet"
-    share = f"{100 * said.of_events:g} % up to {in_utc(mostly_us, 'seconds')}"
-    return f"complete up to {in_utc(up_to_us, 'seconds')}, {share}, as of {in_utc(said.said_us, 'seconds')}"

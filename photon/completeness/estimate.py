@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from photon.clock import in_utc
 from photon.completeness.arrivals import Arrivals, Ints
 from photon.logs.files import TrackedFile
 
@@ -29,6 +30,22 @@ class Completeness:
     waiting: int  # records
     came: int  # records of the time that is kept, a day by default
     came_late: int  # those of them that came when the logs were read beyond their minute
+
+    @property
+    def late_share(self) -> float:
+        """How wrong it has been: the share of the records that came with logs read beyond them."""
+        return self.came_late / self.came if self.came else 0.0
+
+    def sentence(self) -> str:
+        """Up to when rows are complete, when that was said, and how much came late; for people."""
+        if self.complete_up_to_us is None or self.mostly_up_to_us is None:
+            return "complete up to no event time yet"
+        up_to, mostly = in_utc(self.complete_up_to_us, "seconds"), in_utc(self.mostly_up_to_us, "seconds")
+        return (
+            f"complete up to {up_to}, {100 * self.of_events:g} % up to {mostly}, as of "
+            f"{in_utc(self.said_us, 'seconds')}; {self.came_late:,} of the latest {self.came:,} records "
+            f"({self.late_share:.2%}) came late, with logs read beyond them"
+        )
 
 
 def read_up_to_us(

@@ -72,6 +72,17 @@ def _standing(known: Mapping[str, DatacenterStatus], now_us: int) -> Iterator[Me
             f"The event time up to which rows are there: {text}.",
             _completeness(known, what),
         )
+    yield gauge(
+        "completeness_records",
+        "Records of the latest day: in time, or late, with logs read beyond them.",
+        [
+            ((name, came), float(records))
+            for name, one in known.items()
+            if (said := one.completeness) is not None
+            for came, records in (("in_time", said.came - said.came_late), ("late", said.came_late))
+        ],
+        "came",
+    )
 
 
 def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:

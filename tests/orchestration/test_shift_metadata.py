@@ -11,10 +11,11 @@ from PIL import Image
 
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs, log_metadata
 from assets.pictures import latency_plot
-from assets.reporting import equation, shift_metadata
+from assets.reporting import equation, shift_metadata, union_metadata
 from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
 from photon.join.outcomes import Counts
+from photon.read import Watermark
 from photon.shift.growth import Growth, LogSize
 from photon.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 from photon.state.view import StateView
@@ -109,9 +110,19 @@ def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
 
 def test_a_report_says_up_to_when_rows_are_complete() -> None:
     said = Completeness("e", 7, NOON_US, NOON_US, NOON_US - SECOND, NOON_US, 0.999, 3, 1_000, 2)
-    metadata = shift_metadata("east", [report(1)], GROWTH, said, with_picture=False)
+    metadata = shift_metadata("east", [report(1)], GROWTH, said, with_picture=True)
     assert metadata["east_complete_up_to"] == MetadataValue.timestamp((NOON_US - SECOND) / MICROSECONDS)
     assert metadata["east_mostly_complete_up_to"] == MetadataValue.timestamp(NOON_US / MICROSECONDS)
+    assert metadata["east_came_late"] == 2
+    assert metadata["complete"] == (
+        "east is complete up to 2026-01-05T09:59:59+00:00, 99.9 % up to 2026-01-05T10:00:00+00:00, as of "
+        "2026-01-05T10:00:00+00:00; 2 of the latest 1,000 records (0.20%) came late, with logs read beyond "
+        "them"
+    )
+
+
+def test_the_union_of_datacenters_that_have_said_nothing_has_no_time() -> None:
+    assert union_metadata(Watermark({})) == {}
 
 
 def test_an_observation_of_the_logs_names_the_datacenter_in_every_number() -> None:

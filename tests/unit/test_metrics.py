@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
+from photon.completeness.estimate import Completeness
 from photon.errors import WrongUsage
 from photon.measures import Measures
 from photon.metrics.families import families
@@ -32,6 +33,7 @@ datacenters: {east: {logs: logs/east}, west: {logs: logs/west}}
 primary: {files: "q*.csv", format: csv, id: id, time: at}
 foreign: {files: "c*.csv", format: csv, id: id, key: key, time: at}
 """
+SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
 Samples = dict[tuple[str, ...], float]  # by the name and the values of the labels
 
 
@@ -61,6 +63,9 @@ def of(one: DatacenterStatus | Exception) -> Samples:
         (("photon_decided", "east", "retired"), 0, {"decision": "on hold"}),
         (("photon_problems", "east"), 2, {"problems": ["a", "b"]}),
         (("photon_lag_seconds", "east"), 7.5, {"watermark_lag_seconds": 7.5}),
+        (("photon_completeness_records", "east", "late"), 3, {"completeness": SAID}),
+        (("photon_completeness_records", "east", "in_time"), 97, {"completeness": SAID}),
+        (("photon_complete_up_to_timestamp_seconds", "east"), 5, {"completeness": SAID}),
         (("photon_foreign_records_total", "east", "joined"), 9, {"counts": {"joined": 9}}),
         (("photon_missing_rows", "east"), 3, {"counts": {"missing": 3}}),
         (("photon_waiting_records", "east", "primary"), 5, {"waiting": {"primary": 5}}),

@@ -1,4 +1,4 @@
-"""A shift that nobody can have meant says so, in its run's events and on its last materialization.
+"""What a shift says in its run's events and on its last materialization.
 
 It is the asset itself on an instance of Dagster; only Spark is replaced by tasks in this process.
 """
@@ -52,23 +52,34 @@ def edit(location: Location, old: str, new: str) -> None:
     location.file.write_text(text.replace(old, new))
 
 
-def shift(location: Location) -> tuple[list[str], list[str]]:
-    """Runs one: the warnings among its events; and what each materialization says that somebody has to do."""
+def shift(location: Location) -> tuple[list[str], dict[str, Any]]:
+    """Runs one: the warnings among its events, and the metadata of its last materialization."""
     with DagsterInstance.ephemeral() as instance:
         job = location.defs.resolve_job_def(location.job)
         result = job.execute_in_process(instance=instance, partition_key="east", raise_on_error=False)
         assert result.success
         events = instance.all_logs(result.run_id)
-        records = instance.fetch_materializations(AssetRecordsFilter(JOINED), limit=100).records
-    metadata = [record.asset_materialization.metadata for record in records if record.asset_materialization]
+        (last,) = instance.fetch_materializations(AssetRecordsFilter(JOINED), limit=1).records
+    assert last.asset_materialization is not None
+    metadata = last.asset_materialization.metadata
     return (
         [event.user_message for event in events if event.level == logging.WARNING],
-        [str(each["needs_you"].value) for each in metadata if "needs_you" in each],
+        {name: value.value for name, value in metadata.items()},
     )
 
 
-def test_a_shift_that_joins_has_nothing_to_say(location: Location) -> None:
-    assert shift(location) == ([], [])
+def test_a_shift_that_joins_warns_of_nothing(location: Location) -> None:
+    warnings, last = shift(location)
+    assert warnings == []
+    assert "needs_you" not in last
+
+
+def test_a_shift_says_how_complete_its_rows_are_and_those_of_all_datacenters(location: Location) -> None:
+    _, last = shift(location)
+    assert last["complete"].startswith("east is complete up to 20")
+    assert "0 of the latest" in last["complete"]
+    assert last["union_complete_up_to"] == last["east_complete_up_to"]
+    assert last["union_mostly_complete_up_to"] == last["east_mostly_complete_up_to"]
 
 
 WRONG = {
@@ -84,9 +95,9 @@ def test_a_shift_that_nobody_can_have_meant_says_so_once_in_its_run_and_on_the_a
     location: Location, old: str, new: str, seen: str, look_at: str
 ) -> None:
     edit(location, old, new)
-    warnings, materialized = shift(location)
+    warnings, last = shift(location)
     names = {"file": location.file, "logs": location.folder / "logs" / "east"}
     (warning,) = [each for each in warnings if each.startswith("nobody can have meant this")]
-    for said in (warning, materialized[0]):
+    for said in (warning, last["needs_you"]):
         assert seen.format(**names) in said
         assert look_at.format(**names) in said
