@@ -40,6 +40,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon backfill pipeline.yaml -d east --day 2026-01-31 --rebuild",
         ),
         "compact": ("photon compact pipeline.yaml",),
+        "acknowledge": ("photon acknowledge pipeline.yaml east --dry-run   # what is lost",),
         "trace": (
             "photon trace pipeline.yaml c42",
             "photon trace pipeline.yaml c42 --no-logs --json",

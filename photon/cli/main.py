@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "availability": ("photon.cli.availability:availability", "How many events were readable in time."),
     "backfill": ("photon.cli.backfill:backfill", "Fill in what some days lack, or make their rows again."),
     "compact": ("photon.cli.compact:compact", "Keep the tables of a pipeline fit."),
+    "acknowledge": (
+        "photon.cli.acknowledge:acknowledge",
+        "Say that you know what a datacenter has lost.",
+    ),
     "trace": ("photon.cli.trace:trace", "What happened to one event, in every datacenter."),
     "reshard": ("photon.cli.registry:reshard", "Change the number of a registry's shards."),
     "gc": ("photon.cli.registry:gc", "Forget ids that are older than a pipeline keeps them."),

@@ -161,13 +161,17 @@ def _share(
 
 
 def _nothing_lost(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
-    lost_bytes = memory.since(found)["lost_bytes"]
-    if not lost_bytes:
-        return Verdict("ok", f"{datacenter} has read every log file to its end")
+    """An error for as long as it is neither repaired nor acknowledged: nothing else ends a loss."""
+    lost = found.lost
+    if not lost:
+        return Verdict("ok", f"{datacenter} has lost nothing that nobody knows of")
+    said = [f"{size(lost.bytes)} of log files that went away were not read"] if lost.bytes else []
+    said += [f"{lost.records:,} records that waited are nowhere any more"] if lost.records else []
     return Verdict(
         "error",
-        f"{datacenter}: {size(lost_bytes)} of log files that went away were not read",
-        "photon status names the files; put them back, and keep rotated files longer",
+        f"{datacenter}: {', and '.join(said)}",
+        "photon status names them; put the files back, or take their lines from another datacenter's copy; "
+        f"then, or if they are gone for good: photon acknowledge {pipeline.file} {datacenter}",
     )
 
 
@@ -232,7 +236,7 @@ PROMISES: Mapping[str, str] = MappingProxyType(
         "backlog": "Not much of its logs is unread (`health.backlog`).",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Few of its records find no primary event (`health.unjoinable`).",
-        "nothing_lost": "No log file went away before it was read to its end.",
+        "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
         "clock": "No event is ahead of this machine's clock (`health.clock_skew`).",
         "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",
     }

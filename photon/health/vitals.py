@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryMismatch
 from photon.shift.growth import Growth, growth_of
 from photon.shift.lease import LeaseStatus, lease_status_of
 from photon.shift.people import Decision, decisions_of
+from photon.state.losses import Losses, open_losses
 from photon.storage.delta import LakeUnavailable
 from photon.verification.stored_reports import StoredReport, newest
 
@@ -25,6 +26,7 @@ class Vitals:
     decision: Decision | None = None  # of people, where nobody runs it
     verified: StoredReport | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
+    lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
 
     @property
     def unread_bytes(self) -> int:
@@ -60,4 +62,5 @@ def look(pipeline: Pipeline, datacenter: str, now_us: int, is_starting: bool = F
         verified = newest(pipeline, [datacenter]).get(datacenter)
     except LakeUnavailable as error:
         why = str(error)
-    return Vitals(now_us, growth, lease, is_starting, decision, verified, why)
+    lost = open_losses(pipeline.datacenters[datacenter].state, growth.state)
+    return Vitals(now_us, growth, lease, is_starting, decision, verified, why, lost)

@@ -117,6 +117,16 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         _of_each(known, lambda one: one.counts.get("lost_bytes", 0)),
     )
     yield gauge(
+        "open_loss_bytes",
+        "Bytes of logs that went away before they were read, and nobody has acknowledged it.",
+        _of_each(known, lambda one: one.lost.bytes),
+    )
+    yield gauge(
+        "open_loss_records",
+        "Records that were lost while they waited, and nobody has acknowledged it.",
+        _of_each(known, lambda one: one.lost.records),
+    )
+    yield gauge(
         "missing_rows",
         "Events that were joined and whose row is gone.",
         _of_each(known, lambda one: one.counts.get("missing", 0)),

@@ -156,7 +156,8 @@ def sentences(one: DatacenterStatus) -> list[str]:
         safe = size(one.primary.safe_to_delete_bytes + one.foreign.safe_to_delete_bytes)
         said.append(f"{deletable:,} log files ({safe}) need not be kept: --safe-to-delete names them")
     if lost := one.counts.get("lost_bytes", 0):
-        said.append(f"{size(lost)} of logs went away before they were read")
+        known = "" if one.lost.bytes else ", which people know of"
+        said.append(f"{size(lost)} of logs went away before they were read{known}")
     if missing := one.counts.get("missing", 0):
         said.append(f"{missing:,} events had a row that is gone: photon verify names them")
     return said + [f"NEEDS YOU: {problem}" for problem in one.problems]

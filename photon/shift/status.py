@@ -20,6 +20,7 @@ from photon.shift.people import Decision, Decisions
 from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
 from photon.state.damage import damage_is_named
 from photon.state.database import DispatcherState
+from photon.state.losses import Losses, acknowledged, losses_of
 from photon.state.view import open_view, view_of
 from photon.storage.table_log import commits_in_log
 
@@ -75,6 +76,7 @@ class DatacenterStatus:
     waits_since_us: int = 0
     silent_after_seconds: float = 30.0  # without a sign of life the others may take it for dead
     is_fenced: bool = False  # they have
+    lost: Losses = field(default_factory=Losses)  # that nobody has acknowledged
 
     def silent_seconds(self, now_us: int) -> float:
         """For how long its process has given no sign of life; 0 before the first one."""
@@ -104,7 +106,9 @@ def status_of(
         plans = stored_plans(state)
         in_plans, earliest_us = _still_needed(state, plans)
         stages = stages_of(state, plans, place.state, now_us)
-        lost = state.lost_records(MOST_LOST_NAMED) if state is not None else []
+        known = acknowledged(place.state, view.epoch)
+        lost = losses_of(view).beyond(known)
+        records = state.lost_records(MOST_LOST_NAMED) if state is not None and lost.records else []
         out_of_reach = state.out_of_reach if state is not None else {}
     reader = LogReader(pipeline, datacenter, view.files)
     if view.epoch is not None:
@@ -113,9 +117,9 @@ def status_of(
         problems += [
             f"event {event_id} is lost: its record, at byte {at.offset_bytes} of "
             f"{view.files[at.file_number].file.path}, is neither in its log nor where it waited"
-            for at, event_id in lost
+            for at, event_id in records
         ]
-        problems += _lost_files(reader.files.values())
+        problems += _lost_files(reader.files.values(), known)
         problems += _uncompacted(pipeline, datacenter)
         problems += [
             f"{waiting.get('held', 0):,} records are held: datacenter {name} registered their events and is "
@@ -156,6 +160,7 @@ def status_of(
         waits_since_us=lease.waits_since_us if lease else 0,
         silent_after_seconds=pipeline.recovery.silent_after.total_seconds(),
         is_fenced=view.epoch in decisions.ended_epochs,
+        lost=lost,
     )
 
 
@@ -175,9 +180,15 @@ def statuses_of(
     return found, errors
 
 
-def _lost_files(files: Iterable[TrackedFile]) -> list[str]:
-    """The files that went away with unread bytes, the latest first; beyond a few their number alone."""
-    lost = [tracked for tracked in files if tracked.state != "open" and tracked.unread_bytes]
+def _lost_files(files: Iterable[TrackedFile], known: Losses) -> list[str]:
+    """The files that went with unread bytes and are not known, latest first; beyond a few their number."""
+    lost = [
+        tracked
+        for tracked in files
+        if tracked.state != "open"
+        and tracked.unread_bytes
+        and known.file_bytes.get(tracked.file.number) != tracked.unread_bytes
+    ]
     lost.sort(key=lambda tracked: -tracked.file.number)
     said = [f"{one.file.path}: {one.state}, and {one.unread_bytes:,} bytes were not read" for one in lost]
     more = len(said) - MOST_LOST_NAMED

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
@@ -28,7 +30,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets.health import health_checks, health_key
 from orchestration.watcher import watcher_sensor
+from photon.cli.main import main
 from photon.health.verdicts import PROMISES
+from photon.logs.files import LogFile, TrackedFile
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
 from photon.state.database import DispatcherState
@@ -210,3 +214,22 @@ def test_events_that_a_dead_datacenter_holds_out_of_reach_are_told_by_the_other(
     assert not check.passed
     assert "west registered them and is silent" in (check.description or "")
     assert "photon retire" in (check.description or "")
+
+
+def test_a_log_that_went_away_unread_is_red_until_a_person_acknowledges_it(
+    location: Location, instance: DagsterInstance
+) -> None:
+    log = LogFile(1, "foreign", "clicks/gone.log", 7, False, b"", 0, 20, b"h")
+    with closing(DispatcherState(location.state())) as state:
+        state.begin_epoch("clicks", "east", "e1", location.clock.now_us(), follows=False)
+        state.put_files([TrackedFile(log, 0, b"", False, 2048, 5, None, "gone")], lost_bytes=2048)
+    looks = [tick(location, instance)]
+    for _ in range(3):
+        location.clock.advance(3 * 3_600)
+        looks.append(tick(location, instance, looks[-1].cursor))
+    found = [told(look)["east__nothing_lost"] for look in looks]
+    assert [(one.passed, one.severity) for one in found] == [(False, ERROR)] * 4
+    assert "photon acknowledge" in str(found[-1].description)
+    CliRunner().invoke(main, ["acknowledge", str(location.file), "east"], catch_exceptions=False)
+    location.clock.advance(10)
+    assert told(tick(location, instance, looks[-1].cursor))["east__nothing_lost"].passed

@@ -17,6 +17,7 @@ from photon.join.outcomes import Counts
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.shift.growth import Growth, LogSize
 from photon.shift.lease import Lease, LeaseStatus
+from photon.state.losses import Losses
 from photon.state.view import StateView
 from photon.testing.traffic import Traffic
 from photon.verification.stored_reports import StoredReport
@@ -181,12 +182,13 @@ def test_a_new_epoch_is_not_compared_with_the_one_before(pipeline: Pipeline) -> 
     assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
 
 
-def test_bytes_that_went_unread_are_an_error_for_a_window_or_two(pipeline: Pipeline) -> None:
-    lost = counts(9, lost_bytes=2048)
-    looks = [vitals(0, state=counts(9)), vitals(9, state=lost)]
-    assert verdicts(pipeline, *looks)["nothing_lost"].says.startswith("east: 2.0 KiB of log files")
-    looks += [vitals(3_600, state=lost), vitals(7_200, state=lost), vitals(7_300, state=lost)]
-    assert verdicts(pipeline, *looks)["nothing_lost"].level == "ok"
+def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
+    lost = {"state": counts(9, lost_bytes=2048), "lost": Losses({3: 2048}, records=2)}
+    looks = [vitals(0, state=counts(9)), *(vitals(hours * 3_600, **lost) for hours in (1, 3, 1_000))]
+    verdict = verdicts(pipeline, *looks)["nothing_lost"]
+    assert verdict.level == "error"
+    assert "2.0 KiB of log files that went away were not read, and 2 records that waited" in verdict.says
+    assert f"photon acknowledge {pipeline.file} east" in verdict.remedy
 
 
 @pytest.mark.parametrize(("ahead_seconds", "level"), [(4, "ok"), (5, "warn"), (60, "error")])

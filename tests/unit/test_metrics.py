@@ -25,6 +25,7 @@ from photon.shift.measured import Measured
 from photon.shift.people import Decisions
 from photon.shift.stages import Orders, PlannedWork, Stages
 from photon.shift.status import DatacenterStatus, LogStatus
+from photon.state.losses import Losses
 from tests.unit.test_standing import NOW_US, status
 
 PIPELINE = """
@@ -68,6 +69,9 @@ def of(one: DatacenterStatus | Exception) -> Samples:
         (("photon_complete_up_to_timestamp_seconds", "east"), 5, {"completeness": SAID}),
         (("photon_foreign_records_total", "east", "joined"), 9, {"counts": {"joined": 9}}),
         (("photon_missing_rows", "east"), 3, {"counts": {"missing": 3}}),
+        (("photon_open_loss_bytes", "east"), 75, {"lost": Losses({1: 60}, 15)}),
+        (("photon_open_loss_records", "east"), 2, {"lost": Losses(records=2)}),
+        (("photon_open_loss_bytes", "east"), 0, {"counts": {"lost_bytes": 75}}),
         (("photon_waiting_records", "east", "primary"), 5, {"waiting": {"primary": 5}}),
         (("photon_log_backlog_bytes", "east", "foreign"), 12, {"foreign": LogStatus(1, 0, 100, 12)}),
         (("photon_batches_total", "east"), 4, {"batch": 4}),

@@ -7,6 +7,7 @@ from photon.shift.deletable import deletable, files_of
 from photon.shift.stages import Orders, PlannedWork, Stages
 from photon.shift.standing import headline, overall, sentences, size
 from photon.shift.status import DatacenterStatus, LogStatus
+from photon.state.losses import Losses
 from photon.state.plan import PlanContent
 from photon.waiting.reasons import REASONS, WHY
 
@@ -159,8 +160,14 @@ def test_each_reason_to_wait_has_its_words():
 
 
 def test_what_needs_somebody_comes_last():
-    said = sentences(status(counts={"lost_bytes": 2048}, problems=["a.log can't be read"]))
+    lost = {"counts": {"lost_bytes": 2048}, "lost": Losses(other_bytes=2048)}
+    said = sentences(status(**lost, problems=["a.log can't be read"]))
     assert said == ["2.0 KiB of logs went away before they were read", "NEEDS YOU: a.log can't be read"]
+
+
+def test_a_loss_that_people_know_of_is_still_said():
+    (said,) = sentences(status(counts={"lost_bytes": 2048}))
+    assert said == "2.0 KiB of logs went away before they were read, which people know of"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""`photon acknowledge`: a person says that he knows what a datacenter has lost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from photon.cli.output import (
+    NOTHING_CHANGED,
+    chosen,
+    dry_run_option,
+    json_option,
+    opened,
+    pipeline_argument,
+    print_result,
+)
+
+if TYPE_CHECKING:
+    from photon.state.losses import Losses
+    from photon.state.view import StateView
+
+
+@click.command()
+@pipeline_argument
+@click.argument("datacenter")
+@dry_run_option
+@json_option
+def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:
+    """Say that you know what DATACENTER of PIPELINE has lost: no alarm tells of it any more.
+
+    These are log files that went away unread, and waiting records that are nowhere any more. Files that come
+    back are read all the same, and whatever is lost later is told. Run it where the state folder is, beside
+    a join or not.
+    """
+    with opened(pipeline_file) as pipeline:
+        from photon.clock import SystemClock
+        from photon.state.losses import acknowledge as acknowledge_losses
+        from photon.state.losses import open_losses
+        from photon.state.view import view_state
+
+        chosen(pipeline, datacenter)
+        folder = pipeline.datacenters[datacenter].state
+        view = view_state(folder, SystemClock().now_us())
+        losses = open_losses(folder, view)
+        if losses and not dry_run:
+            acknowledge_losses(folder, view)
+    lines = [f"{datacenter}: {one}" for one in _lines(losses, view)]
+    if losses:
+        lines.insert(0, f"{NOTHING_CHANGED} would be acknowledged" if dry_run else "acknowledged:")
+    print_result(asdict(losses), "\n".join(lines or [f"{datacenter} has lost nothing anew"]), as_json)
+
+
+def _lines(losses: Losses, view: StateView) -> list[str]:
+    lines = [
+        f"{view.files[number].file.path}: {lost:,} bytes were not read"
+        for number, lost in losses.file_bytes.items()
+    ]
+    if losses.other_bytes:
+        lines.append(f"{losses.other_bytes:,} bytes went after they were planned")
+    if losses.records:
+        lines.append(f"{losses.records:,} records that waited are lost")
+    return lines

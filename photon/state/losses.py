@@ -1,0 +1,83 @@
+"""What a datacenter has lost: bytes of logs that went away unread, and waiting records that are nowhere.
+
+It asks for somebody until it is repaired, or until a person says that he knows of it. That is a file beside
+the state, for whoever may write there: the state itself is its dispatcher's alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from photon.state.view import StateView
+
+ACKNOWLEDGED_FILE = "acknowledged.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What is lost, of one epoch."""
+
+    file_bytes: Mapping[int, int] = field(
+        default_factory=dict
+    )  # unread, of each file that went, by its number
+    other_bytes: int = 0  # of ranges that went after they were planned
+    records: int = 0  # that waited
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that went unread."""
+        return sum(self.file_bytes.values()) + self.other_bytes
+
+    def __bool__(self) -> bool:
+        return bool(self.bytes or self.records)
+
+    def beyond(self, known: Losses) -> Losses:
+        """What is lost and not `known`. A file that came back, or of which more is lost now, is not known."""
+        new = {n: lost for n, lost in self.file_bytes.items() if known.file_bytes.get(n) != lost}
+        return Losses(new, max(0, self.other_bytes - known.other_bytes), max(0, self.records - known.records))
+
+
+def losses_of(view: StateView) -> Losses:
+    """All that is lost now. A file that comes back is lost no more (protocol D5)."""
+    gone = {
+        number: tracked.unread_bytes
+        for number, tracked in view.files.items()
+        if tracked.state != "open" and tracked.unread_bytes
+    }
+    others = max(0, view.counts.lost_bytes - sum(gone.values()))
+    return Losses(gone, others, view.counts.of("lost"))
+
+
+def acknowledged(folder: Path, epoch: str | None) -> Losses:
+    """What people have said that they know of; nothing where they said it of another epoch.
+
+    Nothing, too, where it can't be read or has another format: then somebody is asked for once more.
+    """
+    try:
+        stored = json.loads((folder / ACKNOWLEDGED_FILE).read_text())
+        if (stored["format"], stored["epoch"]) != (FORMAT, epoch):
+            return Losses()
+        of_files = {int(number): lost for number, lost in stored["file_bytes"].items()}
+        return Losses(of_files, stored["other_bytes"], stored["records"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Losses()
+
+
+def open_losses(folder: Path, view: StateView) -> Losses:
+    """What is lost, and nobody has said that he knows of it."""
+    return losses_of(view).beyond(acknowledged(folder, view.epoch))
+
+
+def acknowledge(folder: Path, view: StateView) -> None:
+    """Note that a person knows of all that is lost now. OSError.
+
+    Nothing is synced: where a power cut takes the note, somebody is asked for once more.
+    """
+    text = json.dumps({"format": FORMAT, "epoch": view.epoch, **asdict(losses_of(view))})
+    unfinished = folder / f"{ACKNOWLEDGED_FILE}.new"
+    unfinished.write_text(text)
+    unfinished.replace(folder / ACKNOWLEDGED_FILE)

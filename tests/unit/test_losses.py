@@ -1,0 +1,107 @@
+"""What is lost asks for somebody until it is repaired or acknowledged; what is lost later asks anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from photon.cli.main import main
+from photon.clock import SystemClock
+from photon.join.outcomes import Counts
+from photon.logs.files import LogFile, TrackedFile
+from photon.pipeline.file import Pipeline, load_pipeline
+from photon.registry.open import close_registries
+from photon.shift.status import status_of
+from photon.state.database import DispatcherState
+from photon.state.losses import ACKNOWLEDGED_FILE, Losses, acknowledge, open_losses
+from photon.state.view import StateView
+from photon.testing.traffic import Traffic
+
+FIRST = TrackedFile(
+    LogFile(1, "foreign", "clicks/a.log", 7, False, b"", 0, 20, b"h"), 40, b"", False, 100, 5, None
+)
+GONE = replace(FIRST, state="gone")
+LATER = replace(GONE, file=replace(FIRST.file, number=2, path="clicks/b.log"), size_bytes=90)
+
+
+def view(*files: TrackedFile, lost_bytes: int = 0, lost: int = 0, epoch: str = "e") -> StateView:
+    """A state with these files."""
+    counts = Counts(lost_bytes=lost_bytes, classes={"lost": lost})
+    return StateView(epoch, counts=counts, files={one.file.number: one for one in files})
+
+
+def test_nothing_is_lost_while_all_files_are_there(tmp_path: Path) -> None:
+    assert not open_losses(tmp_path, view(FIRST))
+
+
+def test_files_that_went_ranges_that_went_and_waiting_records_are_lost(tmp_path: Path) -> None:
+    assert open_losses(tmp_path, view(GONE, lost_bytes=75, lost=2)) == Losses({1: 60}, 15, 2)
+
+
+def test_a_file_that_comes_back_is_lost_no_more(tmp_path: Path) -> None:
+    assert not open_losses(tmp_path, view(FIRST, lost_bytes=0))
+
+
+def test_what_a_person_knows_of_is_no_open_loss(tmp_path: Path) -> None:
+    lost = view(GONE, lost_bytes=75, lost=2)
+    acknowledge(tmp_path, lost)
+    assert not open_losses(tmp_path, lost)
+
+
+def test_what_is_lost_later_is_an_open_loss(tmp_path: Path) -> None:
+    acknowledge(tmp_path, view(GONE, lost_bytes=75, lost=2))
+    later = view(GONE, LATER, lost_bytes=130, lost=3)
+    assert open_losses(tmp_path, later) == Losses({2: 50}, 5, 1)
+
+
+def test_a_file_that_came_back_after_it_was_acknowledged_hides_no_other_one(tmp_path: Path) -> None:
+    acknowledge(tmp_path, view(GONE, lost_bytes=60))
+    assert open_losses(tmp_path, view(FIRST, LATER, lost_bytes=50)) == Losses({2: 50})
+
+
+def test_what_was_said_of_another_epoch_does_not_count(tmp_path: Path) -> None:
+    acknowledge(tmp_path, view(GONE, lost_bytes=60))
+    assert open_losses(tmp_path, view(GONE, lost_bytes=60, epoch="f"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": 1, "epoch": "e"}'])
+def test_a_note_that_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / ACKNOWLEDGED_FILE).write_text(text)
+    assert open_losses(tmp_path, view(GONE, lost_bytes=60)) == Losses({1: 60})
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    """One whose datacenter east has lost a file, and has an empty folder of logs."""
+    pipeline = load_pipeline(Traffic(1, ("east",)).write_pipeline(tmp_path))
+    (tmp_path / "logs" / "east" / "clicks").mkdir(parents=True)
+    with closing(DispatcherState(pipeline.datacenters["east"].state)) as state:
+        state.begin_epoch("clicks", "east", "e", 1, follows=False)
+        state.put_files([GONE], lost_bytes=60)
+    yield pipeline
+    close_registries()
+
+
+def problems(pipeline: Pipeline) -> list[str]:
+    """What `photon status` asks somebody for."""
+    return [one for one in status_of(pipeline, "east", SystemClock()).problems if "not read" in one]
+
+
+def test_the_command_names_what_is_lost_and_ends_its_alarm(pipeline: Pipeline) -> None:
+    assert problems(pipeline) == ["clicks/a.log: gone, and 60 bytes were not read"]
+    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    assert (done.exit_code, done.stdout) == (0, "acknowledged:\neast: clicks/a.log: 60 bytes were not read\n")
+    assert problems(pipeline) == []
+    again = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east"])
+    assert again.stdout == "east has lost nothing anew\n"
+
+
+def test_a_dry_run_ends_no_alarm(pipeline: Pipeline) -> None:
+    done = CliRunner().invoke(main, ["acknowledge", str(pipeline.file), "east", "--dry-run"])
+    assert done.stdout.startswith("dry run, nothing was changed: would be acknowledged\neast: clicks/a.log")
+    assert problems(pipeline) != []
