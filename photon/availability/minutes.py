@@ -1,4 +1,4 @@
-"""Judges the minutes that are over, and keeps them in the lake.
+"""Judges the minutes that are over, from rows, logs and states.
 
 Reads rows in batches, so that a day takes no more memory than an hour, and no log but for records that are
 missing. What is good, and what is left of the budget, is decided in `budget`.
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from photon.availability.budget import (
-    BUDGET_US,
     HOUR_US,
     MINUTE_US,
     Measured,
@@ -26,6 +25,7 @@ from photon.availability.budget import (
     measured,
     minutes_to_judge,
 )
+from photon.availability.stored import MINUTES, stored_minutes
 from photon.clock import microseconds
 from photon.dispatcher.log_reader import LogReader
 from photon.event_store.hashing import Hashes, hash_ids
@@ -37,7 +37,6 @@ from photon.pipeline.file import Pipeline
 from photon.state.database import DispatcherState, StateUnavailable
 from photon.state.timeline import Seen, read_timeline
 from photon.state.view import open_view
-from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
@@ -47,25 +46,6 @@ from photon.waiting.reasons import UNJOINABLE
 from photon.waiting.states import State
 
 _TIME = pa.timestamp("us", "UTC")
-MINUTES = AppendTable(
-    "availability_minutes",
-    pa.schema(
-        [
-            ("minute", _TIME),
-            ("joinable", pa.int64()),
-            ("readable", pa.int64()),
-            ("without_row", pa.int64()),
-            ("by_arrival", pa.int64()),
-            ("by_commit", pa.int64()),
-            ("slowest_us", pa.int64()),
-            ("within_us", pa.int64()),  # the settings that it was judged by
-            ("of_events", pa.float64()),
-            ("is_good", pa.bool_()),
-            ("at", _TIME),
-            ("run", pa.string()),
-        ]
-    ),
-)
 ROWS_AT_ONCE = 100_000
 ROW_COLUMNS = ("_batch", "_occurrence", "_primary_occurrence", "_event_id", "_event_time", "_joined_at")
 # Of these a report names cases that have no row.
@@ -142,26 +122,6 @@ def judge(
 def _row_of(minute: Minute) -> dict[str, Any]:
     values: dict[str, Any] = asdict(minute)
     return {"minute": values.pop("at_us"), **values}
-
-
-def stored_minutes(pipeline: Pipeline, datacenter: str, since_us: int | None = None) -> dict[int, Minute]:
-    """The minutes that were judged, by their beginning: of the budget's 28 days before the last one.
-
-    Of two judgements of a minute, by two at once, the earlier one counts. LakeUnavailable, FormatTooNew.
-    """
-    with MINUTES.reading(pipeline, datacenter) as dataset:
-        if dataset is None:
-            return {}
-        latest = pc.max(dataset.to_table(columns=["minute"])["minute"])
-        if not latest.is_valid:
-            return {}
-        first_us = latest.cast(pa.int64()).as_py() - BUDGET_US if since_us is None else since_us
-        wanted = ds.field("minute") >= pa.scalar(first_us, _TIME)
-        names = ["minute", "joinable", "readable", "without_row", "by_arrival", "by_commit", "slowest_us"]
-        table = dataset.to_table([*names, "at"], filter=wanted).sort_by([("at", "descending")])
-    columns = [table["minute"].cast(pa.int64()), *(table[name] for name in names[1:])]
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    return dict(sorted({row[0]: Minute(*row) for row in rows}.items()))
 
 
 def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str, Seen]:

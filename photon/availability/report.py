@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from photon.availability.budget import Budget, Minute, budget_of, sentence, together
-from photon.availability.minutes import judge, stored_minutes
+from photon.availability.stored import stored_minutes
 from photon.clock import in_utc
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Availability
-from photon.verification.report import DatacenterReport
+
+if TYPE_CHECKING:
+    from photon.verification.report import DatacenterReport
 
 ALL = "all datacenters"
 MOST_BAD_MINUTES = 10  # that are named
@@ -69,6 +71,8 @@ def judge_all(
     `reports`: of a verification just made. What keeps one datacenter from being judged is a problem in the
     report, and the next time judges its minutes.
     """
+    from photon.availability.minutes import judge  # who only reports needs none of it
+
     newly, problems = 0, {}
     for name, report in reports.items():
         try:

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from photon.cli.ending import Ending, in_order
 from photon.cli.examples import epilog_of
-from photon.cli.quick_start import ASKING, start_quickly
+from photon.cli.quick_start import ASKING, end_quickly, start_quickly
 
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -84,6 +84,10 @@ class LazyGroup(click.Group):
     ) -> Any:
         if args is None and sys.argv[1:2] and sys.argv[1] in ASKING:
             start_quickly()  # of a process that nobody uses for anything else
+            try:
+                super().main(args, prog_name, complete_var, standalone_mode, **extra)
+            except SystemExit as ended:
+                end_quickly(ended.code if isinstance(ended.code, int) else 0)
         return super().main(args, prog_name, complete_var, standalone_mode, **extra)
 
     def make_context(

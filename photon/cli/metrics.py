@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from pathlib import Path
@@ -37,6 +38,7 @@ def metrics(pipeline_file: Path, port: int | None, host: str, datacenter: str | 
         if port is None:
             click.echo(page_of(pipeline, SystemClock(), names), nl=False)
             return
+        gc.enable()  # which a command that only asks does without
         with serving(pipeline, SystemClock(), host, port, names) as at:
             log.info("metrics at http://%s:%s/metrics, until Ctrl-C", host, at)
             threading.Event().wait()

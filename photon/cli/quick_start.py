@@ -1,25 +1,39 @@
-"""What lets a command that only asks answer at once. Most of its time is imports."""
+"""What lets a command that only asks answer at once. Most of its time is imports, and their end."""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import NoReturn
 
 # They neither run Spark nor a user's adapter, and end within seconds.
 ASKING = ("hold", "metrics", "resume", "status", "trace")
 
 
 def start_quickly() -> None:
-    """Leave out what this process has no use for: collections of garbage, and pandas.
+    """Leave out what this process has no use for.
 
     pyarrow imports pandas with the first list that it is given, to see whether that is a frame: 0.25 of the
-    0.95 s of `photon status`. A collection of garbage is 0.04 s, and imports cause three.
+    0.95 s of `photon status`. A collection of garbage is 0.04 s, and imports cause three. OpenBLAS starts a
+    thread for each core with numpy (0.03 s), and pydantic looks for plugins among all packages (0.01 s).
     """
     gc.disable()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     sys.meta_path.insert(0, _WithoutPandas())
+
+
+def end_quickly(status: int) -> NoReturn:
+    """End the process without taking 1,500 modules apart: 0.08 s. The system frees all of it at once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody reads it any more
+            stream.flush()
+    os._exit(status)
 
 
 class _WithoutPandas:

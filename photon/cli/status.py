@@ -42,7 +42,9 @@ def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
         from photon.shift.standing import needs, overall, standing_of
         from photon.shift.status import statuses_of
 
-        clock, decisions = SystemClock(), decisions_of(pipeline)
+        # First what the registry is not asked for: a local one is about to start.
+        clock, availability = SystemClock(), report_of(pipeline)
+        decisions = decisions_of(pipeline)
         found, errors = statuses_of(pipeline, clock, decisions)
         now_us = clock.now_us()
         if safe_to_delete:
@@ -52,7 +54,7 @@ def status(pipeline_file: Path, as_json: bool, safe_to_delete: bool) -> None:
             lines += _standing(pipeline_file, found, errors, now_us)
             if decisions.unknown_because:
                 lines.append(f"who is on hold or retired is NOT KNOWN: {decisions.unknown_because}")
-            lines += report_of(pipeline).sentences()[-1:]  # of all together
+            lines += availability.sentences()[-1:]  # of all together
             lines += ["", *(line for name, one in found.items() for line in _details(name, one))]
     told: dict[str, object] = {
         name: {**asdict(one), "standing": standing_of(one, now_us), "needs_somebody": needs(one, now_us)}

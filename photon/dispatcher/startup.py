@@ -12,8 +12,8 @@ from photon.clock import Clock
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.recovery.lacking import refuse_lacking
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
-from photon.registry.interface import RegistryMismatch
 from photon.registry.quorum.register_store import RegisterStore
 from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
 from photon.storage.tables import LastCommit, OutputTable, app_id
@@ -155,22 +155,6 @@ def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -
             f"photon resume {pipeline.file} {datacenter}"
         )
     refuse_lacking(pipeline, register)
-
-
-def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:
-    """The datacenters that have joined and were not given up, and that the pipeline file lacks."""
-    known = {record.datacenter for record in register.epochs.values()}
-    return sorted(known - {*pipeline.datacenters, *register.given_up})
-
-
-def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
-    """RegistryMismatch if the pipeline file lacks such a datacenter."""
-    if lacking := lacking_datacenters(pipeline, register):
-        raise RegistryMismatch(
-            f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
-            "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "
-            f"its old name. If it is lost for good, run this then: photon retire {pipeline.file} {lacking[0]}"
-        )
 
 
 def _check_lake(datacenter: str, own_epochs: Mapping[str, EpochRecord], table: OutputTable) -> None:

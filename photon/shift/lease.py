@@ -22,8 +22,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-import psutil
-
 from photon.clock import MICROSECONDS, Clock
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.errors import UserError
@@ -270,6 +268,8 @@ def _holder(state: Path) -> str:
 
 
 def _parent_of(process: int) -> int | None:
+    import psutil  # who only asks after a lease does without it
+
     try:
         return int(psutil.Process(process).ppid())
     except psutil.NoSuchProcess:  # the kernel frees its lock in a moment

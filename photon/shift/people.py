@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.dispatcher.startup import refuse_lacking
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.recovery.lacking import refuse_lacking
 from photon.registry.consensus.register import Register, retired_datacenters
 from photon.registry.open import open_registry
 from photon.registry.operations.init import find_registry

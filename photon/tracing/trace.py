@@ -10,10 +10,10 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from photon.dead_letters.trial_join import try_joins
-from photon.dispatcher.startup import lacking_datacenters
 from photon.errors import UserError
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
+from photon.recovery.lacking import lacking_datacenters
 from photon.recovery.orders import orders_in
 from photon.registry.consensus.register import Register
 from photon.registry.open import open_registry

@@ -15,12 +15,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from photon.clock import SystemClock, microseconds
-from photon.dispatcher.startup import refuse_lacking
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.ranges import Stretch, stretches_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.recovery.lacking import refuse_lacking
 from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import EpochRecord, retired_datacenters
 from photon.registry.open import open_registry

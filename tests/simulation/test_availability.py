@@ -11,8 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 from photon.availability.budget import MINUTE_US, Minute
-from photon.availability.minutes import judge, stored_minutes
+from photon.availability.minutes import judge
 from photon.availability.slow_events import slowest_events
+from photon.availability.stored import stored_minutes
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.storage.tables import OutputTable

@@ -39,7 +39,8 @@ START_SECONDS = 60.0  # DynamoDB Local takes two alone, and many more on a machi
 STOP_SECONDS = 5.0
 HEALTH_SECONDS = 2.0
 USERS_POLL_SECONDS = 0.5
-WAIT_POLL_SECONDS = 0.05
+WAIT_POLL_SECONDS = 0.01  # a command that only asks waits for it
+LOCK_TRIES = 100  # a second
 PORT_ATTEMPTS = 5  # another process may take the port that was free a moment ago
 _PR_SET_PDEATHSIG = 1
 _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
@@ -85,7 +86,7 @@ def supervise(folder: Path, kind: ServerKind) -> int:
 
 def _take_lock(lock: IO[bytes]) -> bool:
     # Others hold it shared for an instant, to see whether there is a supervisor.
-    for _ in range(20):
+    for _ in range(LOCK_TRIES):
         if try_lock(lock, fcntl.LOCK_EX):
             return True
         time.sleep(WAIT_POLL_SECONDS)

@@ -1,0 +1,23 @@
+"""Datacenters that the registry knows and a pipeline file lacks: nobody would read what they have joined."""
+
+from __future__ import annotations
+
+from photon.pipeline.file import Pipeline
+from photon.registry.consensus.register import Register
+from photon.registry.interface import RegistryMismatch
+
+
+def lacking_datacenters(pipeline: Pipeline, register: Register) -> list[str]:
+    """The datacenters that have joined and were not given up, and that the pipeline file lacks."""
+    known = {record.datacenter for record in register.epochs.values()}
+    return sorted(known - {*pipeline.datacenters, *register.given_up})
+
+
+def refuse_lacking(pipeline: Pipeline, register: Register) -> None:
+    """RegistryMismatch if the pipeline file lacks such a datacenter."""
+    if lacking := lacking_datacenters(pipeline, register):
+        raise RegistryMismatch(
+            f"the registry of {pipeline.name} knows datacenter {lacking[0]}, which {pipeline.file} lacks: "
+            "what it has joined would be read by nobody. Put it back into the file; if it was renamed, under "
+            f"its old name. If it is lost for good, run this then: photon retire {pipeline.file} {lacking[0]}"
+        )
