@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 from photon.clock import Clock
 from photon.errors import UserError, WrongUsage
 from photon.metrics.families import families
+from photon.metrics.judged_families import judged_families
+from photon.metrics.judging import Judging
 from photon.metrics.shift_families import shift_families
 from photon.pipeline.file import Pipeline
 from photon.shift.measured import measured_in
@@ -28,6 +30,7 @@ class PipelineCollector(Collector):
 
     def __init__(self, pipeline: Pipeline, clock: Clock, names: Sequence[str]) -> None:
         self._pipeline, self._clock, self._names = pipeline, clock, tuple(names)
+        self._judging = Judging(pipeline, clock)
         self._said: dict[str, str] = {}
 
     def collect(self) -> Iterable[Metric]:
@@ -36,6 +39,7 @@ class PipelineCollector(Collector):
         states = {name: self._pipeline.datacenters[name].state for name in found}
         measured = {name: one for name, state in states.items() if (one := measured_in(state)) is not None}
         yield from families({**found, **errors}, self._clock.now_us())
+        yield from judged_families(self._judging.judged(found))
         yield from shift_families(measured)
 
     def _statuses(self) -> tuple[dict[str, DatacenterStatus], dict[str, Exception]]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from bench.live_traffic import LiveTraffic
+from photon.availability.budget import Minute
+from photon.availability.stored import MINUTES
+from photon.clock import SystemClock
 from photon.pipeline.file import load_pipeline
 from photon.testing.traffic import Traffic
+from photon.verification.report import DatacenterReport, VerificationReport
+from photon.verification.stored_reports import append
 from tests.e2e.photon_process import kill, line_with, running, wait_for_rows
 from tests.e2e.process_marks import soon
-from tests.services.prometheus import INFRA, SETTINGS, Prometheus, program, prometheus, rules
+from tests.services.prometheus import INFRA, Prometheus, program, prometheus, rules
 
 pytestmark = [pytest.mark.services, pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -27,6 +33,7 @@ QUERIES = [target["expr"] for panel in BOARD["panels"] for target in panel.get("
 RATE_INTERVAL = "30s"  # Grafana puts in four scrapes or more
 PATIENCE_SECONDS = 120.0
 SOME_ROWS = 50
+OF_ALL = "max(photon_complete_up_to"  # the one query that is of all datacenters together
 COMPARISON = re.compile(r"^(?P<number>.+) (?:==|>|<) [\d.]+$", flags=re.DOTALL)
 
 
@@ -49,6 +56,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
             wait_for_rows(file, name, 1)
             if name == "east":
                 east_lives.callback(kill, process)
+        store_judgements(file)
         serving = stack.enter_context(running("metrics", file, "--serve", "0"))
         at = re.search(r"127\.0\.0\.1:(\d+)", line_with("metrics at", serving))
         assert at is not None
@@ -59,27 +67,29 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
         yield server, east_lives
 
 
+def store_judgements(file: Path) -> None:
+    """As a verification would: nobody waits here for a minute that is over and can be judged."""
+    pipeline, now_us = load_pipeline(file), SystemClock().now_us()
+    sound = DatacenterReport(classes={"joined": 1}, rows=1)
+    append(pipeline, VerificationReport(dict.fromkeys(DATACENTERS, sound), rows=2), now_us, "a test", 1.0)
+    minute = {**asdict(Minute(now_us, joinable=1, readable=1)), "minute": now_us, "at": now_us}
+    for name in DATACENTERS:
+        MINUTES.append(pipeline, name, [minute])
+
+
 def has_rates(server: Prometheus) -> bool:
     """Whether there is more than one scrape of each datacenter since its rows are counted."""
     found = server.query(f"rate(photon_join_latency_seconds_count[{RATE_INTERVAL}]) > 0")
     return {one.labels["datacenter"] for one in found} == DATACENTERS
 
 
-def test_the_settings_and_alerts_are_what_prometheus_takes() -> None:
-    checked = subprocess.run(
-        [program("promtool"), "check", "config", SETTINGS / "prometheus.yml"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_of_the_dashboard_has_a_number_for_each_datacenter(
+def test_a_query_of_the_dashboard_has_numbers_of_every_datacenter(
     scraped: tuple[Prometheus, ExitStack], query: str
 ) -> None:
     server, _ = scraped
     found = server.query(query.replace("$__rate_interval", RATE_INTERVAL))
-    assert {one.labels["datacenter"] for one in found} == DATACENTERS
+    assert {one.labels.get("datacenter") for one in found} == ({None} if OF_ALL in query else DATACENTERS)
     assert all(math.isfinite(one.value) and one.value >= 0 for one in found), found
 
 

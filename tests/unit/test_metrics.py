@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import urllib.request
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from photon.availability.budget import Budget
 from photon.cli.main import main
 from photon.clock import MICROSECONDS, SystemClock
 from photon.completeness.estimate import Completeness
-from photon.errors import WrongUsage
+from photon.errors import FormatTooNew, WrongUsage
 from photon.measures import Measures
 from photon.metrics.families import families
+from photon.metrics.judged_families import judged_families
+from photon.metrics.judging import EVERY_SECONDS, Judged, Judging
 from photon.metrics.serving import page_of, serving
 from photon.metrics.shift_families import shift_families
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -26,6 +30,9 @@ from photon.shift.people import Decisions
 from photon.shift.stages import Orders, PlannedWork, Stages
 from photon.shift.status import DatacenterStatus, LogStatus
 from photon.state.losses import Losses
+from photon.storage.delta import LakeUnavailable
+from photon.verification.stored_reports import StoredReport
+from tests.simulation.world import World
 from tests.unit.test_standing import NOW_US, status
 
 PIPELINE = """
@@ -42,6 +49,11 @@ Samples = dict[tuple[str, ...], float]  # by the name and the values of the labe
 def pipeline(tmp_path: Path) -> Pipeline:
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     return load_pipeline(tmp_path / "pipeline.yaml")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def samples(metrics: list[Metric]) -> Samples:
@@ -112,6 +124,58 @@ def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) ->
     assert 'photon_problems{datacenter="east"} 1.0' in after
 
 
+def test_what_was_judged_is_told_by_check_kind_and_minutes() -> None:
+    budget = Budget(until_us=0, judged=900, bad=7, allowed=403, events=10, late_events=1, burning=((1, 0.5),))
+    broken = StoredReport(5 * MICROSECONDS, "", 1.0, {"violations": [{"kind": "missing", "count": 3}]})
+    found = samples(list(judged_families({"east": Judged({"logs": "warn"}, broken, budget)})))
+    assert found["photon_check_level", "east", "logs"] == 1
+    assert found["photon_verified_timestamp_seconds", "east"] == 5
+    assert found["photon_verified_cases", "east", "missing"] == 3
+    assert found["photon_verified_cases", "east", "duplicate_rows"] == 0
+    assert found["photon_error_budget_minutes", "east", "bad"] == 7
+    assert found["photon_error_budget_minutes", "east", "allowed"] == 403
+    assert found["photon_error_budget_burning", "east"] == 1
+
+
+def test_what_was_never_verified_nor_judged_has_no_number() -> None:
+    found = samples(list(judged_families({"east": Judged({"logs": "ok"})})))
+    assert found == {("photon_check_level", "east", "logs"): 0}
+
+
+def test_what_is_judged_is_looked_at_again_after_a_while_and_goes_by_earlier_looks(world: World) -> None:
+    world.clicks(("c", "q"))
+    judging = Judging(world.pipeline, world.clock)
+    levels = []
+    for seconds in (0, EVERY_SECONDS - 1, 1, EVERY_SECONDS):
+        world.clock.advance(seconds)
+        levels.append(judging.judged(["east"])["east"].levels["works"])
+    assert levels == ["ok", "ok", "warn", "error"], "nobody is at work, and since when is remembered"
+
+
+def test_a_lake_that_can_not_be_read_leaves_the_checks(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_away(*_: object) -> NoReturn:
+        raise LakeUnavailable("cannot read")
+
+    monkeypatch.setattr("photon.metrics.judging.stored_minutes", is_away)
+    monkeypatch.setattr("photon.health.vitals.newest", is_away)
+    found = Judging(pipeline, SystemClock()).judged(["east"])["east"]
+    assert (found.levels["verified"], found.verified, found.budget) == ("warn", None, None)
+
+
+def test_a_report_of_a_newer_photon_leaves_the_page(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_newer(*_: object) -> NoReturn:
+        raise FormatTooNew("verification_reports", 9, 1)
+
+    monkeypatch.setattr("photon.health.vitals.newest", is_newer)
+    found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
+    assert found["photon_readable", "east"] == 1
+    assert not [name for name, *_ in found if name == "photon_check_level"]
+
+
 def test_a_port_that_is_taken_is_named(pipeline: Pipeline) -> None:
     with serving(pipeline, SystemClock(), "127.0.0.1", 0) as port:
         told = f"127.0.0.1:{port} can't be listened at"
@@ -143,7 +207,11 @@ def test_the_page_of_operations_lists_every_metric_with_its_labels_and_no_other(
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `photon_")]
     listed = {name for row in rows for name in re.findall(r"`(photon_\w+(?:\{[\w,]+\})?)`", row)}
     measured = Measured("e", NOW_US, Measures())
-    every = [*families({"east": status()}, NOW_US), *shift_families({"east": measured})]
+    every = [
+        *families({"east": status()}, NOW_US),
+        *judged_families({}),
+        *shift_families({"east": measured}),
+    ]
     assert listed == {_as_listed(metric) for metric in every}
 
 
