@@ -28,7 +28,7 @@ from dagster import (
 from pydantic import Field
 
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
-from assets.side_tables import table_metadata
+from assets.side_tables import table_kinds, table_metadata
 from assets.work import BACKFILL_POOL
 from photon.backfill.days import DayCounts, counts_by_day
 from photon.backfill.fill import Filled
@@ -141,7 +141,7 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
             # One run for days that follow one another: each run starts a JVM, and verifies.
             backfill_policy=BackfillPolicy.single_run(),
             deps=[served.asset_key("joined_events")],
-            kinds={"pyspark", "deltalake"},
+            kinds=table_kinds(served, "pyspark"),
             pool=BACKFILL_POOL,
             metadata=table_metadata(served, "joined_events"),
             config_schema=cast("Any", DailyJoinsConfig.to_config_schema()),

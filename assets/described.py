@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from dagster import (
     AssetsDefinition,
@@ -19,22 +20,45 @@ from photon.pipeline.location import Location
 from resources.environment import ServedPipeline
 
 PIPELINE_TAG = "photon/pipeline"
+ROLE_TAG = "photon/role"  # what it is in the pipeline, so that people can select all of one role
+Role = Literal["log", "rows", "days", "rest", "report", "health"]
+ROLES: Mapping[str, Role] = {
+    "primary_log": "log",
+    "foreign_log": "log",
+    "joined_events": "rows",
+    "daily_joins": "days",
+    "dead_letters": "rest",
+    "unjoined": "rest",
+    "too_old": "rest",
+    "verification_report": "report",
+    "registry_state": "report",
+    "health": "health",
+}
 
 
 def described(
     served: ServedPipeline, assets: Sequence[AssetsDefinition | AssetSpec]
 ) -> list[AssetsDefinition | AssetSpec]:
-    """The assets with owners and links of the pipeline file, and a reference to the code of each."""
+    """The assets with owners and links of the pipeline file, tags, and a reference to the code of each."""
     links = {name: MetadataValue.url(url) for name, url in served.pipeline.links.items()}
     told = map_asset_specs(
         lambda spec: spec.merge_attributes(
-            owners=list(served.pipeline.owners), tags={PIPELINE_TAG: served.pipeline.name}, metadata=links
+            owners=list(served.pipeline.owners),
+            tags={PIPELINE_TAG: served.pipeline.name, ROLE_TAG: ROLES[spec.key.path[-1]]},
+            metadata=links,
         ),
         assets,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)  # of the references: `dagster` is pinned
         return list(with_source_code_references(list(told)))  # type: ignore[arg-type]
+
+
+def kinds_of(folders: Iterable[Location], *kinds: str, here: str | None = None) -> set[str]:
+    """The kinds of what lies in these folders: also s3 where one is there; else `here`, if it is named."""
+    is_on_s3 = any(not isinstance(folder, Path) for folder in folders)
+    place = "s3" if is_on_s3 else here
+    return {*kinds, place} if place is not None else set(kinds)
 
 
 def uri_of(place: Location) -> str:

@@ -20,7 +20,7 @@ from assets.runs import (
     logs_that_end_no_run,
     told_to_end,
 )
-from assets.side_tables import table_metadata
+from assets.side_tables import table_kinds, table_metadata
 from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.shift.run import ShiftLimits, prepare, run_shift
@@ -44,7 +44,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
         group_name=served.name,
         partitions_def=partitions,
         deps=[served.asset_key("primary_log"), served.asset_key("foreign_log")],
-        kinds={"pyspark", "deltalake"},
+        kinds=table_kinds(served, "pyspark"),
         freshness_policy=freshness(served),
         metadata=table_metadata(served, "joined_events"),
         description=(

@@ -16,38 +16,67 @@ from dagster import (
     BetaWarning,
     MetadataValue,
     ObserveResult,
+    TableColumn,
+    TableSchema,
     multi_observable_source_asset,
 )
 
-from assets.described import places
+from assets.described import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
 from photon.clock import MICROSECONDS, SystemClock
+from photon.pipeline.sections import ForeignLog, Log
+from photon.pipeline.values import Format
 from photon.shift.growth import Growth, growth_of
 from resources.environment import ServedPipeline, dagster_name
 
 # A pair of observations is 4 KB in Dagster's storage; each shift's materializations say more, and more often.
 OBSERVED_EVERY_SECONDS = 300
 LOGS = ("primary_log", "foreign_log")
+KINDS: Mapping[Format, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats
 
 
 def log_specs(served: ServedPipeline) -> list[AssetSpec]:
     """Both logs of a pipeline. They have no partitions: of those Dagster asks how many are filled."""
-    primary, foreign = served.pipeline.primary.files, served.pipeline.foreign.files
-    descriptions = (
-        f"The log that is waited for; each datacenter has a full copy. Files: {primary}",
-        f"The log whose every event names its primary; each datacenter has a full copy. Files: {foreign}",
+    primary, foreign = served.pipeline.primary, served.pipeline.foreign
+    told = (
+        (primary, "The log that is waited for: queries, impressions, requests."),
+        (foreign, "The log whose every event names its primary: clicks, conversions, responses."),
     )
     folders = {name: served.pipeline.datacenters[name].logs for name in served.datacenters}
     return [
         AssetSpec(
-            served.asset_key(log),
+            served.asset_key(name),
             group_name=served.group_name(),
-            description=description,
-            kinds={"file"},
-            metadata=places(folders, "folder"),
+            description=(
+                f"{what} Each datacenter has a full copy. Other programs write it, as {log.format}; files: "
+                f"{log.files}. Columns that the pipeline file does not name are text."
+            ),
+            kinds=kinds_of(folders.values(), KINDS[log.format], here="file"),
+            metadata={**places(folders, "folder"), "dagster/column_schema": log_schema(log)},
         )
-        for log, description in zip(LOGS, descriptions, strict=True)
+        for name, (log, what) in zip(LOGS, told, strict=True)
     ]
+
+
+def log_schema(log: Log) -> MetadataValue:
+    """The columns of a log that the pipeline file names, and what for."""
+    uses: dict[str, list[str]] = {}
+    for name in log.id:
+        uses.setdefault(name, []).append("identifies the event" if len(log.id) == 1 else "part of its id")
+    if isinstance(log, ForeignLog):
+        for name in log.key:
+            uses.setdefault(name, []).append("names the primary event")
+    uses.setdefault(log.time, []).append(f"when the event was, in {log.time_unit}")
+    for name in log.columns:
+        uses.setdefault(name, [])
+    return MetadataValue.table_schema(
+        TableSchema(
+            [
+                TableColumn(name, log.columns.get(name, "string"), "; ".join(what) or "declared")
+                for name, what in uses.items()
+            ]
+        )
+    )
 
 
 def log_assets(served: ServedPipeline) -> AssetsDefinition:

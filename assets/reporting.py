@@ -12,7 +12,7 @@ from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 from assets.logs import ObservedLogs, observations, of_datacenter
 from assets.pictures import latency_plot
 from assets.runs import Metadata, markdown_table
-from assets.side_tables import table_now
+from assets.side_tables import joined_now, rows_now
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
 from photon.completeness.estimate import Completeness
 from photon.completeness.published import last_said
@@ -126,7 +126,7 @@ class Reporter:
         )
         if with_picture:
             self._tell_side_tables(growth.state.counts)
-            metadata |= table_now(lake, "joined_events")
+            metadata |= joined_now(self._pipeline, self._datacenter)
             metadata |= self._union()
             metadata |= self._what_nobody_meant(growth.state.counts)
         return metadata
@@ -154,7 +154,10 @@ class Reporter:
             records = counts.of(of_class)
             if records != self._told.get(table, 0):
                 self._told[table] = records
-                metadata = of_datacenter(self._datacenter, {"records": records})
+                metadata = {
+                    **of_datacenter(self._datacenter, {"records": records}),
+                    **rows_now(self._pipeline, self._served.datacenters, table),
+                }
                 self._context.log_event(
                     AssetMaterialization(self._served.asset_key(table), metadata=metadata)
                 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from dagster import AssetSpec, MetadataValue, TableColumn, TableSchema
 
-from assets.described import places, uri_of
+from assets.described import kinds_of, places, uri_of
 from assets.runs import Metadata
-from photon.pipeline.location import Location
+from photon.adapters import FOREIGN_PREFIX
+from photon.errors import UserError
+from photon.pipeline.file import Pipeline
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFiles
 from photon.storage.tables import OutputTable
@@ -18,6 +22,7 @@ DESCRIPTIONS: dict[TableName, str] = {
     "unjoined": "Foreign events that were given up, for their primary did not come in time.",
     "too_old": "Foreign events older than the registry keeps ids, which can't be joined exactly once.",
 }
+MERGES = "photon.adapters:merge_columns"  # Photon's own adapter: its rows have the columns of the logs
 # Of the columns that all tables begin with, and those of the side tables.
 COLUMNS = {
     "_datacenter": "Who wrote the row.",
@@ -28,6 +33,7 @@ COLUMNS = {
     "_primary_occurrence": "The primary record's place.",
     "_event_id": "The event that the row is of.",
     "_event_time": "The event's own time.",
+    "_event_date": "The UTC date of that time, by which the table is partitioned.",
     "_joined_at": "When the row was made.",
     "side": "Which log the line is of: primary or foreign.",
     "path": "The log file, below the datacenter's logs.",
@@ -41,11 +47,22 @@ COLUMNS = {
 }
 
 
-def table_schema(schema: pa.Schema) -> TableSchema:
-    """The columns of a table; those of the logs and of the adapter have no description."""
+def table_schema(schema: pa.Schema, pipeline: Pipeline | None = None) -> TableSchema:
+    """The columns of a table. Those of joined events need the pipeline; an adapter may have made them."""
     return TableSchema(
-        [TableColumn(field.name, str(field.type), COLUMNS.get(field.name)) for field in schema]
+        [TableColumn(field.name, str(field.type), _meaning(field.name, pipeline)) for field in schema]
     )
+
+
+def _meaning(column: str, pipeline: Pipeline | None) -> str | None:
+    if column in COLUMNS or pipeline is None:
+        return COLUMNS.get(column)
+    if pipeline.adapter != MERGES:
+        return f"Of the adapter {pipeline.adapter}."
+    prefix = pipeline.primary.prefix
+    if column.startswith(prefix):
+        return f"{column.removeprefix(prefix)} of the primary event."
+    return f"{column.removeprefix(FOREIGN_PREFIX)} of the foreign event."
 
 
 def table_metadata(served: ServedPipeline, name: TableName) -> Metadata:
@@ -54,21 +71,42 @@ def table_metadata(served: ServedPipeline, name: TableName) -> Metadata:
     return {
         "dagster/table_name": str(name),
         "dagster/column_schema": MetadataValue.table_schema(table_schema(TABLE_COLUMNS[name])),
+        "dagster/storage_kind": "deltalake",
         **places(tables, "table"),
     }
 
 
-def table_now(lake: Location, name: TableName) -> Metadata:
-    """What a datacenter's table has now: its rows, and all its columns. LakeUnavailable."""
-    table = OutputTable(lake, name)
+def rows_now(pipeline: Pipeline, datacenters: Sequence[str], name: TableName) -> Metadata:
+    """The rows of a table of these datacenters together, now; nothing where one can't be read."""
+    try:
+        tables = [OutputTable(pipeline.datacenters[each].lake, name) for each in datacenters]
+        return {"dagster/row_count": sum(_rows_of(table) for table in tables if table.exists())}
+    except (UserError, OSError):
+        return {}
+
+
+def joined_now(pipeline: Pipeline, datacenter: str) -> Metadata:
+    """What a datacenter's table of joined events has now: its rows, and all its columns. LakeUnavailable."""
+    table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     with table.reading():
-        files = DataFiles(table.load()).all()
-        schema = table.schema()
+        rows, schema = _rows_of(table), table.schema()
     return {
-        "dagster/partition_row_count": sum(file.rows or 0 for file in files),
-        "dagster/column_schema": MetadataValue.table_schema(table_schema(schema)),
+        "dagster/partition_row_count": rows,
+        "dagster/column_schema": MetadataValue.table_schema(table_schema(schema, pipeline)),
         "dagster/uri": uri_of(table.folder),
     }
+
+
+def _rows_of(table: OutputTable) -> int:
+    """LakeUnavailable."""
+    with table.reading():
+        return sum(file.rows or 0 for file in DataFiles(table.load()).all())
+
+
+def table_kinds(served: ServedPipeline, *kinds: str) -> set[str]:
+    """The kinds of an asset that is a table of each datacenter."""
+    lakes = [served.pipeline.datacenters[name].lake for name in served.datacenters]
+    return kinds_of(lakes, "deltalake", *kinds)
 
 
 def side_table_assets(served: ServedPipeline) -> list[AssetSpec]:
@@ -79,7 +117,7 @@ def side_table_assets(served: ServedPipeline) -> list[AssetSpec]:
             served.asset_key(name),
             deps=logs,
             group_name=served.group_name(),
-            kinds={"deltalake"},
+            kinds=table_kinds(served),
             description=f"{description} A shift of joined_events writes it.",
             metadata=table_metadata(served, name),
         )

@@ -25,6 +25,7 @@ from dagster import (
     PartitionsDefinition,
 )
 
+from assets.described import ROLE_TAG, ROLES
 from orchestration.definitions import build_defs
 from photon.storage.columns import TABLE_COLUMNS
 from photon.testing.traffic import Traffic
@@ -144,6 +145,36 @@ def test_a_table_says_where_each_datacenter_has_it_and_what_its_columns_mean(tmp
         assert [column.name for column in columns] == schema.names
         assert all(column.description for column in columns)
         assert metadata["west_table"] == str(tmp_path / "lake" / "west" / name)
+
+
+def test_a_log_says_which_columns_the_pipeline_file_names_and_what_for(tmp_path: Path) -> None:
+    graph = build_defs(served(tmp_path)).get_repository_def().asset_graph
+    schema = graph.get(AssetKey(["search_clicks", "foreign_log"])).metadata["dagster/column_schema"].value
+    assert {column.name: column.description for column in schema.columns} == {
+        "click_id": "identifies the event",
+        "query_id": "names the primary event",
+        "time": "when the event was, in iso8601",
+    }
+
+
+def test_every_asset_of_a_pipeline_is_found_by_its_role(tmp_path: Path) -> None:
+    graph = build_defs(served(tmp_path)).get_repository_def().asset_graph
+    roles = {
+        node.key.path[-1]: node.tags.get(ROLE_TAG) for node in graph.asset_nodes if len(node.key.path) > 1
+    }
+    assert roles == ROLES
+
+
+def test_what_lies_on_s3_says_so(tmp_path: Path) -> None:
+    file = Traffic(1).write_pipeline(tmp_path, "clicks")
+    text = file.read_text()
+    for name in ("east", "west"):
+        text = text.replace(f"logs: logs/{name}", f"logs: s3://logs/{name}, lake: s3://lakes/{name}")
+    file.write_text(text)
+    found = snapshot(build_defs(location_settings({"PHOTON_PIPELINES": str(file)})))["assets"]
+    assert found["clicks/primary_log"]["kinds"] == ["json", "s3"]
+    assert found["clicks/joined_events"]["kinds"] == ["deltalake", "pyspark", "s3"]
+    assert found["clicks/unjoined"]["kinds"] == ["deltalake", "s3"]
 
 
 def test_every_asset_in_the_graph_is_a_thing_and_reads_from_logs_to_report(tmp_path: Path) -> None:

@@ -112,8 +112,10 @@ def test_a_report_with_a_picture_says_what_the_table_has(world: World) -> None:
     minutes(world, reporter(world, context), 2)
     metadata = context.materializations[1].metadata
     assert metadata["dagster/partition_row_count"].value == 2
-    columns = {column.name for column in metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]
-    assert {"_event_id", "primary_text"} <= columns, "Photon's columns and those of the logs"
+    columns = {c.name: c.description for c in metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]
+    assert {"_event_id", "primary_text"} <= columns.keys(), "Photon's columns and those of the logs"
+    assert columns["primary_text"] == "text of the primary event."
+    assert all(columns.values())
     assert str(metadata["dagster/uri"].value).endswith("/joined_events")
 
 
@@ -124,6 +126,7 @@ def test_a_side_table_is_told_when_it_has_more(world: World) -> None:
     minutes(world, reporter(world, context), 12)
     (told,) = context.of("dead_letters")
     assert told.metadata["east_records"].value == 1
+    assert told.metadata["dagster/row_count"].value == 1
     assert context.of("unjoined") == []
 
 
