@@ -90,6 +90,21 @@ def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
     )
 
 
+def _waits(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """A process that waits gives signs of life, and joins nothing."""
+    lease = found.lease.lease
+    if lease is None or not (found.lease.is_locked and lease.waits_for):
+        return Verdict("ok", f"{datacenter} waits for nothing that is unavailable")
+    waited_us = found.now_us - lease.waits_since_us
+    level = _duration(waited_us, pipeline.health.waits)
+    if level == "ok":
+        return Verdict("ok", f"{datacenter} waits for what may be back in a moment")
+    says = (
+        f"{datacenter} has waited for {span(waited_us / MICROSECONDS)}, and joins nothing: {lease.waits_for}"
+    )
+    return Verdict(level, says, "mend what is named, and it goes on by itself")
+
+
 def _logs(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     growth, place = found.growth, pipeline.datacenters[datacenter].logs
     if growth.problems:
@@ -147,13 +162,16 @@ def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
 def _share(
     datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline, name: str, what: str, remedy: str
 ) -> Verdict:
+    """A share of few records says nothing, unless nothing else ever came of any record of the epoch."""
     bounds: Shares = getattr(pipeline.health, name)
-    since = memory.since(found)
+    since, ever = memory.since(found), found.growth.state.counts.as_dict()
     count, of = since[name], since["foreign"]
     share = count / of if of else 0.0
     level: Level = "ok"
     if of >= pipeline.health.least_records:
         level = _level(share, bounds.warn, bounds.error)
+    elif 0 < ever["foreign"] == ever[name]:
+        return Verdict("warn", f"{datacenter}: all {ever[name]:,} foreign records so far {what}", remedy)
     if level == "ok":
         return Verdict("ok", f"{datacenter}: few of its latest foreign records {what}")
     says = f"{datacenter}: {count:,} of the latest {of:,} foreign records {what} ({share:.2%})"
@@ -218,6 +236,7 @@ def _level(value: float, warn: float, error: float) -> Level:
 _JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         "works": _works,
+        "waits": _waits,
         "logs": _logs,
         "lag": _lag,
         "backlog": _backlog,
@@ -231,6 +250,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
         "works": "Somebody joins its logs, and it holds nothing for a dead datacenter.",
+        "waits": "Its process waits for no lake, logs, disk or registry for long (`health.waits`).",
         "logs": "There are files of both logs, and they can be read.",
         "lag": "It is not far behind its logs (`health.lag`).",
         "backlog": "Not much of its logs is unread (`health.backlog`).",

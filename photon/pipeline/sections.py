@@ -333,6 +333,8 @@ class Health(Strict):
 
     # It has work, and nobody is at it. A shift that is killed is replaced within some 20 s.
     standing_still: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
+    # Its process waits for what is unavailable. A hiccup of the registry is over within seconds.
+    waits: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
     lag: Durations = Durations(warn=timedelta(minutes=1), error=timedelta(minutes=10))
     backlog: Sizes = Sizes(warn=2**30, error=2**34)  # unread bytes of its logs
     dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the foreign records of the window

@@ -101,6 +101,29 @@ def test_work_that_somebody_takes_up_again_is_well_at_once(pipeline: Pipeline) -
     assert verdicts(pipeline, *looks)["works"].level == "ok"
 
 
+def waiting(seconds: float, **lease: Any) -> Vitals:
+    """A look at a process that has waited for so long."""
+    waits = replace(SEEN, waits_for="the registry does not answer", waits_since_us=NOW_US)
+    beat_us = NOW_US + round(seconds * MICROSECONDS)
+    return vitals(seconds, lease=LeaseStatus(waits, **{"is_locked": True, "beat_us": beat_us, **lease}))
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (59, "warn"), (60, "error")])
+def test_a_process_that_waits_is_told_with_what_it_waits_for(
+    pipeline: Pipeline, seconds: float, level: str
+) -> None:
+    found = verdicts(pipeline, waiting(seconds))
+    assert (found["waits"].level, found["works"].level) == (level, "ok")
+    if level == "error":
+        assert found["waits"].says == (
+            "east has waited for 60 s, and joins nothing: the registry does not answer"
+        )
+
+
+def test_what_a_dead_process_waited_for_is_no_wait(pipeline: Pipeline) -> None:
+    assert verdicts(pipeline, waiting(99, is_locked=False))["waits"].level == "ok"
+
+
 def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeline) -> None:
     state = {"held": 12, "out_of_reach": {"west": "its lake can't be read"}}
     verdict = verdicts(pipeline, vitals(state=state))["works"]
@@ -161,8 +184,20 @@ def test_shares_of_a_thousand_records_are_told(
 
 
 def test_a_share_of_few_records_says_nothing(pipeline: Pipeline) -> None:
-    looks = vitals(state=counts(0)), vitals(9, state=counts(99, dead_letters=99))
+    looks = vitals(state=counts(0)), vitals(9, state=counts(99, dead_letters=98))
     assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
+
+
+@pytest.mark.parametrize("promise", ["dead_letters", "unjoinable"])
+def test_few_records_are_told_of_if_nothing_else_ever_came_of_any(pipeline: Pipeline, promise: str) -> None:
+    looks = vitals(0, state=counts(0)), vitals(9_000, state=counts(20, **{promise: 20}))
+    verdict = verdicts(pipeline, *looks, looks[-1])[promise]
+    assert (verdict.level, "all 20 foreign records so far" in verdict.says) == ("warn", True)
+    assert verdict.remedy
+
+
+def test_of_a_log_without_records_nothing_is_told(pipeline: Pipeline) -> None:
+    assert verdicts(pipeline, vitals(state=counts(0)))["dead_letters"].level == "ok"
 
 
 def test_shares_are_of_the_last_hours_and_not_of_all_times(pipeline: Pipeline) -> None:
@@ -177,7 +212,7 @@ def test_shares_are_of_the_last_hours_and_not_of_all_times(pipeline: Pipeline) -
 def test_a_new_epoch_is_not_compared_with_the_one_before(pipeline: Pipeline) -> None:
     looks = (
         vitals(0, state=counts(5_000)),
-        vitals(9, state={"epoch": "f", **counts(900, dead_letters=900)}),
+        vitals(9, state={"epoch": "f", **counts(900, dead_letters=899)}),
     )
     assert verdicts(pipeline, *looks)["dead_letters"].level == "ok"
 
