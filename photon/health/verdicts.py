@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from photon.clock import MICROSECONDS, in_utc, microseconds
 from photon.health.memory import Memory
@@ -19,6 +19,7 @@ from photon.pipeline.sections import Durations, Shares
 from photon.shift.standing import size, span
 
 Level = Literal["ok", "warn", "error"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,30 @@ def _backlog(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline)
     return Verdict(level, f"{datacenter}: {size(found.unread_bytes)} of its logs are unread", BEHIND)
 
 
+@dataclass(frozen=True)
+class _Part:
+    """How many of some records are bad: of the latest ones, and of all of the epoch."""
+
+    bad: int
+    of: int
+    bad_ever: int
+    of_ever: int
+
+
+def _part(found: Vitals, memory: Memory, bad: str, *all_of: str) -> _Part:
+    since, ever = memory.since(found), found.growth.state.counts.as_dict()
+    return _Part(since[bad], sum(since[one] for one in all_of), ever[bad], sum(ever[one] for one in all_of))
+
+
 def _dead_letters(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+    """The worse one of both logs: without its primary events nothing is joined either."""
+    bounds, least = pipeline.health.dead_letters, pipeline.health.least_records
     remedy = f"photon dead-letters {pipeline.file} names them with their reasons, and mends them"
-    return _share(datacenter, found, memory, pipeline, "dead_letters", "are dead letters", remedy)
+    foreign = _part(found, memory, "dead_letters", "foreign")
+    primary = _part(found, memory, "primary_dead_letters", "primary", "primary_dead_letters")
+    of_foreign = _share(datacenter, foreign, bounds, least, "foreign records are dead letters", remedy)
+    of_primary = _share(datacenter, primary, bounds, least, "primary records are dead letters", remedy)
+    return max(of_foreign, of_primary, key=lambda verdict: LEVELS.index(verdict.level))
 
 
 def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
@@ -156,25 +178,20 @@ def _unjoinable(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeli
         "look whether foreign.key and primary.id name the same thing, and whether primary logs are missing; "
         "photon trace tells the story of one event"
     )
-    return _share(datacenter, found, memory, pipeline, "unjoinable", "found no primary event", remedy)
+    part, health = _part(found, memory, "unjoinable", "foreign"), pipeline.health
+    what = "foreign records found no primary event"
+    return _share(datacenter, part, health.unjoinable, health.least_records, what, remedy)
 
 
-def _share(
-    datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline, name: str, what: str, remedy: str
-) -> Verdict:
+def _share(datacenter: str, part: _Part, bounds: Shares, least: int, what: str, remedy: str) -> Verdict:
     """A share of few records says nothing, unless nothing else ever came of any record of the epoch."""
-    bounds: Shares = getattr(pipeline.health, name)
-    since, ever = memory.since(found), found.growth.state.counts.as_dict()
-    count, of = since[name], since["foreign"]
-    share = count / of if of else 0.0
-    level: Level = "ok"
-    if of >= pipeline.health.least_records:
-        level = _level(share, bounds.warn, bounds.error)
-    elif 0 < ever["foreign"] == ever[name]:
-        return Verdict("warn", f"{datacenter}: all {ever[name]:,} foreign records so far {what}", remedy)
+    share = part.bad / part.of if part.of else 0.0
+    if part.of < least and 0 < part.of_ever == part.bad_ever:
+        return Verdict("warn", f"{datacenter}: all {part.bad_ever:,} {what} so far", remedy)
+    level = _level(share, bounds.warn, bounds.error) if part.of >= least else "ok"
     if level == "ok":
-        return Verdict("ok", f"{datacenter}: few of its latest foreign records {what}")
-    says = f"{datacenter}: {count:,} of the latest {of:,} foreign records {what} ({share:.2%})"
+        return Verdict("ok", f"{datacenter}: few of its latest {what}")
+    says = f"{datacenter}: {part.bad:,} of the latest {part.of:,} {what} ({share:.2%})"
     return Verdict(level, says, remedy)
 
 

@@ -337,7 +337,7 @@ class Health(Strict):
     waits: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
     lag: Durations = Durations(warn=timedelta(minutes=1), error=timedelta(minutes=10))
     backlog: Sizes = Sizes(warn=2**30, error=2**34)  # unread bytes of its logs
-    dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the foreign records of the window
+    dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the records of the window, of either log
     unjoinable: Shares = Shares(warn=0.2, error=0.9)
     clock_skew: Durations = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
     unverified: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))

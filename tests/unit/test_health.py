@@ -192,8 +192,15 @@ def test_a_share_of_few_records_says_nothing(pipeline: Pipeline) -> None:
 def test_few_records_are_told_of_if_nothing_else_ever_came_of_any(pipeline: Pipeline, promise: str) -> None:
     looks = vitals(0, state=counts(0)), vitals(9_000, state=counts(20, **{promise: 20}))
     verdict = verdicts(pipeline, *looks, looks[-1])[promise]
-    assert (verdict.level, "all 20 foreign records so far" in verdict.says) == ("warn", True)
+    assert (verdict.level, verdict.says.startswith("east: all 20 foreign records")) == ("warn", True)
     assert verdict.remedy
+
+
+def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipeline) -> None:
+    of_primary = {"counts": Counts(foreign=1_000, primary=600, primary_dead_letters=400)}
+    verdict = verdicts(pipeline, vitals(state=counts(0)), vitals(9, state=of_primary))["dead_letters"]
+    assert verdict.level == "error"
+    assert verdict.says == "east: 400 of the latest 1,000 primary records are dead letters (40.00%)"
 
 
 def test_of_a_log_without_records_nothing_is_told(pipeline: Pipeline) -> None:
