@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import chosen, json_option, opened, pipeline_argument, print_result
+from photon.cli.output import chosen, counted, json_option, opened, pipeline_argument, print_result
 from photon.errors import WRONG_USAGE
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ def _list(pipeline: Pipeline, names: Sequence[str], reason: str, most: int) -> t
 
     value, text = {}, []
     for name in names:
-        found = open_letters(pipeline, name).with_reason(reason)
-        value[name] = _listed(found, most)
+        found = open_letters(pipeline, name)
+        of_primary = dict(found.reasons_of_primary().most_common(MOST_REASONS))
+        value[name] = _listed(found.with_reason(reason), most) | {"primary_reasons": of_primary}
         text += _lines_of_list(name, value[name])
     return value, "\n".join(text)
 
@@ -115,7 +116,7 @@ def _listed(found: OpenLetters, most: int) -> dict[str, Any]:
 def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
     if value["problem"]:
         return [f"{name}: {value['problem']}"]
-    lines = [f"{name}: {value['count']:,} dead letters of the foreign log"]
+    lines = [f"{name}: {counted(value['count'], 'dead letter')} of the foreign log"]
     lines += [f"  {count:>9,}  {reason}" for reason, count in value["reasons"].items()]
     if value["other_reasons"]:
         lines.append(f"  {value['other_reasons']:>9,}  of other reasons")
@@ -124,6 +125,12 @@ def _lines_of_list(name: str, value: Mapping[str, Any]) -> list[str]:
         lines += [f"  {one['file']} at {one['offset']}{event}: {one['reason']}", f"    {one['line']}"]
     if (more := value["count"] - len(value["letters"])) > 0:
         lines.append(f"  and {more:,} more: --most shows more of them, --export writes them to a file")
+    if of_primary := value["primary_reasons"]:
+        lines.append(
+            f"{name}: dead letters of the primary log, which are not mended: put corrected lines into a new "
+            "file of that log. The table dead_letters has their places"
+        )
+        lines += [f"  {count:>9,}  {reason}" for reason, count in of_primary.items()]
     return lines
 
 

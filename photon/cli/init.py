@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from photon.cli.ending import fail
-from photon.cli.output import expected_errors, json_option, log_to_stderr, print_result
+from photon.cli.output import counted, expected_errors, json_option, log_to_stderr, print_result
 from photon.errors import NOT_DONE, WRONG_USAGE
 
 if TYPE_CHECKING:
@@ -199,7 +199,8 @@ def _report(
         f"would join: {trial.joined:,} of {trial.foreign.events:,} foreign events "
         f"({trial.key_share:.1%} of the keys are in the primary's sample{whole})",
         f"would not: {trial.without_primary:,} without a primary, {trial.without_key:,} without a key, "
-        f"{trial.foreign.duplicates:,} duplicates, {sum(trial.foreign.dead_letters.values()):,} dead letters",
+        f"{counted(trial.foreign.duplicates, 'duplicate')}, "
+        f"{counted(sum(trial.foreign.dead_letters.values()), 'dead letter')}",
     ]
     if trial.example:
         lines.append("a row: " + ", ".join(f"{k} {v!r}" for k, v in trial.example.items()))
@@ -217,8 +218,9 @@ def _side(name: str, seen: SideSeen) -> list[str]:
     read = "all of them" if seen.is_whole else "a sample of them"
     order = f"{seen.out_of_order:.1%} out of order, by {seen.latest_by_seconds:,.1f} s at most"
     lines = [
-        f"{name}: {seen.files:,} files, {read} read: {seen.events:,} events, {seen.duplicates:,} duplicates, "
+        f"{name}: {counted(seen.files, 'file')}, {read} read: {counted(seen.events, 'event')}, "
+        f"{counted(seen.duplicates, 'duplicate')}, "
         f"{order}"
     ]
     reasons = list(seen.dead_letters.items())[:SHOWN_REASONS]
-    return lines + [f"  {count:,} dead letters: {reason}" for reason, count in reasons]
+    return lines + [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons]

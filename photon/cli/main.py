@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from photon.cli.ending import Ending, in_order
 from photon.cli.examples import epilog_of
-from photon.cli.quick_start import ASKING, end_quickly, start_quickly
+from photon.cli.quick_start import ASKING, ENDING_AT_ONCE, end_quickly, start_quickly
 
 # name -> (module:attribute, what it says in the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -82,8 +82,11 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        if args is None and sys.argv[1:2] and sys.argv[1] in ASKING:
-            start_quickly()  # of a process that nobody uses for anything else
+        # A process of its own, that nobody uses for anything else.
+        command = sys.argv[1] if args is None and len(sys.argv) > 1 else ""
+        if command in ASKING:
+            start_quickly()
+        if command in ENDING_AT_ONCE:
             try:
                 super().main(args, prog_name, complete_var, standalone_mode, **extra)
             except SystemExit as ended:

@@ -42,6 +42,11 @@ def print_result(value: object, text: str, as_json: bool) -> None:
     current_ending().has_printed = True
 
 
+def counted(count: int, thing: str) -> str:
+    """A number of things, for people: 1 dead letter, 2 dead letters."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines, with numbers below the names of their columns."""
     width = max(14, *(len(cell) + 2 for row in rows for cell in row[1:]))

@@ -95,6 +95,8 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
     running = f"run by process {one.running_process}" if one.running_process else "not running"
     if one.running_run:
         running += f" (run {one.running_run} of Dagster)"
+    from photon.shift.standing import span
+
     lines = [f"{name}: {running}, epoch {one.epoch or 'none'}, batch {one.batch}"]
     for side, log in (("primary", one.primary), ("foreign", one.foreign)):
         safe = f"{len(log.safe_to_delete)} safe to delete, {log.safe_to_delete_bytes:,} bytes"
@@ -117,7 +119,7 @@ def _details(name: str, one: DatacenterStatus) -> list[str]:
     orders = one.stages.orders
     lines.append(f"  work orders: {orders.waiting:,} waiting, {orders.refused:,} refused")
     if one.watermark_lag_seconds is not None:
-        lines.append(f"  watermark {one.watermark_lag_seconds:,.1f} s behind the clock")
+        lines.append(f"  watermark {span(one.watermark_lag_seconds)} behind the clock")
     if one.completeness is not None:
         lines.append(f"  {one.completeness.sentence()}")
     return lines + [f"  {key:22}{value:>14,}" for key, value in one.counts.items()]

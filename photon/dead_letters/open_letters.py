@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.state.database import DispatcherState
@@ -56,6 +56,12 @@ class OpenLetters:
     rows: pa.Table = field(default_factory=_LISTED.empty_table)
     problem: str = ""
 
+    def reasons_of_primary(self) -> Counter[str]:
+        """How many lines of the primary log are dead letters, by reason. LakeUnavailable."""
+        if not self.epoch or not self.table.exists():
+            return Counter()
+        return _counted(_of_side(self.table, "primary", self.epoch, self.completed, ["reason"]))
+
     def with_reason(self, reason: str) -> OpenLetters:
         """Those whose reason has this text."""
         return self.filter(pc.match_substring(self.rows["reason"], reason)) if reason else self
@@ -74,8 +80,7 @@ class OpenLetters:
 
     def reasons(self) -> Counter[str]:
         """How many there are, by reason."""
-        counted = pc.value_counts(self.rows["reason"].combine_chunks())
-        return Counter({each["values"]: each["counts"] for each in counted.to_pylist()})
+        return _counted(self.rows)
 
     def first(self, most: int, with_raw: bool = False) -> list[DeadLetter]:
         """The first of them, with the beginning of their bytes where that is asked for. LakeUnavailable."""
@@ -128,15 +133,23 @@ def open_letters(pipeline: Pipeline, datacenter: str) -> OpenLetters:
 def _rows(table: OutputTable, state: DispatcherState) -> pa.Table:
     if not table.exists():
         return _LISTED.empty_table()
-    wanted = (text("_epoch") == (state.epoch or "")) & (ds.field("_batch") <= state.completed)
-    wanted &= text("side") == "foreign"
-    with table.reading():
-        rows = table.load().to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=wanted)
+    rows = _of_side(table, "foreign", state.epoch or "", state.completed, _COLUMNS)
     parts = pc.split_pattern(rows["_occurrence"].cast(pa.string()), ":")
     rows = rows.append_column("file", pc.list_element(parts, 0)).append_column(
         "offset", pc.list_element(parts, 1)
     )
     return rows.cast(_LISTED).sort_by([(name, "ascending") for name in (*_PLACE, "_batch")])
+
+
+def _of_side(table: OutputTable, side: Side, epoch: str, completed: int, columns: list[str]) -> pa.Table:
+    wanted = (text("_epoch") == epoch) & (ds.field("_batch") <= completed) & (text("side") == side)
+    with table.reading():
+        return table.load().to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
+
+
+def _counted(rows: pa.Table) -> Counter[str]:
+    counted = pc.value_counts(rows["reason"].combine_chunks())
+    return Counter({each["values"]: each["counts"] for each in counted.to_pylist()})
 
 
 def _is_open(rows: pa.Table, taken_up: Mapping[Occurrence, int], again: Sequence[ByteRange]) -> pa.Array:

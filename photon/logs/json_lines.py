@@ -1,14 +1,16 @@
 """The values in JSON lines, as text columns: those of some keys, or of all.
 
 Strings stay as they are; null and what is missing are null; numbers and true/false keep their own text;
-arrays and objects are compact JSON. Of a key that occurs twice the last counts.
+arrays and objects are compact JSON. Of a key that occurs twice the last counts. A name such as `user.id` is
+the key of that name, else `id` in the object `user` (`value_of`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +54,20 @@ def decode_record(raw: bytes) -> dict[str, str | None]:
         except UnicodeEncodeError:
             raise ValueError("not valid JSON: half a surrogate pair") from None
     return record
+
+
+def value_of(record: Mapping[str, str | None], name: str) -> str | None:
+    """The value of a key of `decode_record`; without that key, `a.b` is `b` in the object of the key `a`."""
+    if name in record or "." not in name:
+        return record.get(name)
+    outer, _, inner = name.partition(".")
+    text = record.get(outer)
+    if text is None or not text.startswith("{"):
+        return None
+    try:
+        return value_of(decode_record(text.encode()), inner)
+    except ValueError:  # a text that only begins like an object
+        return None
 
 
 def _depth(value: object) -> int:
@@ -123,7 +139,7 @@ def _read_each(raws: pa.Array, names: Sequence[str]) -> LineTexts:
             failures[row] = str(error)
             record = {}
         for name, column in zip(names, values, strict=True):
-            column.append(record.get(name))
+            column.append(value_of(record, name))
     return LineTexts(tuple(pa.array(column, pa.string()) for column in values), failures)
 
 
@@ -140,7 +156,13 @@ def _read_json_block(
     data = join_lines(raws) if data is None else data
     if not _is_plain(raws, data):
         return None
-    schema = _guess_schema(raws[0].as_py(), names, valued)
+    inside = [name for name in names if "." in name]
+    if inside and _is_flat(raws, data):
+        inside = []
+    if any(json.dumps(name).encode() in data for name in inside):
+        return None  # a key of that very name goes before one in an object
+    ways = {name: tuple(name.split(".")) if name in inside else (name,) for name in names}
+    schema = _guess_schema(raws[0].as_py(), ways, valued)
     if schema is None:
         return None
     try:
@@ -149,9 +171,16 @@ def _read_json_block(
         return None
     if table.num_rows != len(raws):
         return None
-    if _may_have_minus_zero([table[name] for name in names], data):
+    columns = [_at(table, ways[name]) for name in names]
+    if _may_have_minus_zero(columns, data):
         return None
-    return LineTexts(tuple(_as_strings(table[name]) for name in names), {})
+    return LineTexts(tuple(map(_as_strings, columns)), {})
+
+
+def _at(table: pa.Table, way: tuple[str, ...]) -> pa.ChunkedArray:
+    """The values at the end of a way into objects."""
+    outermost, *inner = way
+    return pc.struct_field(table[outermost], inner) if inner else table[outermost]
 
 
 def _read_json(data: bytes, schema: pa.Schema, others: str) -> pa.Table:
@@ -191,21 +220,38 @@ def _most(raws: pa.Array, part: bytes) -> int:
     return int(pc.max(pc.count_substring(raws, part)).as_py())
 
 
-def _guess_schema(first: bytes, names: Sequence[str], valued: Collection[str]) -> pa.Schema | None:
+def _guess_schema(
+    first: bytes, ways: Mapping[str, tuple[str, ...]], valued: Collection[str]
+) -> pa.Schema | None:
     """The types of a block, from its first line; a wrong guess only costs time."""
     try:
         record = json.loads(first)
     except (ValueError, RecursionError):
         return None
-    fields = []
-    for name in dict.fromkeys(names):
-        value = record.get(name)
-        is_number = isinstance(value, int | float)
-        if isinstance(value, bool | list | dict) or (isinstance(value, float) and name not in valued):
+    fields: dict[str, Any] = {}
+    for name, way in ways.items():
+        value, level = record, fields
+        for key in way:
+            value = value.get(key) if isinstance(value, dict) else None
+        kind = _guess_type(value, name in valued)
+        for key in way[:-1]:
+            level = level.setdefault(key, {})
+            if not isinstance(level, dict):
+                return None  # both an object and what is in it are wanted
+        if kind is None or level.setdefault(way[-1], kind) != kind:
             return None
-        number = _QUICK_DECIMAL if name in valued else pa.int64()
-        fields.append((name, number if is_number else pa.string()))
-    return pa.schema(fields)
+    return pa.schema(_struct(fields))
+
+
+def _guess_type(value: object, only_value: bool) -> pa.DataType | None:
+    if isinstance(value, bool | list | dict) or (isinstance(value, float) and not only_value):
+        return None
+    number = _QUICK_DECIMAL if only_value else pa.int64()
+    return number if isinstance(value, int | float) else pa.string()
+
+
+def _struct(fields: Mapping[str, Any]) -> pa.StructType:
+    return pa.struct([(k, _struct(v) if isinstance(v, dict) else v) for k, v in fields.items()])
 
 
 _MINUS_ZERO = re.compile(rb"-0(?<=[:\s]-0)[\s,}]")  # also in a text, which only costs time

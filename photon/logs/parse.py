@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from photon.logs.csv_lines import header_names, read_csv_lines
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.json_lines import decode_record, read_json_lines
+from photon.logs.json_lines import decode_record, read_json_lines, value_of
 from photon.logs.lines import BLANK, Lines, LineTexts, split_lines
 from photon.logs.source import BYTE_ORDER_MARK
 from photon.logs.times import parse_times, time_problem
@@ -249,7 +249,7 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
     for name, text in zip(log.id, texts, strict=False):
         if not text:
             return f"no value for id column {name!r}"
-    time = decode_record(raw).get(log.time) if log.format == "jsonl" else texts[-1]
+    time = value_of(decode_record(raw), log.time) if log.format == "jsonl" else texts[-1]
     return f"no value for time column {log.time!r}" if not time else time_problem(time, log.time_unit)
 
 

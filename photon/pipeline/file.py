@@ -111,7 +111,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
     try:
         document = read_document(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PipelineError([f"{path}: cannot be read: {error.strerror}"]) from None
+        remedy = "expected a pipeline file, which photon init writes for logs that are there"
+        raise PipelineError([f"{path}: cannot be read: {error.strerror}; {remedy}"]) from None
     except UnicodeDecodeError:
         raise PipelineError([f"{path}: expected a YAML file in UTF-8"]) from None
     problems = list(document.problems)

@@ -22,9 +22,9 @@ NEAR = 0.1  # two columns whose scores differ by less are both likely
 _UNIT_OF_DIGITS: dict[int, TimeUnit] = {
     9: "s", 10: "s", 12: "ms", 13: "ms", 15: "us", 16: "us", 18: "ns", 19: "ns",
 }  # fmt: skip
-_ID_LIKE = re.compile(r"(^|_)(u?u?id|key|guid)$|Id$", re.IGNORECASE)
-_TIME_LIKE = re.compile(r"time|ts|date|(^|_)at$", re.IGNORECASE)
-_TIME_OF_EVENT = re.compile(r"event|^(time|ts|timestamp)$", re.IGNORECASE)
+_ID_LIKE = re.compile(r"(^|[_.])(u?u?id|key|guid)$|Id$", re.IGNORECASE)
+_TIME_LIKE = re.compile(r"time|ts|date|(^|[_.])at$", re.IGNORECASE)
+_TIME_OF_EVENT = re.compile(r"event|(^|[.@])(time|ts|timestamp)$", re.IGNORECASE)
 _TIME_OF_OTHERS = re.compile(r"arriv|ingest|receiv|updat|process|written|load", re.IGNORECASE)
 
 
@@ -111,9 +111,7 @@ def _refuse_unknown(sample: Sample, names: list[str | None], options: str) -> No
 
 
 def _look(sample: Sample) -> dict[str, _Column]:
-    return {
-        name: _column(name, values) for name, values in sample.columns.items() if name not in sample.nested
-    }
+    return {name: _column(name, values) for name, values in sample.columns.items()}
 
 
 def _column(name: str, values: pa.Array) -> _Column:
@@ -176,7 +174,7 @@ def _pair(
         raise CannotPropose(
             "no column of the foreign log holds values of an id of the primary log. "
             f"Primary: {_described(primaries)}. Foreign: {_described(foreigns)}."
-            f"{_nested(primary)}{_nested(foreign)} Expected a key, such as the query's id in each click. "
+            " Expected a key, such as the query's id in each click. "
             "Are these the logs of the same days, in this order (primary, then foreign)? Else say "
             "--primary-id COLUMN and --foreign-key COLUMN"
         )
@@ -214,7 +212,7 @@ def _foreign_id(
     )
     if not scored:
         raise CannotPropose(
-            f"foreign: no column looks like an id of its events: {_described(columns)}.{_nested(foreign)} "
+            f"foreign: no column looks like an id of its events: {_described(columns)}. "
             "Expected one whose values differ from event to event. Say --foreign-id COLUMN, or several "
             f"columns that make an id together: --foreign-id {','.join([*key, *list(columns)[-1:]])}"
         )
@@ -238,7 +236,7 @@ def _time(
     )
     if said is None and not scored:
         raise CannotPropose(
-            f"{sample.side}: no column looks like a time: {_described(columns)}.{_nested(sample)} Expected "
+            f"{sample.side}: no column looks like a time: {_described(columns)}. Expected "
             f"ISO 8601, or seconds, ms, us or ns since 1970. Say {option} COLUMN and "
             f"--{sample.side}-unit UNIT"
         )
@@ -288,12 +286,3 @@ def _like(column: _Column) -> str:
     if column.units.total() >= LEAST_TIMES * column.looked_at:
         return "times in " + " and ".join(column.units)
     return f"{column.distinct:.0%} distinct" + (", a count" if column.is_count else "")
-
-
-def _nested(sample: Sample) -> str:
-    if not sample.nested:
-        return ""
-    return (
-        f" The {sample.side} log's {', '.join(sample.nested)} hold objects: Photon reads keys of the "
-        "outermost object, so write ids and times there."
-    )

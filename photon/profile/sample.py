@@ -26,6 +26,8 @@ from photon.pipeline.values import Format
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # of each side
 LINE_LIMIT_BYTES = 2**20
 _LINES_FOR_NAMES = 200  # of a file of JSON lines: their keys are its columns
+OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind"
+_DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 _SHOWN = 80
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -60,7 +62,6 @@ class Sample:
     files_found: int
     files: tuple[SampledFile, ...]
     columns: dict[str, pa.Array]  # text; null where a line has none, or where it is empty
-    nested: tuple[str, ...]  # columns that hold JSON objects
     passed_over: tuple[str, ...]  # files that could not be read, and why
 
     @property
@@ -123,8 +124,8 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     used = tuple(file for file in files if file is not None)
     if not used:
         raise CannotPropose(f"{side}: {_shown(where)} has no whole line yet; expected a header and records")
-    columns, nested = _columns(used, form)
-    return Sample(side, form, len(found), used, columns, nested, tuple(passed_over))
+    columns = _columns(used, form)
+    return Sample(side, form, len(found), used, columns, tuple(passed_over))
 
 
 def _shown(where: Where) -> str:
@@ -157,7 +158,8 @@ def _one_format(side: Side, where: Where, by_path: dict[str, Format | str]) -> F
         if found not in ("csv", "tsv", "jsonl"):
             raise CannotPropose(
                 f"{side}: {where.logs / path} {found}; expected JSON lines, or CSV or TSV with a header "
-                "line: give a glob that leaves it out, such as 'clicks/**/*.jsonl'"
+                f"line. Where it is not meant, give a glob that leaves it out, "
+                f"such as 'clicks/**/*.jsonl'; else {OTHER_TEXT} says how to make one of these of it"
             )
         formats.setdefault(found, path)
     if len(formats) > 1:
@@ -197,7 +199,9 @@ def format_of(data: bytes) -> Format | str:
         shown = first if len(first) <= _SHOWN else first[:_SHOWN] + "..."
         return f"begins with {shown!r}"
     if any(re.fullmatch(r"[-+\d.:TZ ]+", name) for name in names):
-        return f"has no header line: its first line holds values, such as {names[0]!r}"
+        return (
+            f"has no header line, so write one before it: its first line holds values, such as {names[0]!r}"
+        )
     return form
 
 
@@ -217,23 +221,26 @@ def _sampled(
     return SampledFile(file, records, is_whole)
 
 
-def _columns(files: Sequence[SampledFile], form: Format) -> tuple[dict[str, pa.Array], tuple[str, ...]]:
-    """All columns of all files by name, and those that hold JSON objects."""
+def _columns(files: Sequence[SampledFile], form: Format) -> dict[str, pa.Array]:
+    """All columns of all files by name; of JSON objects within a line what is in them, as `a.b`."""
     names: dict[str, None] = {}
-    nested: dict[str, None] = {}
     for each in files:
         if form == "jsonl":
             for record in _some_records(each.data):
-                names.update(dict.fromkeys(record))
-                nested.update(
-                    dict.fromkeys(name for name, value in record.items() if isinstance(value, dict))
-                )
+                names.update(dict.fromkeys(_names_in(record)))
         else:
             names.update(dict.fromkeys(header_names(each.file.header, form == "tsv")))
     wanted = [name for name in names if name]
     parts = [_texts(each, form, wanted) for each in files] if wanted else []
-    columns = {name: pa.concat_arrays([part[i] for part in parts]) for i, name in enumerate(wanted)}
-    return columns, tuple(nested)
+    return {name: pa.concat_arrays([part[i] for part in parts]) for i, name in enumerate(wanted)}
+
+
+def _names_in(record: dict[str, object], outer: str = "", depth: int = 0) -> Iterable[str]:
+    for name, value in record.items():
+        if isinstance(value, dict) and depth < _DEEPEST:
+            yield from _names_in(value, f"{outer}{name}.", depth + 1)
+        else:
+            yield outer + name
 
 
 def _some_records(data: bytes) -> Iterable[dict[str, object]]:

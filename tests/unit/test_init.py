@@ -168,6 +168,10 @@ def no_header(logs: Path) -> None:
     file.write_text("\n".join(file.read_text().splitlines()[1:]))
 
 
+def key_values(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_text("time=2026-01-05T10:00:00Z click=c1 query=q1\n")
+
+
 def json_array(logs: Path) -> None:
     (logs / "clicks" / "a.csv").write_text(json.dumps(CLICKS))
 
@@ -180,6 +184,15 @@ def nested_fields(logs: Path) -> None:
     empty_folder(logs)
     rows = [{"click": {"id": row["click_id"], "query": row["query_id"]}, "ts": row["ts"]} for row in CLICKS]
     json_lines(logs / "clicks" / "a.jsonl", rows)
+
+
+def test_ids_and_times_in_objects_are_found(logs: Path) -> None:
+    nested_fields(logs)
+    done = init("--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert "  id: click.id\n  key: click.query\n" in told["pipeline"]
+    assert told["trial"]["joined"] > 0
 
 
 def no_time(logs: Path) -> None:
@@ -199,10 +212,10 @@ def keys_that_never_match(logs: Path) -> None:
         (binary_file, "a.csv holds binary data", "expected JSON lines, or CSV or TSV", "give a glob"),
         (cut_gzip, "a.csv.gz", "ends early", ""),
         (several_formats, "b.jsonl is jsonl", "expected one", "give a glob"),
-        (no_header, "a.csv has no header line", "with a header line", ""),
+        (no_header, "a.csv has no header line", "with a header line", "write one before it"),
+        (key_values, "a.csv begins with 'time=2026", "expected JSON lines", "#text-of-another-kind"),
         (json_array, "a.csv is one JSON array", "one object a line", ""),
         (no_id, "no column looks like an id", "differ from event to event", "--foreign-id"),
-        (nested_fields, "click hold objects", "the outermost object", "write ids and times there"),
         (no_time, "foreign: no column looks like a time", "ISO 8601", "--foreign-time"),
         (keys_that_never_match, "no column of the foreign log", "Expected a key", "--foreign-key"),
     ],
