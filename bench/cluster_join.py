@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bench.join_contenders import PHOTON, JoinFailed, Photon, Place
 from bench.join_logs import JoinLogs
+from bench.process_family import cpu_seconds_of, family_of
 from bench.spark_cluster import SparkCluster
 
 
@@ -47,23 +46,6 @@ class PhotonElsewhere(Photon):
         return {**super()._pipeline(), "registry": {"endpoints": [endpoint]}, **spark}
 
 
-def cpu_seconds_of(pid: int) -> float:
-    """What a process and those below it have used, those that ended included."""
-    try:
-        parent = psutil.Process(pid)
-        family = [parent, *parent.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0.0
-    return sum(_used(process) for process in family)
-
-
-def _used(process: psutil.Process) -> float:
-    try:
-        return float(sum(process.cpu_times()[:4]))
-    except psutil.NoSuchProcess:
-        return 0.0
-
-
 def workers_cpu_seconds(cluster: SparkCluster) -> float:
     """What the workers of a cluster and their executors have used."""
-    return sum(cpu_seconds_of(worker.pid) for worker in cluster.workers)
+    return sum(cpu_seconds_of(family_of(worker.pid)) for worker in cluster.workers)

@@ -26,6 +26,7 @@ from bench.flink_environment import JVM_OPTIONS, FlinkMissing, flink_python, pro
 from bench.join_flink import STATES, configuration_of, plan_of, told
 from bench.join_logs import FOREIGN_INTEGERS, PRIMARY_INTEGERS, JoinLogs
 from bench.join_peers import READY, settings_of
+from bench.process_family import cpu_seconds_of, family_of
 
 PHOTON = (sys.executable, "-m", "photon.cli.main")
 WARM_SECONDS = 240.0  # a session takes 18 s alone on a busy machine
@@ -77,11 +78,7 @@ class Contender(ABC):
 
     def cpu_seconds(self) -> float | None:
         """What its processes, and those that ended below them, have used; None if it has ended itself."""
-        used = 0.0
-        for process in self._processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                used += sum(process.cpu_times()[:4])
-        return used or None
+        return cpu_seconds_of(self._processes()) or None
 
     def kill(self) -> None:
         """kill -9 of all its processes, as when the machine goes down."""
@@ -104,10 +101,7 @@ class Contender(ABC):
     def _processes(self) -> list[psutil.Process]:
         if self.process is None or self.process.poll() is not None:
             return []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            parent = psutil.Process(self.process.pid)
-            return [*parent.children(recursive=True), parent]
-        return []
+        return family_of(self.process.pid)
 
     def _environment(self) -> dict[str, str] | None:
         """The variables of its processes, if not those of this one."""

@@ -6,9 +6,9 @@ read, made and found equal; with another one, where every row is replaced too.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from bench.join_logs import JoinLogs
+from bench.process_family import cpu_seconds_of, family_of
 from photon.backfill.rebuild import Rebuilt
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.verification.days import window_of
@@ -117,9 +118,9 @@ def _rebuild(pipeline: Pipeline, session: Any, events: int, progress: Progress) 
     window = window_of(DAY, None, None)
     assert window is not None
     progress(f"making all rows again with {pipeline.adapter}")
-    before = _cpu_seconds()
+    before = cpu_seconds_of(family_of(os.getpid()))  # workers of tasks outlive their tasks
     done: Rebuilt = rebuild(pipeline, "here", window, session=session)
-    cpu_seconds = _cpu_seconds() - before
+    cpu_seconds = cpu_seconds_of(family_of(os.getpid())) - before
     events_per_second = events / done.seconds
     return Measured(
         pipeline.adapter,
@@ -133,15 +134,6 @@ def _rebuild(pipeline: Pipeline, session: Any, events: int, progress: Progress) 
         round(events_per_second),
         round(events_per_second / ARRIVED_PER_SECOND),
     )
-
-
-def _cpu_seconds() -> float:
-    """What this process and all below it have used so far; a task's worker outlives the task."""
-    used = 0.0
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            used += sum(process.cpu_times()[:2])
-    return used
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:

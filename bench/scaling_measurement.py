@@ -19,11 +19,12 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from bench.cluster_join import PhotonElsewhere, cpu_seconds_of, workers_cpu_seconds
+from bench.cluster_join import PhotonElsewhere, workers_cpu_seconds
 from bench.join_contenders import JoinFailed
 from bench.join_logs import JoinLogs, place
 from bench.join_measurement import machine, versions
 from bench.join_rows import CommitWatch, Found, compare, read_rows
+from bench.process_family import cpu_seconds_of, family_of
 from bench.scaling import Costs
 from bench.server_process import ServerProcess
 from bench.slow_cores import SlowCore, slow_cores
@@ -170,7 +171,7 @@ class ScalingBench:
         return {
             "tasks": workers_cpu_seconds(cluster) if cluster is not None else 0.0,
             "driver": one.cpu_seconds() or 0.0,
-            "registry": cpu_seconds_of(store.pid),
+            "registry": cpu_seconds_of(family_of(store.pid)),
         }
 
     def costs(self, run: Run) -> Costs:
