@@ -21,7 +21,7 @@ from dagster import (
 )
 from dagster._core.definitions.run_request import InstigatorType
 
-from assets.runs import failures_with_a_message
+from assets.runs import canceled_with_a_sentence, failures_with_a_message
 from photon.clock import SystemClock
 from photon.health.verdicts import PROMISES, Level, Verdict, judge
 from photon.health.vitals import look
@@ -95,7 +95,7 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
         specs=specs, name=dagster_name(served.pipeline.name, datacenter, "health"), can_subset=True
     )
     def health(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
-        with failures_with_a_message():
+        with canceled_with_a_sentence(context), failures_with_a_message():
             pipeline, watched = served.load(), _watched(context, served, datacenter)
             is_starting = watched is not None and watched.is_starting
             found = look(pipeline, datacenter, SystemClock().now_us(), is_starting)

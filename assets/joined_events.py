@@ -15,6 +15,7 @@ from dagster import (
 
 from assets.reporting import Reporter
 from assets.runs import (
+    canceled_with_a_sentence,
     draining,
     failures_with_a_message,
     logs_that_end_no_run,
@@ -55,6 +56,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
     def joined_events(context: AssetExecutionContext, spark: SparkResource) -> MaterializeResult[None]:
         # A session takes seconds to stop: a signal in that time must not fail a shift that has ended.
         with (
+            canceled_with_a_sentence(context),
             failures_with_a_message(),
             draining() as drain,
             logs_that_end_no_run(),
@@ -84,15 +86,16 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             try:
                 result = run_shift(pipeline, context.partition_key, "until_idle", runner, limits, callbacks)
             except StoppedWaiting:
-                raise told_to_end("It waited in line, and never began.") from None
+                raise told_to_end(context, "It waited in line, and never began.") from None
             except Exception as error:
                 if drain.asked_by_dagster(context):  # the run ends for that, not for the error
-                    raise told_to_end(f"Its batch could not end: {error}. The next shift ends it.") from None
+                    why = f"Its batch could not end: {error}. The next shift ends it."
+                    raise told_to_end(context, why) from None
                 raise
             metadata = reporter.last_metadata(result)
             if drain.asked_by_dagster(context):
                 reporter.materialize(metadata)
-                raise told_to_end("It ended its batch, reported and left; nothing is lost.")
+                raise told_to_end(context, "It ended its batch, reported and left; nothing is lost.")
             # After another signal, as when the machine goes down, the shift has ended in order: a success.
             return MaterializeResult(metadata=metadata)
 

@@ -1,68 +1,88 @@
-"""Whether all pipeline files are served: one that is left out has no asset that could tell."""
+"""The pipeline files as assets, each with a check whether it is served: also one that can't be read."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+# Annotations must be types here, not strings: Dagster reads that of `context`.
+from collections.abc import Mapping
 
 from dagster import (
     AssetCheckEvaluation,
+    AssetCheckExecutionContext,
+    AssetCheckKey,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetKey,
     AssetSpec,
+    MetadataValue,
     asset_check,
 )
 
+from assets.runs import canceled_with_a_sentence
 from resources.environment import EnvironmentMistake, LocationSettings, location_settings
 
-KEY, CHECK = AssetKey("pipeline_files"), "all_served"
-PROMISE = "Every pipeline file that the environment names is served as it is now."
+FOLDER, GROUP, CHECK = "pipeline_files", "photon", "is_served"
+PROMISE = "The file can be read, and its pipeline is served as the file says now."
 
 
-def pipeline_files_asset() -> AssetSpec:
+def file_key(name: str) -> AssetKey:
+    """The asset of a file, by its name in Dagster (`LocationSettings.file_names`)."""
+    return AssetKey([FOLDER, name])
+
+
+def check_key(name: str) -> AssetCheckKey:
+    """The check of a file."""
+    return AssetCheckKey(file_key(name), CHECK)
+
+
+def pipeline_file_assets(settings: LocationSettings) -> list[AssetSpec]:
     """The pipeline files, which people write."""
-    return AssetSpec(
-        KEY,
-        group_name="photon",
-        kinds={"yaml"},
-        description="The files that PHOTON_PIPELINES names. One that is wrong is left out; the others go on.",
-    )
-
-
-def told_now(at_load: LocationSettings) -> list[str]:
-    """What is to tell of the files as they are now."""
-    try:
-        return told(at_load, location_settings())
-    except EnvironmentMistake as error:
-        return [str(error)]
-
-
-def told(at_load: LocationSettings, now: LocationSettings) -> list[str]:
-    """Which files are not served, and which would be: a code location serves what it has loaded."""
-    loaded = {one.pipeline.file for one in at_load.served}
-    mended = [one.pipeline.file for one in now.served if one.pipeline.file not in loaded]
     return [
-        *map(str, now.not_served),
-        *(f"{file} is right now, and not served yet: reload the code location" for file in mended),
+        AssetSpec(
+            file_key(name),
+            group_name=GROUP,
+            kinds={"yaml"},
+            metadata={"file": MetadataValue.path(path)},
+            description="A pipeline file that PHOTON_PIPELINES names, whether it can be read or not.",
+        )
+        for path, name in settings.file_names().items()
     ]
 
 
-def evaluation(problems: Sequence[str]) -> AssetCheckEvaluation:
-    """The check's result without a run."""
-    said = _description(problems)
-    return AssetCheckEvaluation(KEY, CHECK, passed=not problems, description=said, metadata={})
+def problems_now(at_load: LocationSettings) -> dict[str, str]:
+    """What is wrong with each file as it is now, by its name in Dagster; empty if nothing is."""
+    names = at_load.file_names()
+    try:
+        now = location_settings()
+    except EnvironmentMistake as error:
+        return dict.fromkeys(names.values(), str(error))
+    found = problems(at_load, now)
+    return {name: found.get(path, "") for path, name in names.items()}
 
 
-def _description(problems: Sequence[str]) -> str:
-    return "\n".join(problems) or "All are served."
+def problems(at_load: LocationSettings, now: LocationSettings) -> Mapping[str, str]:
+    """Why files are not served, or not as they are now, by path: a location serves what it has loaded."""
+    left_out = {one.file for one in at_load.not_served}
+    mended = left_out & {str(one.pipeline.file) for one in now.served}
+    return {
+        **{one.file: str(one) for one in now.not_served},
+        **{path: f"{path} is right now, and not served yet: reload the code location" for path in mended},
+    }
 
 
-def all_served_check(at_load: LocationSettings) -> AssetChecksDefinition:
-    """The check as people may have it evaluated now; else its sensor does when it changes."""
+def evaluation(name: str, problem: str) -> AssetCheckEvaluation:
+    """A check's result without a run."""
+    said = problem or "It is served."
+    return AssetCheckEvaluation(file_key(name), CHECK, passed=not problem, description=said, metadata={})
 
-    @asset_check(asset=KEY, name=CHECK, description=PROMISE)
-    def all_served() -> AssetCheckResult:
-        problems = told_now(at_load)
-        return AssetCheckResult(passed=not problems, description=_description(problems))
 
-    return all_served
+def file_checks(at_load: LocationSettings) -> list[AssetChecksDefinition]:
+    """The checks as people may have them evaluated now; else their sensor does when a result changes."""
+    return [_file_check(at_load, name) for name in at_load.file_names().values()]
+
+
+def _file_check(at_load: LocationSettings, name: str) -> AssetChecksDefinition:
+    @asset_check(asset=file_key(name), name=CHECK, description=PROMISE)
+    def is_served(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        with canceled_with_a_sentence(context):
+            problem = problems_now(at_load)[name]
+        return AssetCheckResult(passed=not problem, description=problem or "It is served.")
+
+    return is_served

@@ -27,6 +27,7 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
+from assets.runs import canceled_with_a_sentence
 from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.clock import MICROSECONDS, Clock, SystemClock
 
@@ -90,7 +91,8 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
     )
     def prune(context: OpExecutionContext, config: DryRunConfig) -> None:
         now_us, say = clock.now_us(), context.log.info
-        runs = prune_history(context.instance, now_us, keep_runs_days, say, config.dry_run)
+        with canceled_with_a_sentence(context):
+            runs = prune_history(context.instance, now_us, keep_runs_days, say, config.dry_run)
         context.add_output_metadata({"runs": runs})
 
     @job(

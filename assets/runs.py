@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dagster import (
+    AssetCheckExecutionContext,
     AssetExecutionContext,
     DagsterExecutionInterruptedError,
     DagsterRunStatus,
@@ -28,6 +29,11 @@ from resources.environment import ServedPipeline
 Metadata = dict[str, MetadataValue | int | float | str]
 
 Row = Mapping[str, str | int | float]
+
+Context = AssetExecutionContext | AssetCheckExecutionContext | OpExecutionContext
+
+# Runs of this process that were told to end. A run is one process (`assets.work.IN_ONE_PROCESS`).
+_TOLD_TO_END: set[str] = set()
 
 # After a line that Dagster could not store, none is handed to it for so long: each try takes some 20 s.
 UNSTORED_PAUSE_SECONDS = 60.0
@@ -55,18 +61,23 @@ def failures_with_a_message() -> Iterator[None]:
 
 
 @contextmanager
-def canceled_with_a_sentence(context: AssetExecutionContext | OpExecutionContext) -> Iterator[None]:
-    """Turn an interruption into a Failure that says so: Dagster ends the run as canceled, without a stack."""
+def canceled_with_a_sentence(context: Context) -> Iterator[None]:
+    """Turn an interruption into a Failure that says so: Dagster ends the run as canceled, without a stack.
+
+    Dagster goes on with what else the run has to make. That is refused here with a sentence of its own.
+    """
+    if context.run.run_id in _TOLD_TO_END:
+        raise told_to_end(context, "This had not begun.")
     try:
         yield
     except (KeyboardInterrupt, DagsterExecutionInterruptedError):
-        if len(context.run.asset_selection or ()) > 1:
-            raise  # or the other assets of the run would still be made
-        raise told_to_end("What it had done stays done; launch it again for the rest.") from None
+        what = "What it had done stays done; launch it again for the rest."
+        raise told_to_end(context, what) from None
 
 
-def told_to_end(what_came_of_it: str) -> Failure:
+def told_to_end(context: Context, what_came_of_it: str) -> Failure:
     """The end of a run that was told to end; Dagster makes it a canceled one if Dagster told it."""
+    _TOLD_TO_END.add(context.run.run_id)
     return Failure(description=f"The run was told to end. {what_came_of_it}", allow_retries=False)
 
 

@@ -1,165 +1,154 @@
-"""One sensor a pipeline that tells a user's function of failed checks, failed runs and stale assets."""
+"""The sensors that tell users' functions of what fails, goes on or is over: one for each pipeline file.
+
+A file that can't be read has its sensor too, which knows the function of the last time that it could be read.
+What is seen, and of what, belongs to `seen`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 from dagster import (
-    AssetCheckKey,
-    AssetKey,
-    DagsterEventType,
-    DagsterInstance,
-    DagsterRunStatus,
     DefaultSensorStatus,
-    RunsFilter,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
     SkipReason,
     sensor,
 )
-from dagster._core.definitions.freshness import FreshnessState
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
-from assets.health import level_of
-from photon.clock import MICROSECONDS, Clock, SystemClock
-from photon.health.alerts import Alert, levels_after, load_hook, news
-from photon.health.verdicts import Level
-from resources.environment import ServedPipeline, dagster_name
+from assets.pipeline_files import FOLDER, file_key
+from assets.run_history import PRUNING_JOB
+from orchestration.seen import Scope, failed_runs, standing
+from photon.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.health.alerts import Alert, Hook, Told, load_hook, news, told_after
+from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
+from resources.environment import LocationSettings
 
 TICK_SECONDS = 10
-CURSOR_FORMAT = 1
-OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
-MOST_RUNS = 1_000  # are remembered: more than fail in that time
-_FRESHNESS: dict[FreshnessState, Level] = {
-    FreshnessState.PASS: "ok",
-    FreshnessState.WARN: "warn",
-    FreshnessState.FAIL: "error",
-}
+CURSOR_FORMAT = 2
+MOST_RUNS = 1_000  # are remembered: more than fail while Dagster stores the end of one
+# Dagster ends a tick after 60 s, and what it has told would be told again. The last call needs time too.
+TELLING_SECONDS = 20
+SENSOR = "alerts"
+
+
+@dataclass(frozen=True)
+class HookName:
+    """A user's function, as a pipeline file has named it."""
+
+    spec: str  # module:function
+    folder: str  # of the pipeline file
+    again_us: int  # what goes on is told again after this time
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> HookName | None:
+        alerts = pipeline.alerts
+        if alerts.hook is None:
+            return None
+        return cls(alerts.hook, str(pipeline.file.parent), microseconds(alerts.tell_again))
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """What was told."""
+    """What was told, and to whom. Times are in seconds since 1970."""
 
-    since: float  # the first look, in seconds since 1970: older failures are nobody's news
-    levels: dict[str, str]  # of checks and tables
+    since: float  # the first look: older failures are nobody's news
     runs_until: float  # the last look at failed runs
-    runs: tuple[str, ...]  # those that were told
+    told: Mapping[str, Told] = field(default_factory=dict)  # of checks, tables, sensors and schedules
+    runs: tuple[str, ...] = ()  # those that were told
+    hook: HookName | None = None  # as the file was last read
 
     @classmethod
     def from_text(cls, text: str | None, now: float) -> Cursor:
         """As it was stored. The first one tells nothing of runs that failed before."""
-        stored = json.loads(text) if text else {}
-        if stored.get("format") != CURSOR_FORMAT:
-            return cls(now, {}, now, ())
-        return cls(stored["since"], stored["levels"], stored["runs_until"], tuple(stored["runs"]))
+        stored: dict[str, Any] = json.loads(text) if text else {}
+        if stored.pop("format", None) != CURSOR_FORMAT:
+            return cls(now, now)
+        told = {key: Told(**one) for key, one in stored.pop("told").items()}
+        hook, runs = stored.pop("hook"), tuple(stored.pop("runs"))
+        return cls(**stored, told=told, runs=runs, hook=HookName(**hook) if hook else None)
 
     def as_text(self) -> str:
-        return json.dumps(
-            {
-                "format": CURSOR_FORMAT,
-                "since": self.since,
-                "levels": self.levels,
-                "runs_until": self.runs_until,
-                "runs": self.runs,
-            }
-        )
+        return json.dumps({"format": CURSOR_FORMAT, **asdict(self)})
 
 
-def alerts_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
-    """The sensor. A hook that raises fails the tick, and the next tick tells the same again."""
-    clock = clock or SystemClock()
+def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = None) -> SensorDefinition:
+    """The sensor of a pipeline file. A hook that raises fails the tick, and the next one tells it again."""
+    clock, name = clock or SystemClock(), at_load.file_names()[file]
+    scope = scope_of(file, at_load)
 
     @sensor(
-        name=dagster_name(served.pipeline.name, "alerts"),
+        name=sensor_name(name),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
-        description="Tells alerts.hook of failed checks, failed runs and stale assets.",
+        description="Tells alerts.hook of failed checks, runs and ticks, and of stale assets.",
     )
     def alerts(context: SensorEvaluationContext) -> SensorResult:
-        pipeline = served.load()
-        hook = load_hook(pipeline)
-        if hook is None:
-            return SensorResult(skip_reason=SkipReason("the pipeline file names no alerts.hook"))
-        now = clock.now_us() / MICROSECONDS
-        cursor = Cursor.from_text(context.cursor, now)
-        graph = context.repository_def.asset_graph  # type: ignore[union-attr]  # a daemon's context has one
-        keys = [key for key in graph.get_all_asset_keys() if key.path[0] == served.name]
-        checks = [key for key in graph.asset_check_keys if key.asset_key in keys]
-        standing = [
-            *_checks(context.instance, served, checks),
-            *_freshness(context.instance, served, keys),
-        ]
-        failed = list(_failed_runs(context.instance, served, cursor))
-        told = [*news(standing, cursor.levels), *failed]
-        for alert in told:
-            hook(alert)
-        runs = (*(alert.run for alert in failed), *cursor.runs)[:MOST_RUNS]
-        after = Cursor(cursor.since, levels_after(standing), now, runs)
-        says = "; ".join(alert.title for alert in told) or "nothing is new"
+        now_us = clock.now_us()
+        cursor = Cursor.from_text(context.cursor, now_us / MICROSECONDS)
+        try:
+            named, is_right = HookName.of(load_pipeline(file)), True
+        except PipelineError:  # its check is one of those that are told
+            named, is_right = cursor.hook, False
+        if named is None:
+            return SensorResult(skip_reason=SkipReason(f"{file} names no alerts.hook"))
+        hook = load_hook(named.spec, Path(named.folder))
+        # Every sensor of a file that can't be read fails: its check says why, once.
+        seen = standing(context, scope, with_ticks=is_right)
+        fresh = news(seen, cursor.told, now_us, named.again_us)
+        failed = failed_runs(context.instance, scope, cursor.runs_until, cursor.since, cursor.runs)
+        done = tell(hook, [*fresh, *failed], clock)
+        is_all = len(done) == len(fresh) + len(failed)
+        after = Cursor(
+            cursor.since,
+            now_us / MICROSECONDS if is_all else cursor.runs_until,
+            told_after((alert for alert in done if alert.kind != "run"), cursor.told, now_us),
+            (*(alert.run for alert in done if alert.kind == "run"), *cursor.runs)[:MOST_RUNS],
+            named,
+        )
+        says = "; ".join(alert.title for alert in done) or "nothing is new"
         return SensorResult(skip_reason=SkipReason(says), cursor=after.as_text())
 
     return alerts
 
 
-def _checks(
-    instance: DagsterInstance, served: ServedPipeline, keys: Sequence[AssetCheckKey]
-) -> Iterator[Alert]:
-    """The latest evaluation of each check."""
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    for key, record in found.items():
-        evaluation = record.evaluation
-        if _is_evaluated(record) and evaluation is not None:
-            yield Alert(
-                served.pipeline.name,
-                "check",
-                f"{key.asset_key.path[-1]} {key.name}",
-                level_of(evaluation.passed, evaluation.severity),
-                evaluation.description or "",
-                round(record.create_timestamp * MICROSECONDS),
-                record.run_id,
-            )
+def tell(hook: Hook, alerts: Sequence[Alert], clock: Clock) -> list[Alert]:
+    """Call the function for as many alerts as fit into a tick, and return these."""
+    began_us, done = clock.elapsed_us(), []
+    for alert in alerts:
+        if clock.elapsed_us() - began_us >= TELLING_SECONDS * MICROSECONDS:
+            break
+        hook(alert)
+        done.append(alert)
+    return done
 
 
-def _is_evaluated(record: AssetCheckExecutionRecord) -> bool:
-    """Not one that is planned, or whose run ended before it."""
-    event = record.event.dagster_event if record.event is not None else None
-    return event is not None and event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION
+def sensor_name(file_name: str) -> str:
+    """By what Dagster calls the pipeline file."""
+    return f"{file_name}__{SENSOR}"
 
 
-def _freshness(
-    instance: DagsterInstance, served: ServedPipeline, keys: Sequence[AssetKey]
-) -> Iterator[Alert]:
-    """Whether each asset with a freshness policy is fresh, as Dagster's daemon has found it."""
-    for key, record in instance.get_freshness_state_records(keys).items():
-        level = _FRESHNESS.get(record.freshness_state)
-        if level is not None:
-            name = key.path[-1]
-            says = "is fresh" if level == "ok" else "was not materialized for longer than its policy allows"
-            at_us = round(record.updated_at.timestamp() * MICROSECONDS)
-            yield Alert(served.pipeline.name, "freshness", name, level, f"{name} {says}", at_us)
+def scope_of(file: str, at_load: LocationSettings) -> Scope:
+    """What a file's function is told of: its pipeline, and what the whole location shares."""
+    name = at_load.file_names()[file]
+    served = next((one for one in at_load.served if str(one.pipeline.file) == file), None)
+    group = served.name if served else None
 
+    def is_shared(one: str) -> bool:
+        """Also a function of another file that fails, and can't say so itself."""
+        return one == FOLDER or one.startswith(PRUNING_JOB) or one.endswith(f"__{SENSOR}")
 
-def _failed_runs(instance: DagsterInstance, served: ServedPipeline, cursor: Cursor) -> Iterator[Alert]:
-    """The pipeline's runs that have failed since the last look."""
-    after = datetime.fromtimestamp(cursor.runs_until - OVERLAP_SECONDS, UTC)
-    failed = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=after)
-    for record in instance.get_run_records(failed):
-        run = record.dagster_run
-        selected = {key.path[0] for key in run.asset_selection or ()}
-        ours = run.job_name.startswith(f"{served.name}__") or served.name in selected
-        ended = record.end_time or record.update_timestamp.timestamp()
-        if ours and run.run_id not in cursor.runs and ended >= cursor.since:
-            yield Alert(
-                served.pipeline.name,
-                "run",
-                run.job_name,
-                "error",
-                f"run {run.run_id} of {run.job_name} has failed; its log in Dagster says why",
-                round(ended * MICROSECONDS),
-                run.run_id,
-            )
+    def is_own(name_in_dagster: str) -> bool:
+        return group is not None and name_in_dagster.startswith(f"{group}__")
+
+    return Scope(
+        served.pipeline.name if served else name,
+        has_asset=lambda key: key == file_key(name) or key.path[0] == group,
+        has_job=lambda job: job == PRUNING_JOB or is_own(job),
+        has_ticks_of=lambda one: one != sensor_name(name) and (is_shared(one) or is_own(one)),
+    )

@@ -17,7 +17,7 @@ from assets.described import described
 from assets.health import health_asset, health_checks
 from assets.joined_events import joined_events_asset
 from assets.logs import log_assets
-from assets.pipeline_files import all_served_check, pipeline_files_asset
+from assets.pipeline_files import file_checks, pipeline_file_assets
 from assets.reports import REPORTS, report_asset
 from assets.run_history import pruning_job
 from assets.side_tables import side_table_assets
@@ -43,10 +43,13 @@ def build_defs(settings: LocationSettings) -> Definitions:
         resources={"spark": spark_resource(settings.spark_master), **NO_OUTPUTS},
         executor=IN_ONE_PROCESS,
         loggers=LOGGERS,
-        assets=[pipeline_files_asset()],
-        asset_checks=[all_served_check(settings)],
+        assets=pipeline_file_assets(settings),
+        asset_checks=file_checks(settings),
         jobs=[pruning_job(settings.keep_runs_days)],
-        sensors=[pipeline_files_sensor(settings)],
+        sensors=[
+            pipeline_files_sensor(settings),
+            *(alerts_sensor(file, settings) for file in settings.file_names()),
+        ],
         schedules=[pruning_schedule()],
     )
     return Definitions.merge(shared, *map(_definitions_of, settings.served))
@@ -85,7 +88,6 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         sensors=[
             watcher_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
-            alerts_sensor(served),
             *(shift_sensor(served, name) for name in served.datacenters),
             *(closed_days_sensor(served, name) for name in served.datacenters),
         ],

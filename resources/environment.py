@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
 
 from dagster import AssetKey
 
@@ -74,6 +77,22 @@ class LocationSettings:
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
 
+    def file_names(self) -> dict[str, str]:
+        """What Dagster calls each pipeline file, by its path: the same whether it can be read or not."""
+        paths = [*(str(one.pipeline.file) for one in self.served), *(one.file for one in self.not_served)]
+        names: dict[str, str] = {}
+        for path in sorted(paths):
+            stem = _file_name(path)
+            candidates = chain([stem], (f"{stem}_{number}" for number in count(2)))
+            names[path] = next(name for name in candidates if name not in names.values())
+        return names
+
+
+def _file_name(path: str) -> str:
+    """Of clicks/pipeline.yaml clicks, as of clicks.yaml: what the file says may not be readable."""
+    file = Path(path)
+    return re.sub(r"[^A-Za-z0-9_]", "_", file.parent.name if file.stem == "pipeline" else file.stem)
+
 
 def dagster_name(*parts: str) -> str:
     """A name that Dagster allows (letters, digits, _), of names that pipeline files allow (- as well)."""
@@ -83,8 +102,8 @@ def dagster_name(*parts: str) -> str:
 def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:
     """What `environ` says; EnvironmentMistake for a bad value. An empty variable counts as not set.
 
-    Reads the pipeline files. Dagster may reload a code location at any time, and each run loads it: one of
-    several files that has become wrong is left out, with an error in the log, and the others are served on.
+    Reads the pipeline files. Dagster may reload a code location at any time, and each run loads it: a file
+    that has become wrong is left out, with an error in the log, and the others are served on.
     """
     files = environ.get(PIPELINES, "").strip(":")
     if not files:
@@ -98,9 +117,6 @@ def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettin
         _with_datacenters(loaded, environ.get(DATACENTERS, ""), not wrong)
     )
     not_served = (*wrong, *colliding)
-    if not_served and not served:
-        said = "\n".join(one.why for one in not_served)
-        raise EnvironmentMistake(PIPELINES, files, f"pipeline files, separated by ':':\n{said}")
     for one in not_served:
         log.error("%s: %s", PIPELINES, one)
     days, master = _keep_runs_days(environ), environ.get(SPARK_MASTER) or None
@@ -109,7 +125,7 @@ def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettin
 
 def _load_all(files: str) -> tuple[list[Pipeline], list[NotServed]]:
     """The pipelines whose files are right, and those whose are not."""
-    paths = [path for path in files.split(":") if path]
+    paths = [str(Path(path).absolute()) for path in files.split(":") if path]
     if len(set(paths)) < len(paths):
         raise EnvironmentMistake(PIPELINES, files, "each pipeline file once")
     pipelines: list[Pipeline] = []

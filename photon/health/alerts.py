@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from photon.clock import in_utc
 from photon.errors import WrongUsage
 from photon.health.verdicts import Level
 from photon.join.adapting import AdapterNotFound, load_module
-from photon.pipeline.file import Pipeline
 
-Kind = Literal["check", "run", "freshness"]
+Kind = Literal["check", "run", "freshness", "tick"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,18 @@ class Alert:
     text: str  # what was seen, and what to do
     at_us: int  # microseconds since 1970 UTC
     run: str = ""  # of Dagster, where there is one
+    again: bool = False  # it was told before, and goes on
+
+    @property
+    def key(self) -> str:
+        """What it is of: the same when it is over."""
+        return f"{self.kind} {self.subject}"
 
     @property
     def title(self) -> str:
         """One line: [ERROR] clicks: health east__works."""
         word = {"ok": "OK AGAIN", "warn": "WARNING", "error": "ERROR"}[self.level]
-        return f"[{word}] {self.pipeline}: {self.subject}"
+        return f"[{'STILL ' if self.again else ''}{word}] {self.pipeline}: {self.subject}"
 
     def as_dict(self) -> dict[str, Any]:
         """For messages in JSON."""
@@ -45,14 +51,11 @@ class HookNotFound(WrongUsage):
     """`alerts.hook` names no function that can be called."""
 
 
-def load_hook(pipeline: Pipeline) -> Hook | None:
-    """The user's function, also of a module beside the pipeline file; None if none is named. HookNotFound."""
-    spec = pipeline.alerts.hook
-    if spec is None:
-        return None
+def load_hook(spec: str, folder: Path) -> Hook:
+    """The user's function `module:function`, also of a module in the pipeline file's folder. HookNotFound."""
     module_name, _, name = spec.partition(":")
     try:
-        found = getattr(load_module(module_name, pipeline.file.parent), name, None)
+        found = getattr(load_module(module_name, folder), name, None)
     except AdapterNotFound as error:
         raise HookNotFound(str(error).replace("adapter:", "alerts.hook:", 1)) from error
     if not callable(found):
@@ -61,11 +64,29 @@ def load_hook(pipeline: Pipeline) -> Hook | None:
     return hook
 
 
-def news(seen: Iterable[Alert], levels: Mapping[str, str]) -> list[Alert]:
-    """What to tell of what was seen: what is worse or better than before. What was always well is no news."""
-    return [alert for alert in seen if alert.level != levels.get(f"{alert.kind} {alert.subject}", "ok")]
+@dataclass(frozen=True)
+class Told:
+    """What was told last of one subject."""
+
+    level: str
+    at_us: int
 
 
-def levels_after(seen: Iterable[Alert]) -> dict[str, str]:
-    """What `news` compares the next time."""
-    return {f"{alert.kind} {alert.subject}": alert.level for alert in seen}
+def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us: int) -> list[Alert]:
+    """What to tell of what was seen: what is worse or better than before, or goes on for `again_us` since.
+
+    What was always well is no news.
+    """
+    found = []
+    for alert in seen:
+        last = told.get(alert.key)
+        if alert.level != (last.level if last else "ok"):
+            found.append(alert)
+        elif last and alert.level != "ok" and now_us - last.at_us >= again_us:
+            found.append(replace(alert, again=True))
+    return found
+
+
+def told_after(fresh: Iterable[Alert], told: Mapping[str, Told], now_us: int) -> dict[str, Told]:
+    """What `news` compares the next time. What is not seen for a while is remembered as it was."""
+    return {**told, **{alert.key: Told(alert.level, now_us) for alert in fresh}}

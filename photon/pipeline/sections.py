@@ -350,9 +350,11 @@ class Health(Strict):
 
 
 class Alerts(Strict):
-    """Who is told of failed checks, failed runs and stale assets."""
+    """Who is told of failed checks, failed runs, failed ticks and stale assets."""
 
     hook: AdapterName | None = None  # a function of an Alert, also of a module beside the file
+    # What still goes on is told again after this time. Dagster's checks have `health.tell_again`.
+    tell_again: PositiveDuration = timedelta(hours=1)
 
 
 class Shift(Strict):

@@ -1,4 +1,4 @@
-"""A user's function is told of failed checks, failed runs and stale assets, and when they are over."""
+"""A user's function is told of failed checks, runs and ticks, and of stale assets, and when they are over."""
 
 from __future__ import annotations
 
@@ -9,11 +9,32 @@ from typing import Any
 import pytest
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, DagsterInstance, build_sensor_context
 from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.remote_origin import (
+    InProcessCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    ScheduleInstigatorData,
+    TickData,
+    TickStatus,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster_shared.error import SerializableErrorInfo
 
 from assets.health import health_key
-from orchestration.alerts import alerts_sensor
-from photon.health.alerts import HookNotFound
+from assets.pipeline_files import evaluation, problems_now
+from assets.run_history import PRUNING_JOB
+from orchestration.alerts import alerts_sensor, tell
+from orchestration.definitions import build_defs
+from photon.clock import Clock
+from photon.health.alerts import Alert, HookNotFound
+from photon.testing.manual_clock import ManualClock
+from resources.environment import LocationSettings, location_settings
 from tests.orchestration.location import Location
 
 HOOK = """
@@ -41,9 +62,17 @@ def location(tmp_path: Path) -> Location:
     return location_with_hook(tmp_path / "pipeline")
 
 
-def tick(location: Location, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
-    context = build_sensor_context(instance, cursor, definitions=location.defs)
-    return alerts_sensor(location.served).evaluate_tick(context)
+def tick(
+    location: Location,
+    instance: DagsterInstance,
+    cursor: str | None = None,
+    settings: LocationSettings | None = None,
+    clock: Clock | None = None,
+) -> SensorExecutionData:
+    """A tick in the location as it was loaded first, or with other `settings`."""
+    defs = build_defs(settings) if settings else location.defs
+    context = build_sensor_context(instance, cursor, definitions=defs)
+    return alerts_sensor(str(location.file), settings or location.settings, clock).evaluate_tick(context)
 
 
 def told(location: Location) -> list[dict[str, Any]]:
@@ -93,6 +122,115 @@ def test_a_warning_that_becomes_an_error_is_told(location: Location, instance: D
     assert [one["level"] for one in told(location)] == ["warn", "error"]
 
 
+def test_what_goes_on_is_told_again_and_says_so(location: Location, instance: DagsterInstance) -> None:
+    evaluate(location, instance, passed=False)
+    cursor = None
+    for _ in range(3):
+        cursor = tick(location, instance, cursor, clock=location.clock).cursor
+        location.clock.advance(1_800)
+    assert titles(location) == [
+        "[ERROR] clicks: health east__works",
+        "[STILL ERROR] clicks: health east__works",
+    ]
+
+
+def spoil(location: Location) -> None:
+    location.file.write_text(location.file.read_text() + "flavour: sweet\n")
+
+
+def evaluate_files(instance: DagsterInstance, at_load: LocationSettings) -> None:
+    """As the sensor of pipeline files does."""
+    for name, problem in problems_now(at_load).items():
+        instance.report_runless_asset_event(evaluation(name, problem))
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_a_pipeline_file_that_is_spoilt_is_told_to_the_function_that_it_named(
+    location: Location, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, is_reloaded: bool
+) -> None:
+    monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
+    right = location.file.read_text()
+    cursor = tick(location, instance).cursor
+    spoil(location)
+    settings = location_settings() if is_reloaded else None
+    evaluate_files(instance, settings or location.settings)
+    cursor = tick(location, instance, cursor, settings).cursor
+    (alert,) = told(location)
+    assert (alert["subject"], alert["level"]) == ("pipeline is_served", "error")
+    assert "flavour: unknown key" in alert["text"]
+    location.file.write_text(right)
+    evaluate_files(instance, location.settings)
+    tick(location, instance, cursor)
+    assert [one["level"] for one in told(location)] == ["error", "ok"]
+
+
+def failed_ticks(
+    instance: DagsterInstance, name: str, count: int, kind: InstigatorType = InstigatorType.SENSOR
+) -> None:
+    """Ticks as a daemon stores them, which fail for a reason of the user's."""
+    here = InProcessCodeLocationOrigin(LoadableTargetOrigin(), location_name="here")
+    origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(here, "__repository__"), name)
+    data_of = ScheduleInstigatorData("41 * * * *") if kind is InstigatorType.SCHEDULE else None
+    state = InstigatorState(origin, kind, InstigatorStatus.DECLARED_IN_CODE, data_of)
+    instance.add_instigator_state(state)
+    cause = SerializableErrorInfo("ConnectionError: no route to the lake\n", [], "ConnectionError")
+    error = SerializableErrorInfo("Error occurred during the evaluation", [], "SensorError", cause)
+    for number in range(count):
+        data = TickData(
+            state.instigator_origin_id,
+            name,
+            kind,
+            TickStatus.FAILURE,
+            1.8e9 + number,
+            error=error,
+            selector_id=state.selector_id,
+        )
+        instance.create_tick(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "count"),
+    [
+        ("clicks__watcher", InstigatorType.SENSOR, 2),
+        ("pipeline_files", InstigatorType.SENSOR, 2),
+        ("clicks__verification__schedule", InstigatorType.SCHEDULE, 1),
+        (f"{PRUNING_JOB}_schedule", InstigatorType.SCHEDULE, 1),
+    ],
+)
+def test_a_sensor_or_schedule_whose_ticks_fail_is_told_with_the_cause(
+    location: Location, instance: DagsterInstance, name: str, kind: InstigatorType, count: int
+) -> None:
+    failed_ticks(instance, name, count, kind)
+    tick(location, instance)
+    (alert,) = told(location)
+    assert (alert["kind"], alert["subject"], alert["level"]) == ("tick", name, "error")
+    assert alert["text"].endswith("ConnectionError: no route to the lake")
+
+
+def test_one_tick_of_a_sensor_that_fails_is_no_news(location: Location, instance: DagsterInstance) -> None:
+    failed_ticks(instance, "clicks__watcher", 1)
+    tick(location, instance)
+    assert told(location) == []
+
+
+def test_ticks_that_fail_for_a_spoilt_file_are_told_as_the_file_alone(
+    location: Location, instance: DagsterInstance
+) -> None:
+    cursor = tick(location, instance).cursor
+    spoil(location)
+    failed_ticks(instance, "clicks__watcher", 2)
+    tick(location, instance, cursor)
+    assert told(location) == []
+
+
+def test_a_run_that_prunes_history_and_fails_is_told(location: Location, instance: DagsterInstance) -> None:
+    cursor = tick(location, instance).cursor
+    run = instance.create_run_for_job(location.defs.resolve_job_def(PRUNING_JOB))
+    instance.report_run_failed(run, "the disk is full")
+    tick(location, instance, cursor)
+    assert [one["subject"] for one in told(location)] == [PRUNING_JOB]
+
+
 def test_a_run_that_fails_is_told_once_with_its_id(location: Location, instance: DagsterInstance) -> None:
     before = location.run(instance)
     instance.report_run_failed(instance.get_run_by_id(before), "long ago")  # type: ignore[arg-type]
@@ -131,6 +269,13 @@ def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(
     (location.folder / "broken").unlink()
     tick(location, instance, cursor)
     assert titles(location) == ["[ERROR] clicks: health east__works"]
+
+
+def test_a_slow_function_leaves_the_rest_to_the_next_tick() -> None:
+    clock = ManualClock()
+    alerts = [Alert("clicks", "run", f"job {number}", "error", "has failed", 0) for number in range(9)]
+    done = tell(lambda alert: clock.advance(8), alerts, clock)
+    assert done == alerts[:3]
 
 
 def test_without_a_function_nobody_is_told_and_the_tick_says_so(

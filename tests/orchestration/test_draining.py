@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from dagster import AssetKey, DagsterExecutionInterruptedError, Failure
+from dagster import DagsterExecutionInterruptedError
 
-from assets.runs import canceled_with_a_sentence, draining
+from assets.runs import draining
 
 
 def drained(*signals: signal.Signals) -> list[str]:
@@ -58,23 +56,3 @@ def test_outside_the_main_thread_it_goes_without() -> None:
     thread.start()
     thread.join()
     assert answers == [False]
-
-
-def interrupted(*assets: str) -> None:
-    """A run of these assets that is interrupted."""
-    run = SimpleNamespace(asset_selection=frozenset(map(AssetKey, assets)) or None)
-    context: Any = SimpleNamespace(run=run)
-    with canceled_with_a_sentence(context):
-        raise DagsterExecutionInterruptedError
-
-
-@pytest.mark.parametrize("assets", [(), ("verification_report",)])
-def test_a_run_that_is_interrupted_ends_with_a_sentence(assets: tuple[str, ...]) -> None:
-    with pytest.raises(Failure) as failure:
-        interrupted(*assets)
-    assert "told to end" in str(failure.value.description)
-
-
-def test_a_run_of_several_assets_that_is_interrupted_makes_none_of_the_others() -> None:
-    with pytest.raises(DagsterExecutionInterruptedError):
-        interrupted("verification_report", "registry_state")

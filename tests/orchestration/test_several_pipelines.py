@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckEvaluation, DagsterInstance, build_sensor_context
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetKey,
+    AssetSelection,
+    DagsterInstance,
+    build_sensor_context,
+    define_asset_job,
+)
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from assets.pipeline_files import check_key
 from orchestration.definitions import build_defs
 from orchestration.pipeline_files import pipeline_files_sensor
 from orchestration.sensors import shift_sensor
@@ -48,10 +57,10 @@ def tick(settings: LocationSettings, cursor: str | None = None) -> SensorExecuti
     return pipeline_files_sensor(settings).evaluate_tick(context)
 
 
-def said_by(tick: SensorExecutionData) -> list[tuple[bool, str]]:
-    """The checks that a tick evaluates: whether they pass, and what they say."""
+def said_by(tick: SensorExecutionData) -> dict[str, tuple[bool, str]]:
+    """The checks that a tick evaluates, by file: whether they pass, and what they say."""
     found = [event for event in tick.asset_events if isinstance(event, AssetCheckEvaluation)]
-    return [(event.passed, event.description or "") for event in found]
+    return {event.asset_key.path[-1]: (event.passed, event.description or "") for event in found}
 
 
 def shifts_asked_for(settings: LocationSettings, instance: DagsterInstance, name: str) -> list[str | None]:
@@ -63,8 +72,8 @@ def shifts_asked_for(settings: LocationSettings, instance: DagsterInstance, name
 
 def test_that_all_are_served_is_told_once(settings: LocationSettings) -> None:
     first = tick(settings)
-    assert said_by(first) == [(True, "All are served.")]
-    assert said_by(tick(settings, first.cursor)) == []
+    assert said_by(first) == dict.fromkeys(NAMES, (True, "It is served."))
+    assert said_by(tick(settings, first.cursor)) == {}
 
 
 def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_mended(
@@ -72,19 +81,47 @@ def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_men
 ) -> None:
     spoil(files["views"])
     settings = location_settings()
-    jobs = {job.name for job in build_defs(settings).get_repository_def().get_all_jobs()}
+    repository = build_defs(settings).get_repository_def()
+    jobs = {job.name for job in repository.get_all_jobs()}
     assert {"clicks__shift", "orders__shift"} <= jobs
     assert "views__shift" not in jobs
+    assert AssetKey(["pipeline_files", "views"]) in repository.asset_graph.get_all_asset_keys()
     found = tick(settings)
-    ((passed, said),) = said_by(found)
+    passed, said = said_by(found)["views"]
     assert not passed
     assert f"{files['views']} is not served: mend the file" in said
     assert "flavour: unknown key" in said
     mend(files["views"])
-    ((passed, said),) = said_by(tick(settings, found.cursor))
-    assert not passed
-    assert said == f"{files['views']} is right now, and not served yet: reload the code location"
-    assert said_by(tick(location_settings(), found.cursor)) == [(True, "All are served.")]
+    mended = f"{files['views']} is right now, and not served yet: reload the code location"
+    assert said_by(tick(settings, found.cursor)) == {"views": (False, mended)}
+    assert said_by(tick(location_settings(), found.cursor)) == {"views": (True, "It is served.")}
+
+
+def test_the_only_file_is_an_asset_with_an_error_while_it_cannot_be_read(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHOTON_PIPELINES", str(files["views"]))
+    files["views"].unlink()
+    settings = location_settings()
+    graph = build_defs(settings).get_repository_def().asset_graph
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {"pipeline_files/views"}
+    (event,) = tick(settings).asset_events
+    assert isinstance(event, AssetCheckEvaluation)
+    assert (event.passed, event.severity) == (False, AssetCheckSeverity.ERROR)
+    assert "cannot be read" in (event.description or "")
+
+
+def test_the_check_of_a_file_can_be_evaluated_by_hand(
+    files: dict[str, Path], settings: LocationSettings, instance: DagsterInstance
+) -> None:
+    spoil(files["views"])
+    selection = AssetSelection.checks(check_key("views"), check_key("clicks"))
+    job = define_asset_job("checks", selection).resolve(
+        asset_graph=build_defs(settings).resolve_asset_graph()
+    )
+    done = job.execute_in_process(instance=instance)
+    found = {one.asset_key.path[-1]: one.passed for one in done.get_asset_check_evaluations()}
+    assert found == {"views": False, "clicks": True}
 
 
 def test_a_file_that_is_spoilt_later_fails_its_own_ticks_alone(
@@ -95,7 +132,7 @@ def test_a_file_that_is_spoilt_later_fails_its_own_ticks_alone(
         shifts_asked_for(settings, instance, "views")
     for name in ("clicks", "orders"):
         assert shifts_asked_for(settings, instance, name) == ["east"]
-    ((passed, said),) = said_by(tick(settings))
+    passed, said = said_by(tick(settings))["views"]
     assert not passed
     assert str(files["views"]) in said
 
@@ -106,6 +143,6 @@ def test_a_run_of_another_pipeline_loads_its_location_beside_one_that_takes_its_
     files["orders"].write_text(files["orders"].read_text().replace("name: orders", "name: clicks"))
     served = location_settings()
     assert [one.name for one in served.served] == ["clicks", "views"]
-    ((passed, said),) = said_by(tick(settings))
+    passed, said = said_by(tick(settings))["orders"]
     assert not passed
     assert f"{files['orders']} is not served: names have to differ" in said

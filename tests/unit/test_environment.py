@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,11 @@ def test_an_unknown_datacenter_is_refused_with_those_there_are(tmp_path: Path) -
         location_settings(environ)
 
 
-def test_a_bad_pipeline_file_is_refused_with_its_problems(tmp_path: Path) -> None:
+def test_a_bad_pipeline_file_alone_is_left_out_with_its_problems(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\nflavour: sweet\n")
-    with pytest.raises(EnvironmentMistake, match=r"(?s)PHOTON_PIPELINES=.*bad\.yaml:2: flavour"):
-        location_settings({"PHOTON_PIPELINES": str(tmp_path / "bad.yaml")})
+    found = location_settings({"PHOTON_PIPELINES": str(tmp_path / "bad.yaml")})
+    assert found.served == ()
+    assert "bad.yaml:2: flavour" in found.not_served[0].why
 
 
 def test_a_file_that_has_become_wrong_does_not_take_the_other_pipelines_with_it(
@@ -91,9 +93,18 @@ def test_a_pipeline_file_named_twice_is_refused(tmp_path: Path) -> None:
         location_settings({"PHOTON_PIPELINES": f"{file}:{file}"})
 
 
-def test_a_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMistake, match=r"no\.yaml: cannot be read"):
-        location_settings({"PHOTON_PIPELINES": str(tmp_path / "no.yaml")})
+def test_a_missing_pipeline_file_is_left_out(tmp_path: Path) -> None:
+    (left_out,) = location_settings({"PHOTON_PIPELINES": str(tmp_path / "no.yaml")}).not_served
+    assert "no.yaml: cannot be read" in left_out.why
+
+
+def test_a_file_has_one_name_whether_it_can_be_read_or_not(tmp_path: Path) -> None:
+    files = [pipeline_file(tmp_path / "a"), pipeline_file(tmp_path / "b"), str(tmp_path / "my-views.yaml")]
+    environ = {"PHOTON_PIPELINES": ":".join(files)}
+    names = dict(zip(files, ["clicks", "clicks_2", "my_views"], strict=True))
+    assert location_settings(environ).file_names() == names
+    Path(files[0]).write_text("spoilt")
+    assert location_settings(environ).file_names() == names
 
 
 def test_of_pipelines_whose_names_dagster_cannot_tell_apart_the_first_is_served(tmp_path: Path) -> None:
@@ -116,8 +127,9 @@ def test_of_pipelines_that_name_the_same_folders_the_first_is_served(tmp_path: P
 
 
 def test_datacenters_whose_names_dagster_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMistake, match=r"clicks__a_b.* is one in Dagster"):
-        location_settings({"PHOTON_PIPELINES": pipeline_file(tmp_path, datacenters=("a-b", "a_b"))})
+    environ = {"PHOTON_PIPELINES": pipeline_file(tmp_path, datacenters=("a-b", "a_b"))}
+    (left_out,) = location_settings(environ).not_served
+    assert re.search("clicks__a_b.* is one in Dagster", left_out.why)
 
 
 def test_names_are_made_of_what_dagster_allows() -> None:

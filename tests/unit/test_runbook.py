@@ -32,7 +32,7 @@ def sections(part: str) -> dict[str, str]:
 
 def checks_in_dagster(asset: str) -> set[str]:
     """The checks of an asset as `definitions.json` has them, without the datacenter's name."""
-    found = [one["checks"] for name, one in ORCHESTRATED["assets"].items() if name.endswith(asset)]
+    found = [one["checks"] for name, one in ORCHESTRATED["assets"].items() if asset in name.split("/")]
     return {re.sub("^(east|west)__", "", check) for checks in found for check in checks}
 
 
@@ -64,7 +64,8 @@ def test_every_other_kind_of_alert_has_a_section() -> None:
 
 def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
     headings = set(re.findall(r"^### (.+)$", RUNBOOK, flags=re.MULTILINE))
-    assert {check for asset in ORCHESTRATED["assets"] for check in checks_in_dagster(asset)} <= headings
+    names = {asset.split("/")[-1] for asset in ORCHESTRATED["assets"]} - {"search_clicks"}  # of its file
+    assert {check for name in names for check in checks_in_dagster(name)} <= headings
     assert SERVED_CHECK in headings
 
 

@@ -1,0 +1,172 @@
+"""What Dagster knows of the things that people are told: checks, freshness, failed runs, failed ticks.
+
+Each is an Alert of its state now. Whether that is news, and who is told, belongs to `alerts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dagster import (
+    AssetCheckKey,
+    AssetKey,
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunsFilter,
+    SensorEvaluationContext,
+)
+from dagster._core.definitions.freshness import FreshnessState
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.definitions.selector import RepositorySelector
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorTick, TickStatus
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
+from dagster_shared.error import SerializableErrorInfo
+
+from assets.health import level_of
+from photon.clock import MICROSECONDS
+from photon.health.alerts import Alert
+from photon.health.verdicts import Level
+
+OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
+# One tick may fail because the machine was busy, and the next one comes within a minute. A schedule's comes
+# in an hour or a day.
+SENSOR_TICKS_THAT_FAIL = 2
+_FRESHNESS: dict[FreshnessState, Level] = {
+    FreshnessState.PASS: "ok",
+    FreshnessState.WARN: "warn",
+    FreshnessState.FAIL: "error",
+}
+_ENDED = [TickStatus.SUCCESS, TickStatus.SKIPPED, TickStatus.FAILURE]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one sensor tells of."""
+
+    name: str  # of the pipeline, as alerts say it
+    has_asset: Callable[[AssetKey], bool]
+    has_job: Callable[[str], bool]
+    has_ticks_of: Callable[[str], bool]  # a sensor or a schedule
+
+
+def standing(context: SensorEvaluationContext, scope: Scope, with_ticks: bool = True) -> list[Alert]:
+    """The state of all checks, tables and, `with_ticks`, of sensors and schedules."""
+    repository = context.repository_def
+    assert repository is not None  # a daemon's context has one
+    graph, instance = repository.asset_graph, context.instance
+    keys = [key for key in graph.get_all_asset_keys() if scope.has_asset(key)]
+    sensors, schedules = repository.sensor_defs, repository.schedule_defs
+    ticking = {*(one.name for one in sensors), *(one.name for one in schedules)}
+    names = {name for name in ticking if with_ticks and scope.has_ticks_of(name)}
+    return [
+        *_checks(instance, scope, [key for key in graph.asset_check_keys if key.asset_key in keys]),
+        *_freshness(instance, scope, keys),
+        *filter(None, (_tick(instance, scope, state) for state in _instigators(context, names))),
+    ]
+
+
+def failed_runs(
+    instance: DagsterInstance, scope: Scope, looked_at: float, since: float, told: Collection[str]
+) -> list[Alert]:
+    """Runs that have failed since the last look and are not `told`; times in seconds since 1970."""
+    after = datetime.fromtimestamp(looked_at - OVERLAP_SECONDS, UTC)
+    failed = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=after)
+    alerts = []
+    for record in instance.get_run_records(failed):
+        run = record.dagster_run
+        ended = record.end_time or record.update_timestamp.timestamp()
+        if _is_of(run, scope) and run.run_id not in told and ended >= since:
+            text = f"run {run.run_id} of {run.job_name} has failed; its log in Dagster says why"
+            at_us = round(ended * MICROSECONDS)
+            alerts.append(Alert(scope.name, "run", run.job_name, "error", text, at_us, run.run_id))
+    return alerts
+
+
+def _is_of(run: DagsterRun, scope: Scope) -> bool:
+    """By its job; a run by hand from the asset graph is of Dagster's own job, and says what it is of."""
+    checked = {key.asset_key for key in run.asset_check_selection or ()}
+    return scope.has_job(run.job_name) or any(map(scope.has_asset, checked | set(run.asset_selection or ())))
+
+
+def _checks(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetCheckKey]) -> Iterator[Alert]:
+    """The latest evaluation of each check."""
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    for key, record in found.items():
+        evaluation = record.evaluation
+        if _is_evaluated(record) and evaluation is not None:
+            yield Alert(
+                scope.name,
+                "check",
+                f"{_name(key.asset_key)} {key.name}",
+                level_of(evaluation.passed, evaluation.severity),
+                evaluation.description or "",
+                round(record.create_timestamp * MICROSECONDS),
+                record.run_id,
+            )
+
+
+def _name(key: AssetKey) -> str:
+    """An asset as alerts call it: without its pipeline, which they name before."""
+    return "/".join(key.path[1:] or key.path)
+
+
+def _is_evaluated(record: AssetCheckExecutionRecord) -> bool:
+    """Not one that is planned, or whose run ended before it."""
+    event = record.event.dagster_event if record.event is not None else None
+    return event is not None and event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION
+
+
+def _freshness(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetKey]) -> Iterator[Alert]:
+    """Whether each asset with a freshness policy is fresh, as Dagster's daemon has found it."""
+    for key, record in instance.get_freshness_state_records(keys).items():
+        level = _FRESHNESS.get(record.freshness_state)
+        if level is not None:
+            name = _name(key)
+            says = "is fresh" if level == "ok" else "was not materialized for longer than its policy allows"
+            at_us = round(record.updated_at.timestamp() * MICROSECONDS)
+            yield Alert(scope.name, "freshness", name, level, f"{name} {says}", at_us)
+
+
+def _instigators(context: SensorEvaluationContext, names: Collection[str]) -> list[InstigatorState]:
+    """Sensors and schedules of this code location that are on."""
+    location, repository = context.code_location_origin, context.repository_name
+    here = None
+    if location is not None and repository is not None:
+        here = RepositorySelector(
+            location_name=location.location_name, repository_name=repository
+        ).selector_id
+    return [
+        state
+        for state in context.instance.all_instigator_state(repository_selector_id=here)
+        if state.name in names and state.status is not InstigatorStatus.STOPPED
+    ]
+
+
+def _tick(instance: DagsterInstance, scope: Scope, state: InstigatorState) -> Alert | None:
+    """How the latest ticks of a sensor or schedule went; None where they say neither."""
+    needed = SENSOR_TICKS_THAT_FAIL if state.instigator_type is InstigatorType.SENSOR else 1
+    origin, selector = state.instigator_origin_id, state.selector_id
+    ticks = instance.get_ticks(origin, selector, limit=needed, statuses=_ENDED)
+    if not ticks:
+        return None
+    failed = [tick for tick in ticks if tick.status is TickStatus.FAILURE]
+    at_us = round(ticks[0].timestamp * MICROSECONDS)
+    if len(failed) == needed:
+        return Alert(scope.name, "tick", state.name, "error", _says(state, ticks[0]), at_us)
+    if ticks[0].status is TickStatus.FAILURE:
+        return None  # the next one decides
+    return Alert(scope.name, "tick", state.name, "ok", f"{state.name} works", at_us)
+
+
+def _says(state: InstigatorState, tick: InstigatorTick) -> str:
+    """Why a tick failed: the first cause is the user's, those around it are Dagster's."""
+    error: SerializableErrorInfo | None = tick.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    why = error.message.strip() if error is not None else "Dagster has no message"
+    kind = state.instigator_type.value.lower()
+    return f"the {kind} {state.name} fails, so what it starts or looks at is left alone: {why}"
