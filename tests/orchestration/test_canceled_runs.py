@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,6 @@ from assets.health import health_key
 from assets.pipeline_files import check_key
 from assets.run_history import PRUNING_JOB
 from tests.orchestration.location import Location
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as made:
-        yield made
 
 
 @pytest.fixture
