@@ -41,7 +41,9 @@ help:
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
-setup: $(BIN)/.archived
+# The packages are compiled while JARs are fetched: the one takes processors, the other the network.
+setup: | prerequisites
+	@$(MAKE) --no-print-directory --jobs 2 $(BIN)/.archived $(BIN)/.compiled
 
 # Asked before anything is installed, so that what is missing is said at once and in one line.
 prerequisites:
@@ -50,13 +52,18 @@ prerequisites:
 	       "or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -m photon.toolchain.fetch --check-java
 
-# Three stamps: a change in what is fetched does not install the packages again.
+# Stamps: a change in what is fetched does not install the packages again.
 # --no-deps: the lock is complete, so nothing outside it can slip in.
 $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 	@test -x $(BIN)/python || { echo "making .venv"; $(PYTHON) -m venv .venv; }
 	@echo "installing the packages of requirements.lock into .venv (one to three minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# pip would compile them one after the other. What some package can't compile, such as a template, is no error.
+$(BIN)/.compiled: $(BIN)/.installed
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true
 	@touch $@
 
 $(BIN)/.fetched: $(BIN)/.installed $(wildcard photon/toolchain/*.py) | prerequisites
