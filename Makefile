@@ -109,7 +109,7 @@ test-long: setup dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
 
-# Each needs programs that Debian has: chromium; postgresql and prometheus. A test without its program is skipped.
+# Each needs programs that Debian has: chromium; postgresql and prometheus. A test without its program fails.
 test-browser: setup
 	$(BIN)/pytest -m browser
 

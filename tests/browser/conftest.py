@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.live_platform import PATIENCE_SECONDS, LivePlatform, live_platform
 from tests.browser.pages import ChromiumMissing, chromium, chromium_program, new_page
 from tests.e2e.process_marks import MARK, marked, soon
+from tests.programs import end_without
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +21,7 @@ def program() -> str:
     try:
         return chromium_program()
     except ChromiumMissing as missing:
-        pytest.skip(str(missing))
+        end_without(str(missing))
 
 
 @pytest.fixture(scope="session")

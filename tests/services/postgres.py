@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from tests.programs import end_without
 
 USER = "postgres"  # Debian's; the server refuses to run as root
 HOST = "127.0.0.1"
@@ -19,10 +19,10 @@ PATIENCE_SECONDS = 120
 
 
 def programs() -> Path:
-    """The folder of the newest PostgreSQL on this machine. Skips the test without one."""
+    """The folder of the newest PostgreSQL on this machine. Without one the test ends."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not found:
-        pytest.skip("there is no PostgreSQL on this machine: apt-get install postgresql")
+        end_without("there is no PostgreSQL on this machine: apt-get install postgresql")
     return found[-1].parent
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from photon.registry.dynamodb.local_server import free_port
 from tests.e2e.process_marks import soon
+from tests.programs import end_without
 
 INFRA = Path(__file__).parents[2] / "infra"
 SETTINGS = INFRA / "prometheus"
@@ -68,10 +68,10 @@ class Prometheus:
 
 
 def program(name: str) -> str:
-    """A program of Debian's package. Skips the test without it."""
+    """A program of Debian's package. Without it the test ends."""
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"there is no {name} on this machine: apt-get install prometheus")
+        end_without(f"there is no {name} on this machine: apt-get install prometheus")
     return found
 
 
