@@ -115,6 +115,23 @@ class AssetPage:
 
 
 @dataclass(frozen=True)
+class GroupPage:
+    """The graph of a group of assets."""
+
+    page: Page
+    group: str
+
+    def open(self) -> GroupPage:
+        self.page.goto(f"/locations/photon/asset-groups/{self.group}/lineage")
+        return self
+
+    def expect_assets(self, *names: str) -> None:
+        """Boxes with these names."""
+        for name in names:
+            expect(self.page.locator("svg").get_by_text(name, exact=True).first).to_be_visible()
+
+
+@dataclass(frozen=True)
 class CheckPage:
     """A check that was chosen on an asset's tab Checks."""
 
@@ -126,6 +143,18 @@ class CheckPage:
         expect(seen(self.page, result, exact=True).last).to_be_visible()
         for text in texts:
             expect(seen(self.page, text).last).to_be_visible()
+
+    def expect_red(self) -> None:
+        """It has failed as an error. As a warning it would be yellow, with another sign."""
+        tag = self.page.locator(".BaseTag", has_text="Failed")
+        expect(tag.get_by_role("img", name="cancel").first).to_be_visible()
+
+    def number_after(self, words: str) -> float:
+        """The number that follows these words in what it says."""
+        says = seen(self.page, words).last.inner_text()
+        found = re.search(rf"{words} ([\d.]+)", says)
+        assert found is not None, says
+        return float(found[1])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.live_platform import PIPELINE, LivePlatform
-from tests.browser.pages import AssetPage
+from tests.browser.pages import AssetPage, GroupPage, seen
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_800)]
 
@@ -16,9 +16,15 @@ HAS_LINES = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.
 
 
 def test_the_graph_goes_from_the_logs_to_joined_events_and_on_to_days_and_report(page: Page) -> None:
-    AssetPage(page, "joined_events", PIPELINE).open("Lineage")
-    for asset in ("primary_log", "foreign_log", "joined_events", "daily_joins", "health"):
-        expect(page.locator("svg").get_by_text(asset, exact=True)).to_be_visible()
+    graph = GroupPage(page, PIPELINE).open()
+    graph.expect_assets("primary_log", "foreign_log")
+    graph.expect_assets("joined_events", "dead_letters", "unjoined", "too_old")
+    graph.expect_assets("daily_joins", "verification_report", "health")
+
+
+def test_upkeep_of_the_registry_is_a_group_of_its_own(page: Page) -> None:
+    GroupPage(page, f"{PIPELINE}__upkeep").open().expect_assets("registry_state")
+    expect(seen(page, "daily_joins", exact=True)).to_have_count(0)
 
 
 def test_a_shifts_report_shows_classes_that_add_up(page: Page, platform: LivePlatform) -> None:

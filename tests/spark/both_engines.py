@@ -22,12 +22,17 @@ def verify(
     **options: Any,
 ) -> VerificationReport:
     """The report of Spark, which is that of the engine without Spark, before anything is kept."""
-    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
-    with LocalSession(lakes, BATCH_ROWS) as local:
-        alone = verify_with(pipeline, datacenters, session=local, pages=pages, **options)
+    alone = verify_alone(pipeline, datacenters, pages=pages, **options)
     by_spark = verify_with(pipeline, datacenters, session=session, keep=keep, pages=pages, **options)
     assert _told(alone) == _told(by_spark)
     return by_spark
+
+
+def verify_alone(pipeline: Pipeline, datacenters: Sequence[str], **options: Any) -> VerificationReport:
+    """The report of the engine without Spark."""
+    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
+    with LocalSession(lakes, BATCH_ROWS) as local:
+        return verify_with(pipeline, datacenters, session=local, **options)
 
 
 def _told(report: VerificationReport) -> dict[str, Any]:
