@@ -32,11 +32,13 @@ def availability_check(report: AvailabilityReport) -> AssetCheckResult:
     """Fails where the budget is used up; warns where it burns too fast."""
     budget = report.budget
     is_used_up = budget is not None and budget.left < 0
+    remedy = "photon availability names bad minutes, and with --minute their slowest events"
+    passed = budget is None or not (is_used_up or budget.burning)
+    metadata: Metadata = {"bad_minutes": budget.bad, "bad_minutes_left": budget.left} if budget else {}
     return AssetCheckResult(
         check_name=AVAILABILITY_CHECK,
-        passed=budget is None or not (is_used_up or budget.burning),
+        passed=passed,
         severity=AssetCheckSeverity.ERROR if is_used_up else AssetCheckSeverity.WARN,
-        description="; ".join(report.sentences())
-        + ". photon availability names bad minutes, and with --minute their slowest events.",
-        metadata={"bad_minutes": budget.bad, "bad_minutes_left": budget.left} if budget else {},
+        description=f"{'; '.join(report.sentences())}. {remedy}.",
+        metadata=metadata if passed else {**metadata, "what_to_do": remedy},
     )

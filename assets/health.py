@@ -21,7 +21,8 @@ from dagster import (
 )
 from dagster._core.definitions.run_request import InstigatorType
 
-from assets.runs import canceled_with_a_sentence, failures_with_a_message
+from assets.runbook import section
+from assets.runs import Metadata, canceled_with_a_sentence, failures_with_a_message
 from photon.clock import SystemClock
 from photon.health.verdicts import PROMISES, Level, Verdict, judge
 from photon.health.vitals import look
@@ -78,8 +79,13 @@ def evaluation(
         passed=verdict.level == "ok",
         severity=_SEVERITY[verdict.level],
         description=verdict.text,
-        metadata={"datacenter": datacenter},
+        metadata=_metadata(served, datacenter, promise, verdict),
     )
+
+
+def _metadata(served: ServedPipeline, datacenter: str, promise: str, verdict: Verdict) -> Metadata:
+    what_to_do: Metadata = {"what_to_do": verdict.remedy} if verdict.remedy else {}
+    return {"datacenter": datacenter, **section(served.pipeline.links, promise), **what_to_do}
 
 
 def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinition:
@@ -111,7 +117,7 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
                     passed=verdict.level == "ok",
                     severity=_SEVERITY[verdict.level],
                     description=f"{verdict.text} {alone}" if why_alone else verdict.text,
-                    metadata={"datacenter": datacenter},
+                    metadata=_metadata(served, datacenter, promise, verdict),
                 )
 
     return health

@@ -33,6 +33,7 @@ def copies_check(report: VerificationReport, problems: Sequence[str]) -> AssetCh
         columns = ["datacenter that has to act", "another one has", "what is lacking", "first event"]
         metadata["examples"] = MetadataValue.md(markdown_table([columns, *rows], "-"))
         says.append(f"What to do: {MEANINGS[KIND].remedy}")
+        metadata["what_to_do"] = MEANINGS[KIND].remedy
     return AssetCheckResult(
         check_name=COPIES_CHECK,
         passed=not found,

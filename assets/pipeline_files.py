@@ -15,10 +15,12 @@ from dagster import (
     asset_check,
 )
 
-from assets.runs import canceled_with_a_sentence
+from assets.runbook import section
+from assets.runs import Metadata, canceled_with_a_sentence
 from resources.environment import EnvironmentMistake, LocationSettings, location_settings
 
 FOLDER, GROUP, CHECK = "pipeline_files", "photon", "is_served"
+REMEDY = "mend the file where the text names an error, and reload the code location; the others go on"
 PROMISE = "The file can be read, and its pipeline is served as the file says now."
 
 
@@ -69,8 +71,14 @@ def problems(at_load: LocationSettings, now: LocationSettings) -> Mapping[str, s
 
 def evaluation(name: str, problem: str) -> AssetCheckEvaluation:
     """A check's result without a run."""
-    said = problem or "It is served."
-    return AssetCheckEvaluation(file_key(name), CHECK, passed=not problem, description=said, metadata={})
+    said, metadata = problem or "It is served.", _metadata(problem)
+    return AssetCheckEvaluation(file_key(name), CHECK, not problem, metadata=metadata, description=said)
+
+
+def _metadata(problem: str) -> Metadata:
+    """The link is the path: a file that can't be read can't say where its team reads the runbook."""
+    what_to_do: Metadata = {"what_to_do": REMEDY} if problem else {}
+    return {**section({}, CHECK), **what_to_do}
 
 
 def file_checks(at_load: LocationSettings) -> list[AssetChecksDefinition]:
@@ -83,6 +91,7 @@ def _file_check(at_load: LocationSettings, name: str) -> AssetChecksDefinition:
     def is_served(context: AssetCheckExecutionContext) -> AssetCheckResult:
         with canceled_with_a_sentence(context):
             problem = problems_now(at_load)[name]
-        return AssetCheckResult(passed=not problem, description=problem or "It is served.")
+        said = problem or "It is served."
+        return AssetCheckResult(passed=not problem, description=said, metadata=_metadata(problem))
 
     return is_served

@@ -8,58 +8,90 @@ from dataclasses import asdict
 from dagster import AssetCheckResult, AssetCheckSeverity, MetadataValue
 
 from assets.pictures import shards_plot
+from assets.runbook import with_section
 from assets.runs import Metadata, Row, table
 from photon.clock import in_utc
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Shares
 from photon.registry.consensus.decisions import majority
 from photon.registry.consensus.layout import FIXED_SHARDS
 from photon.registry.consensus.register import Register, ShardConfig
 from photon.registry.interface import RegistryUnavailable
-from photon.registry.operations.report import HOT_SHARDS, KINDS, EndpointState, RegistryState, ShardState
+from photon.registry.operations.report import (
+    HOT_SHARDS,
+    KINDS,
+    RESHARD,
+    EndpointState,
+    RegistryState,
+    ShardState,
+)
 
 ENDPOINTS_CHECK = "endpoints_up"
 SHARDS_CHECK = "shards_bear_their_load"
+BRING_BACK = (
+    "bring it back with its data, or make room there; if its data is lost: photon registry repair"
+    " (docs/operations.md)"
+)
 # A report is stored every hour: with 100 rows a table is 20 KB.
 MOST_ROWS = 100
 NUMBERS = ("ids", "key_bytes", "value_bytes", *KINDS)
 
 
-def endpoints_check(state: RegistryState) -> AssetCheckResult:
-    """An error if no further endpoint may fail, a warning if any endpoint is not well."""
+def checks_of(state: RegistryState, pipeline: Pipeline) -> list[AssetCheckResult]:
+    """All checks of a registry, by the thresholds of the pipeline file."""
+    checks = [
+        endpoints_check(state, pipeline.health.spare_endpoints),
+        shards_check(state, pipeline.health.shard_load),
+    ]
+    return [with_section(pipeline.links, one) for one in checks]
+
+
+def endpoints_check(state: RegistryState, least_spare: int) -> AssetCheckResult:
+    """A warning if any endpoint is not well, an error if then fewer than `least_spare` more may go down."""
     n = len(state.endpoints)
     unwell = [one for one in state.endpoints if one.health != "up"]
+    if not unwell:
+        said = f"All {n} answer and take writes."
+        return AssetCheckResult(
+            check_name=ENDPOINTS_CHECK, passed=True, description=said, metadata={"unwell": 0}
+        )
+    spare = n - len(unwell) - majority(n)
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
-    remedy = (
-        "What to do: bring it back with its data, or make room there; if its data is lost, repair it"
-        " (docs/operations.md). "
-        f"{n - len(unwell) - majority(n)} more may go down."
-    )
+    may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
     return AssetCheckResult(
         check_name=ENDPOINTS_CHECK,
-        passed=not unwell,
-        severity=AssetCheckSeverity.ERROR if n - len(unwell) <= majority(n) else AssetCheckSeverity.WARN,
-        description=f"{says}. {remedy}" if unwell else f"All {n} answer and take writes.",
-        metadata={"unwell": len(unwell)},
+        passed=False,
+        severity=AssetCheckSeverity.ERROR if spare < least_spare else AssetCheckSeverity.WARN,
+        description=f"{says}. {may_go}. What to do: {BRING_BACK}",
+        metadata={"unwell": len(unwell), "what_to_do": BRING_BACK},
     )
 
 
-def unavailable(error: RegistryUnavailable) -> AssetCheckResult:
+def unavailable(error: RegistryUnavailable, pipeline: Pipeline) -> AssetCheckResult:
     """The endpoints' check where too few of them answer."""
-    return AssetCheckResult(
+    result = AssetCheckResult(
         check_name=ENDPOINTS_CHECK,
         passed=False,
         severity=AssetCheckSeverity.ERROR,
         description=str(error),
+        metadata={"what_to_do": BRING_BACK},
     )
+    return with_section(pipeline.links, result)
 
 
-def shards_check(state: RegistryState) -> AssetCheckResult:
-    """A warning if shards take nearly as many ids as one key range bears."""
+def shards_check(state: RegistryState, bounds: Shares) -> AssetCheckResult:
+    """A warning if shards take nearly as many ids as one key range bears, an error beyond."""
+    load = state.shard_load
+    metadata: Metadata = {} if state.shard_rate is None else {"shard_rate": round(state.shard_rate, 3)}
+    if load is None or load < bounds.warn:
+        said = "No shard is near the limit of a key range."
+        return AssetCheckResult(check_name=SHARDS_CHECK, passed=True, description=said, metadata=metadata)
     return AssetCheckResult(
         check_name=SHARDS_CHECK,
-        passed=not state.has_hot_shards,
-        severity=AssetCheckSeverity.WARN,
-        description=HOT_SHARDS if state.has_hot_shards else "No shard is near the limit of a key range.",
-        metadata={} if state.shard_rate is None else {"shard_rate": round(state.shard_rate, 3)},
+        passed=False,
+        severity=AssetCheckSeverity.ERROR if load >= bounds.error else AssetCheckSeverity.WARN,
+        description=f"{HOT_SHARDS}. What to do: {RESHARD}",
+        metadata={**metadata, "what_to_do": RESHARD},
     )
 
 

@@ -9,7 +9,8 @@ from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, Mat
 
 from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
 from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
-from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check, state_metadata
+from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, checks_of, state_metadata
+from assets.runbook import with_section
 from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, Work, WorkRun
@@ -72,13 +73,14 @@ def _verify(run: WorkRun) -> MaterializeResult[None]:
     seconds = run.seconds()
     append(run.pipeline, report, run.clock.now_us(), context.run.run_id, seconds)
     availability = judge_all(run.pipeline, report.datacenters, run.clock.now_us(), context.run.run_id)
+    checks = [
+        *(check_result(check, report) for check in CHECKS),
+        copies_check(report, copies.problems),
+        availability_check(availability),
+    ]
     return MaterializeResult(
         metadata={**report_metadata(report, seconds), **availability_metadata(availability)},
-        check_results=[
-            *(check_result(check, report) for check in CHECKS),
-            copies_check(report, copies.problems),
-            availability_check(availability),
-        ],
+        check_results=[with_section(run.pipeline.links, one) for one in checks],
     )
 
 
@@ -86,8 +88,7 @@ def _report_state(run: WorkRun) -> MaterializeResult[None]:
     from photon.registry.operations.report import registry_state
 
     state = registry_state(run.pipeline)
-    checks = [endpoints_check(state), shards_check(state)]
-    return MaterializeResult(metadata=state_metadata(state), check_results=checks)
+    return MaterializeResult(metadata=state_metadata(state), check_results=checks_of(state, run.pipeline))
 
 
 VERIFICATION = Report(

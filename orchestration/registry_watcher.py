@@ -20,7 +20,7 @@ from dagster import (
 )
 
 from assets.health import level_of
-from assets.registry_state import endpoints_check, shards_check, unavailable
+from assets.registry_state import checks_of, unavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
@@ -63,8 +63,8 @@ def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
     try:
         state = registry_state(pipeline, pages=0)
     except RegistryUnavailable as error:
-        return [unavailable(error)]
-    return [endpoints_check(state), shards_check(state)]
+        return [unavailable(error, pipeline)]
+    return checks_of(state, pipeline)
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

@@ -84,12 +84,16 @@ def state(pipeline_file: Path, as_json: bool) -> None:
         from photon.registry.operations.report import registry_state
 
         found = registry_state(pipeline)
-    print_result(found.as_dict(), "\n".join(_state_lines(found)), as_json)
+    lines = _state_lines(found, pipeline.health.shard_load.warn)
+    print_result(found.as_dict(), "\n".join(lines), as_json)
 
 
-def _state_lines(found: RegistryState) -> list[str]:
-    """The state for people: all shards together, then each endpoint and each epoch."""
-    from photon.registry.operations.report import HOT_SHARDS, KINDS
+def _state_lines(found: RegistryState, hot: float) -> list[str]:
+    """The state for people: all shards together, then each endpoint and each epoch.
+
+    `hot`: the share of what a key range bears from which on a shard takes too much.
+    """
+    from photon.registry.operations.report import HOT_SHARDS, KINDS, RESHARD
 
     kinds = ", ".join(f"{found.total(kind):,} {kind}" for kind in KINDS)
     lines = [
@@ -98,8 +102,8 @@ def _state_lines(found: RegistryState) -> list[str]:
     ]
     if found.shard_rate is not None:
         lines.append(f"  each shard takes some {found.shard_rate:,.1f} ids a second")
-    if found.has_hot_shards:
-        lines.append(f"  PROBLEM {HOT_SHARDS}")
+    if found.shard_load is not None and found.shard_load >= hot:
+        lines.append(f"  PROBLEM {HOT_SHARDS}: {RESHARD}")
     for one in found.endpoints:
         if one.health != "up":
             lines.append(f"  PROBLEM {one.endpoint}: {one.health}: {one.problem}")

@@ -91,13 +91,13 @@ def _held_back(datacenter: str, found: Vitals) -> Verdict | None:
     )
 
 
-def _waits(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
+def _waiting(datacenter: str, found: Vitals, memory: Memory, pipeline: Pipeline) -> Verdict:
     """A process that waits gives signs of life, and joins nothing."""
     lease = found.lease.lease
     if lease is None or not (found.lease.is_locked and lease.waits_for):
         return Verdict("ok", f"{datacenter} waits for nothing that is unavailable")
     waited_us = found.now_us - lease.waits_since_us
-    level = _duration(waited_us, pipeline.health.waits)
+    level = _duration(waited_us, pipeline.health.waiting)
     if level == "ok":
         return Verdict("ok", f"{datacenter} waits for what may be back in a moment")
     says = (
@@ -253,7 +253,7 @@ def _level(value: float, warn: float, error: float) -> Level:
 _JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         "works": _works,
-        "waits": _waits,
+        "waiting": _waiting,
         "logs": _logs,
         "lag": _lag,
         "backlog": _backlog,
@@ -267,7 +267,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
 PROMISES: Mapping[str, str] = MappingProxyType(
     {
         "works": "Somebody joins its logs, and it holds nothing for a dead datacenter.",
-        "waits": "Its process waits for no lake, logs, disk or registry for long (`health.waits`).",
+        "waiting": "Its process waits for no lake, logs, disk or registry for long (`health.waiting`).",
         "logs": "There are files of both logs, and they can be read.",
         "lag": "It is not far behind its logs (`health.lag`).",
         "backlog": "Not much of its logs is unread (`health.backlog`).",

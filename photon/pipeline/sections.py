@@ -334,13 +334,17 @@ class Health(Strict):
     # It has work, and nobody is at it. A shift that is killed is replaced within some 20 s.
     standing_still: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
     # Its process waits for what is unavailable. A hiccup of the registry is over within seconds.
-    waits: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
+    waiting: Durations = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
     lag: Durations = Durations(warn=timedelta(minutes=1), error=timedelta(minutes=10))
     backlog: Sizes = Sizes(warn=2**30, error=2**34)  # unread bytes of its logs
     dead_letters: Shares = Shares(warn=0.001, error=0.05)  # of the records of the window, of either log
     unjoinable: Shares = Shares(warn=0.2, error=0.9)
     clock_skew: Durations = Durations(warn=timedelta(seconds=5), error=timedelta(minutes=1))
     unverified: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
+    # Of the writes a second that AWS serves of one key range. Another number of shards takes a day to begin.
+    shard_load: Shares = Shares(warn=0.8, error=1.0)
+    # An endpoint of the registry is not well, and fewer than so many more may go down: an error.
+    spare_endpoints: Whole = Field(default=1, ge=0)
     window: PositiveDuration = timedelta(hours=1)  # shares are of the records of the last one or two
     least_records: Whole = Field(default=100, ge=1)  # a share of fewer says nothing
     # No shift has reported for so long, whatever the reason: Dagster's freshness policy.

@@ -59,10 +59,11 @@ def test_a_registry_that_stands_still_is_told_when_that_begins_and_when_it_is_ov
         began = time.monotonic()
         run.expect_event(re.compile(r"waits: .*registry"))  # whichever call has met it first
         health = AssetPage(page, "health", PIPELINE)
-        health.open("Checks").check("east__waits").expect_result("Failed", "joins nothing", "registry")
+        waiting = health.open("Checks").check("east__waiting")
+        waiting.expect_result("Failed", "joins nothing", "registry", "docs/runbook.md#waiting")
         health.check("east__works").expect_result("Passed")
         platform.wait(lambda: time.monotonic() - began >= STANDS_STILL_SECONDS, "the time to pass")
     run.open().filter_events("registry")
     run.expect_event(re.compile(r"goes on: since .* it has waited: .*registry"))
-    health.open("Checks").check("east__waits").expect_result("Passed")
+    health.open("Checks").check("east__waiting").expect_result("Passed")
     platform.wait_until_each_click_has_its_row()

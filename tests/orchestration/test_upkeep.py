@@ -11,14 +11,25 @@ import pytest
 from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult, TableMetadataValue
 
 from assets.pictures import shards_plot
-from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, endpoints_check, shards_check
+from assets.registry_state import (
+    ENDPOINTS_CHECK,
+    SHARDS_CHECK,
+    checks_of,
+    endpoints_check,
+    shards_check,
+    unavailable,
+)
+from photon.pipeline.file import load_pipeline
+from photon.pipeline.sections import Shares
 from photon.recovery.orders import waiting_orders
 from photon.registry.consensus.register import Members, Register
+from photon.registry.interface import RegistryUnavailable
 from photon.registry.open import close_registries
 from photon.registry.operations import repair
 from photon.registry.operations.report import EndpointState, Health, RegistryState, ShardState
 from photon.shift.run import prepare, run_shift
 from photon.state.view import open_view
+from photon.testing.traffic import Traffic
 from photon.verification.report import Case, DatacenterReport, Finding, VerificationReport
 from photon.verification.stored_reports import append
 from tests.orchestration.location import Location
@@ -219,7 +230,7 @@ def state(*health: Health) -> RegistryState:
 def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
     health: list[Health], passed: bool, severity: AssetCheckSeverity | None
 ) -> None:
-    check = endpoints_check(state(*health))
+    check = endpoints_check(state(*health), least_spare=1)
     assert check.passed == passed
     if severity is not None:
         assert check.severity is severity
@@ -227,11 +238,40 @@ def test_an_endpoint_that_is_not_well_is_an_error_when_no_other_may_go(
         assert "What to do" in str(check.description)
 
 
-@pytest.mark.parametrize(("rate", "passed"), [(None, True), (799.0, True), (800.0, False), (2_000.0, False)])
-def test_shards_near_the_limit_of_a_key_range_are_a_warning(rate: float | None, passed: bool) -> None:
-    check = shards_check(replace(state("up"), shard_rate=rate))
-    assert (check.passed, check.severity) == (passed, AssetCheckSeverity.WARN)
-    assert ("photon reshard" in str(check.description)) != passed
+@pytest.mark.parametrize(("spare", "severity"), [(0, AssetCheckSeverity.WARN), (1, AssetCheckSeverity.ERROR)])
+def test_how_many_endpoints_must_be_spare_is_a_setting(spare: int, severity: AssetCheckSeverity) -> None:
+    check = endpoints_check(state("up", "does not answer", "up"), least_spare=spare)
+    assert (check.passed, check.severity) == (False, severity)
+
+
+BOUNDS = Shares(warn=0.8, error=1.0)
+
+
+@pytest.mark.parametrize("rate", [None, 799.0])
+def test_shards_far_from_the_limit_of_a_key_range_are_well(rate: float | None) -> None:
+    assert shards_check(replace(state("up"), shard_rate=rate), BOUNDS).passed
+
+
+@pytest.mark.parametrize(
+    ("rate", "severity"), [(800.0, AssetCheckSeverity.WARN), (1_000.0, AssetCheckSeverity.ERROR)]
+)
+def test_shards_near_the_limit_of_a_key_range_are_a_warning_and_beyond_it_an_error(
+    rate: float, severity: AssetCheckSeverity
+) -> None:
+    check = shards_check(replace(state("up"), shard_rate=rate), BOUNDS)
+    assert (check.passed, check.severity) == (False, severity)
+    assert "photon reshard" in str(check.description)
+
+
+def test_checks_of_a_registry_link_to_their_sections_and_say_what_to_do(tmp_path: Path) -> None:
+    pipeline = load_pipeline(
+        Traffic(1).write_pipeline(tmp_path, more="links: {runbook: 'https://w/r.html'}\n")
+    )
+    unwell = replace(state("up", "does not answer", "up"), shard_rate=900.0)
+    for check in (*checks_of(unwell, pipeline), unavailable(RegistryUnavailable("gone"), pipeline)):
+        metadata = check.metadata or {}
+        assert metadata["runbook"].value == f"https://w/r.html#{check.check_name}"
+        assert metadata["what_to_do"].value
 
 
 def test_a_picture_of_many_shards_stays_small() -> None:

@@ -92,6 +92,11 @@ def test_a_sound_join_passes_every_check(sound: ExecuteInProcessResult) -> None:
     }
 
 
+def test_each_check_links_to_its_section_of_the_runbook(sound: ExecuteInProcessResult) -> None:
+    links = {name: check.metadata["runbook"].value for name, check in checks(sound).items()}
+    assert links == {name: f"docs/runbook.md#{name}" for name in links}
+
+
 def test_the_materialization_has_the_equations_and_their_numbers(
     location: Location, sound: ExecuteInProcessResult
 ) -> None:

@@ -79,6 +79,20 @@ def test_the_first_look_evaluates_each_check_of_each_datacenter(
     assert told(tick(location, instance)).keys() == names
 
 
+def test_each_result_links_to_the_section_of_its_check_and_says_what_to_do(
+    location: Location, instance: DagsterInstance
+) -> None:
+    first = tick(location, instance)
+    location.clock.advance(60)
+    links = {name: one.metadata["runbook"].value for name, one in told(first).items()}
+    assert links["west__nothing_lost"] == "docs/runbook.md#nothing_lost"
+    assert {link.partition("#")[2] for link in map(str, links.values())} == set(PROMISES)
+    red = told(tick(location, instance, first.cursor))["east__works"]
+    assert "look whether its sensor is on" in str(red.metadata["what_to_do"].value)
+    hand = by_hand(location, instance, "east__logs")
+    assert hand.metadata["runbook"].value == "docs/runbook.md#logs"
+
+
 def test_a_datacenter_that_nobody_runs_is_red_within_a_minute_and_green_once_it_is_run(
     location: Location, instance: DagsterInstance
 ) -> None:

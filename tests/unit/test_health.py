@@ -113,15 +113,15 @@ def test_a_process_that_waits_is_told_with_what_it_waits_for(
     pipeline: Pipeline, seconds: float, level: str
 ) -> None:
     found = verdicts(pipeline, waiting(seconds))
-    assert (found["waits"].level, found["works"].level) == (level, "ok")
+    assert (found["waiting"].level, found["works"].level) == (level, "ok")
     if level == "error":
-        assert found["waits"].says == (
+        assert found["waiting"].says == (
             "east has waited for 60 s, and joins nothing: the registry does not answer"
         )
 
 
 def test_what_a_dead_process_waited_for_is_no_wait(pipeline: Pipeline) -> None:
-    assert verdicts(pipeline, waiting(99, is_locked=False))["waits"].level == "ok"
+    assert verdicts(pipeline, waiting(99, is_locked=False))["waiting"].level == "ok"
 
 
 def test_events_held_for_a_dead_datacenter_are_an_error_at_once(pipeline: Pipeline) -> None:

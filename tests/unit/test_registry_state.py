@@ -279,8 +279,7 @@ def test_the_rate_of_a_shard_is_told_where_key_ranges_have_a_limit(
     registry.commit([Claim(EventKey(f"id-{t}", t), TOKEN) for t in times_us])
     state = look(registry, clock)
     assert state.shard_rate == (None if rate is None else pytest.approx(rate, rel=0.01))
-    assert not state.has_hot_shards
-    assert replace(state, shard_rate=900.0).has_hot_shards
+    assert state.shard_load == (None if rate is None else pytest.approx(rate / 1_000, rel=0.01))
 
 
 def test_a_state_as_json_has_totals_shards_endpoints_and_epochs(clock: ManualClock) -> None:

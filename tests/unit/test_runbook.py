@@ -9,8 +9,11 @@ from typing import get_args
 
 import pytest
 import yaml
+from dagster import AssetCheckResult
 
 from assets.pipeline_files import CHECK as SERVED_CHECK
+from assets.runbook import RUNBOOK as RUNBOOK_FILE
+from assets.runbook import with_section
 from photon import errors
 from photon.cli import ending
 from photon.errors import DEFECT
@@ -67,6 +70,32 @@ def test_no_check_is_of_an_asset_that_the_runbook_does_not_know() -> None:
     names = {asset.split("/")[-1] for asset in ORCHESTRATED["assets"]} - {"search_clicks"}  # of its file
     assert {check for name in names for check in checks_in_dagster(name)} <= headings
     assert SERVED_CHECK in headings
+
+
+def test_the_name_of_a_check_is_the_anchor_of_its_section_and_of_no_other_one() -> None:
+    """Letters become small, and `_` stays. A second heading of it would be `-1`, or `_1` on the site."""
+    anchors = [name.lower() for name in re.findall(r"^#+ (.+)$", RUNBOOK, flags=re.MULTILINE)]
+    names = {check for asset in ORCHESTRATED["assets"] for check in checks_in_dagster(asset)} | {SERVED_CHECK}
+    assert {name: anchors.count(name) for name in names} == dict.fromkeys(names, 1)
+    assert all(re.fullmatch("[a-z_]+", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("links", "link"),
+    [
+        ({}, f"{RUNBOOK_FILE}#nothing_twice"),
+        ({"runbook": "https://wiki/runbook.html"}, "https://wiki/runbook.html#nothing_twice"),
+        ({"runbook": "https://wiki/runbook.html#first-look"}, "https://wiki/runbook.html#nothing_twice"),
+    ],
+)
+def test_the_result_of_a_check_links_to_its_section(links: dict[str, str], link: str) -> None:
+    bare = AssetCheckResult(check_name="nothing_twice", passed=True, metadata={"count": 0})
+    result = with_section(links, bare)
+    assert {name: value.value for name, value in (result.metadata or {}).items()} == {
+        "count": 0,
+        "runbook": link,
+    }
+    assert (ROOT / RUNBOOK_FILE).exists()
 
 
 def test_whatever_status_says_in_capitals_has_a_section() -> None:

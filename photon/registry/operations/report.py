@@ -41,11 +41,11 @@ Health = Literal["up", "takes no writes", "does not answer", "does not let us in
 PAGE_ITEMS = 1_000
 PAGES_OF_A_SHARD = 20  # so that one full shard leaves pages to the others
 WRITE_SECONDS = 5.0  # one that only throttles for a moment takes writes
-HOT = 0.8  # of what a key range bears: another number of shards takes a day or two to begin
 HOT_SHARDS = (
     f"shards take nearly the {RANGE_WRITES_PER_SECOND:,} writes a second that AWS serves of one key range,"
-    " and what is beyond is throttled: photon reshard, to twice as many"
+    " and what is beyond is throttled"
 )
+RESHARD = "photon reshard, to twice as many: that takes a day or two to begin"
 
 
 @dataclass
@@ -128,9 +128,9 @@ class RegistryState:
     shard_rate: float | None = None
 
     @property
-    def has_hot_shards(self) -> bool:
-        """Whether shards take nearly as many ids as one key range bears."""
-        return self.shard_rate is not None and self.shard_rate >= HOT * RANGE_WRITES_PER_SECOND
+    def shard_load(self) -> float | None:
+        """The share of what one key range bears that each shard takes; None as `shard_rate`."""
+        return None if self.shard_rate is None else self.shard_rate / RANGE_WRITES_PER_SECOND
 
     @property
     def whole(self) -> bool:
