@@ -15,7 +15,7 @@ from pathlib import Path
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import budget
 from photon.pipeline.file import load_pipeline
-from photon.state.database import Completion, DispatcherState
+from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.plan import Plan, PlanContent
 from photon.tokens import PlanKey, new_id
 

@@ -28,7 +28,7 @@ from orchestration.definitions import build_defs
 from orchestration.sensors import TICK_SECONDS, shift_sensor
 from photon.dispatcher.log_reader import LogReader
 from photon.pipeline.location import S3Folder
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.storage.store import Store, store_of
 from resources.environment import location_settings
 

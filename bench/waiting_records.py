@@ -27,7 +27,7 @@ from photon.registry.address import RegistryAddress
 from photon.registry.consensus.register import Members
 from photon.registry.quorum.proposer import QuorumRegistry
 from photon.shift.run import ForTests, ShiftLimits, run_shift
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.testing.memory_registry import memory_registry
 from photon.tokens import new_id
 from photon.waiting.reasons import PRIMARY

@@ -18,7 +18,7 @@ from jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.adapters import ROW_COLUMNS
 from photon.clock import microseconds
 from photon.logs.files import ByteRange, Side
-from photon.state.waiting_list import WAITING_COLUMNS
+from photon.state.waiting_view import WAITING_COLUMNS
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence, class_table
 from photon.verification.reading import (

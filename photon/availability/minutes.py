@@ -34,7 +34,7 @@ from photon.event_store.segments import Places, SegmentDamaged, concat, open_seg
 from photon.logs.files import Side
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
-from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.database import StateReader, StateUnavailable
 from photon.state.timeline import Seen, read_timeline
 from photon.state.view import open_view
 from photon.storage.columns import text
@@ -137,9 +137,7 @@ def timeline_of(pipeline: Pipeline, datacenter: str, since_us: int) -> dict[str,
 # -- how far a datacenter has read
 
 
-def read_until_us(
-    pipeline: Pipeline, datacenter: str, state: DispatcherState, seen: Seen, now_us: int
-) -> int:
+def read_until_us(pipeline: Pipeline, datacenter: str, state: StateReader, seen: Seen, now_us: int) -> int:
     """All that came into a datacenter's logs before this time was read, and what it did with it is stored."""
     reader = LogReader(pipeline, datacenter, state.files())
     reader.look(now_us, final=False)
@@ -208,7 +206,7 @@ def _places(occurrences: pa.Array) -> Ints:
 # -- events without one
 
 
-def waiting_events(state: DispatcherState, seen: Seen) -> Events:
+def waiting_events(state: StateReader, seen: Seen) -> Events:
     """What waits though its primary is in the index. StateUnavailable."""
     waiting, parts = state.waiting, [_no_events(state.epoch or "")]
     index = _Index(state)
@@ -228,7 +226,7 @@ def _missing_events(
     pipeline: Pipeline,
     datacenter: str,
     report: DatacenterReport | None,
-    state: DispatcherState,
+    state: StateReader,
     seen: Seen,
 ) -> list[Events]:
     """What a verification has just found missing, as far as this datacenter has to answer for it."""
@@ -256,7 +254,7 @@ def _missing_events(
 class _Index:
     """The index of a datacenter's primary events, as its state lists it now."""
 
-    def __init__(self, state: DispatcherState) -> None:
+    def __init__(self, state: StateReader) -> None:
         self._epoch = state.epoch or ""
         try:
             folder = index_folder(state.work)

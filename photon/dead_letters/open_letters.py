@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import MOST_RECORDS, OrderedRecord
-from photon.state.database import DispatcherState
+from photon.state.database import StateReader
 from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
 from photon.storage.tables import OutputTable
@@ -130,7 +130,7 @@ def open_letters(pipeline: Pipeline, datacenter: str) -> OpenLetters:
     return found.filter(_is_open(found.rows, taken_up, again))
 
 
-def _rows(table: OutputTable, state: DispatcherState) -> pa.Table:
+def _rows(table: OutputTable, state: StateReader) -> pa.Table:
     if not table.exists():
         return _LISTED.empty_table()
     rows = _of_side(table, "foreign", state.epoch or "", state.completed, _COLUMNS)

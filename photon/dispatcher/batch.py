@@ -50,7 +50,7 @@ from photon.recovery.holders import Holders
 from photon.registry.address import RegistryAddress
 from photon.registry.interface import IdRegistry, RegistryUnavailable
 from photon.state import lifecycle
-from photon.state.database import Completion, DispatcherState
+from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import FAILURES, FINAL, Event, Life, State
 from photon.state.plan import Plan
 from photon.state.timeline import Timeline

@@ -11,14 +11,14 @@ from photon.completeness.telling import Teller
 from photon.dispatcher.completion import Results
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
-from photon.state.database import DispatcherState
+from photon.state.database import StateReader
 from photon.waiting.segments import WaitingDamaged
 
 
 class CompletenessWatch:
     """Follows one datacenter's batches, and has the completeness of its rows published now and then."""
 
-    def __init__(self, pipeline: Pipeline, datacenter: str, state: DispatcherState) -> None:
+    def __init__(self, pipeline: Pipeline, datacenter: str, state: StateReader) -> None:
         self._state = state
         self._idle_after_us = microseconds(pipeline.tailing.idle_after)
         self._teller = Teller(pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.completeness)

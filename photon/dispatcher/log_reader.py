@@ -14,7 +14,7 @@ from photon.logs.ranges import RangeGone, read_at
 from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tail import LogTail, Observation
 from photon.pipeline.file import Pipeline
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import Advance
 
 # How big files are is stored with each plan; where none follows, as with half a line, after this time.

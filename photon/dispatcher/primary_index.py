@@ -18,7 +18,8 @@ from photon.event_store.log_files import write_log_files
 from photon.event_store.segments import SegmentDamaged, SegmentInfo, check_segment, file_name
 from photon.faults import fault_point
 from photon.logs.files import LogFile, TrackedFile
-from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from photon.storage import local_copies
 from photon.storage.store import UNFINISHED, store_of
 from photon.tokens import PlanKey, new_id

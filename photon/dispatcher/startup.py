@@ -15,7 +15,8 @@ from photon.pipeline.file import Pipeline
 from photon.recovery.lacking import refuse_lacking
 from photon.registry.consensus.register import EpochRecord, Register, RetiredDatacenter
 from photon.registry.quorum.register_store import RegisterStore
-from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
+from photon.state.database import STATE_FILE, StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from photon.storage.tables import LastCommit, OutputTable, app_id
 from photon.tokens import new_id
 

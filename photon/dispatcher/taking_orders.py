@@ -17,7 +17,7 @@ from photon.join.coming_again import as_waiting
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.recovery.orders import Order, OrderedRecord, leaves, read_order, still_open
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import PlanContent
 from photon.storage.mended_letters import MendedLetter, add_mended
 from photon.tokens import Occurrence, new_id

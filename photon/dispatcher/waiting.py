@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from photon.clock import microseconds
 from photon.pipeline.sections import Retry
-from photon.state.waiting_list import WaitingList
+from photon.state.waiting_view import WaitingView
 from photon.waiting.retries import Retries
 
 
 def due_retries(
-    waiting: WaitingList, now_us: int, most: int, watermark_us: int | None, retry: Retry
+    waiting: WaitingView, now_us: int, most: int, watermark_us: int | None, retry: Retry
 ) -> tuple[Retries, ...]:
     """At most so many of the records that are due, and for which of them it is the last lookup."""
     chosen = []

@@ -15,7 +15,7 @@ from photon.logs.files import TrackedFile
 from photon.logs.folders import log_folder
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable

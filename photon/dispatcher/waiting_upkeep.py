@@ -10,7 +10,8 @@ from functools import partial
 
 from photon.clock import MICROSECONDS
 from photon.faults import fault_point
-from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting_migration import SPOOL_FOLDER
 from photon.storage.store import store_of
 from photon.tokens import new_id

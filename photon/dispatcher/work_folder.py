@@ -11,7 +11,7 @@ from typing import BinaryIO
 from photon.event_store.interface import index_folder
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Datacenter
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import lake_errors
 from photon.storage.store import Store, store_of
 from photon.waiting import segments as waiting

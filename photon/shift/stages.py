@@ -11,7 +11,7 @@ from pathlib import Path
 
 from photon.clock import MICROSECONDS
 from photon.recovery.orders import REFUSED, waiting_orders
-from photon.state.database import DispatcherState
+from photon.state.database import StateReader
 from photon.state.plan import Plan, PlanContent
 from photon.waiting import retries as retrying
 
@@ -60,14 +60,14 @@ class StoredPlans:
         return [*self.requeued, *([self.open.content] if self.open is not None else [])]
 
 
-def stored_plans(state: DispatcherState | None) -> StoredPlans:
+def stored_plans(state: StateReader | None) -> StoredPlans:
     """Read the plans of a state."""
     if state is None:
         return StoredPlans()
     return StoredPlans(state.open_plan(), tuple(content for _, content in state.requeued()))
 
 
-def stages_of(state: DispatcherState | None, plans: StoredPlans, folder: Path, now_us: int) -> Stages:
+def stages_of(state: StateReader | None, plans: StoredPlans, folder: Path, now_us: int) -> Stages:
     """The stages of a datacenter's work now. OSError, WaitingDamaged."""
     orders = _orders(folder, now_us)
     if state is None:

@@ -19,7 +19,7 @@ from photon.shift.lease import lease_status_of
 from photon.shift.people import Decision, Decisions
 from photon.shift.stages import Stages, StoredPlans, stages_of, stored_plans
 from photon.state.damage import damage_is_named
-from photon.state.database import DispatcherState
+from photon.state.database import StateReader
 from photon.state.losses import Losses, acknowledged, losses_of
 from photon.state.view import open_view, view_of
 from photon.storage.table_log import commits_in_log
@@ -220,14 +220,14 @@ def _half_lines(reader: LogReader) -> tuple[str, ...]:
     return tuple(sorted(reader.files[number].file.path for number in numbers))
 
 
-def _by_age(state: DispatcherState, now_us: int) -> dict[str, int]:
+def _by_age(state: StateReader, now_us: int) -> dict[str, int]:
     bounds_us = [seconds * MICROSECONDS for seconds, _ in AGES]
     names = (*(name for _, name in AGES), OLDEST)
     counts = zip(names, state.waiting.by_age(now_us, bounds_us), strict=True)
     return {name: count for name, count in counts if count}
 
 
-def _still_needed(state: DispatcherState | None, plans: StoredPlans) -> tuple[set[int], int | None]:
+def _still_needed(state: StateReader | None, plans: StoredPlans) -> tuple[set[int], int | None]:
     """The files of open and requeued plans, and the earliest time at which a primary is looked for."""
     if state is None:
         return set(), None

@@ -13,18 +13,18 @@ import pyarrow as pa
 from photon.clock import MICROSECONDS
 from photon.join.outcomes import Counts
 from photon.logs.files import ByteRange, Side, TrackedFile
-from photon.state.database import STATE_FILE, DispatcherState, StateUnavailable
-from photon.state.waiting_list import WAITING_COLUMNS
+from photon.state.database import STATE_FILE, StateReader, StateUnavailable
+from photon.state.waiting_view import WAITING_COLUMNS
 from photon.waiting.segments import WaitingDamaged
 
 
 @contextmanager
-def open_view(folder: Path) -> Iterator[DispatcherState | None]:
+def open_view(folder: Path) -> Iterator[StateReader | None]:
     """The state at one moment; None where nothing was ever read. StateUnavailable, FormatTooNew."""
     if not (folder / STATE_FILE).exists():
         yield None
         return
-    state = DispatcherState(folder, read_only=True)
+    state = StateReader(folder)
     try:
         yield state if state.epoch is not None else None
     except (sqlite3.Error, OSError) as error:
@@ -64,7 +64,7 @@ def view_state(folder: Path, now_us: int) -> StateView:
         return view_of(state, now_us)
 
 
-def view_of(state: DispatcherState | None, now_us: int) -> StateView:
+def view_of(state: StateReader | None, now_us: int) -> StateView:
     """How far an opened state is."""
     if state is None:
         return StateView()

@@ -35,7 +35,7 @@ from photon.health.verdicts import PROMISES
 from photon.logs.files import LogFile, TrackedFile
 from photon.registry.open import close_registries
 from photon.shift.run import prepare, run_shift
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from tests.orchestration.location import Location
 
 ERROR, WARN = AssetCheckSeverity.ERROR, AssetCheckSeverity.WARN

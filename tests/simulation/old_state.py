@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from photon.state.database import STATE_FILE, DispatcherState
+from photon.state.database import STATE_FILE
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.plan import content_from_json
 from photon.waiting import segments
 from photon.waiting.reasons import REASONS, UNJOINABLE

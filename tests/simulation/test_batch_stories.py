@@ -12,7 +12,8 @@ from photon.dispatcher.retrying import Callbacks
 from photon.faults import ABANDON_FAULT_POINTS, arm, disarm
 from photon.join.messages import BatchTasks, TaskOutcome
 from photon.join.tasks import LocalRunner
-from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from photon.waiting.segments import INDEX, RECORDS
 from tests.simulation import batch_stories as stories

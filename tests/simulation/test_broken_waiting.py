@@ -10,7 +10,7 @@ import pytest
 
 from photon.dispatcher import waiting
 from photon.pipeline.sections import Retry
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting_list import WaitingList
 from photon.waiting.merging import Merged
 from photon.waiting.states import State

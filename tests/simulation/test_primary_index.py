@@ -16,7 +16,8 @@ from photon.faults import INDEX_FAULT_POINTS
 from photon.join import tasks
 from photon.join.messages import IndexResult, ReindexTask, TaskContext
 from photon.logs.source import LogsUnavailable
-from photon.state.database import DispatcherState, StateUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.dispatcher_state import DispatcherState
 from tests.simulation.old_state import make_it_of_0_1_0
 from tests.simulation.world import NOON_US, World, counts_of
 

@@ -11,7 +11,7 @@ from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import Callbacks
 from photon.pipeline.event_key import EventKey
 from photon.registry.interface import Free
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
 from tests.simulation.runners import DiesAfterItRegistered, LosesTheRegistry
 from tests.simulation.world import NOON_US, World, counts_of

@@ -11,6 +11,7 @@ import pytest
 
 from photon.pipeline.location import Location
 from photon.state import listed_segment
+from photon.state.dispatcher_state import DispatcherState
 from photon.waiting import segments
 from tests.simulation import waiting_stories as stories
 from tests.simulation.test_random_losses import problem_of
@@ -111,7 +112,7 @@ def test_many_records_over_many_segments_are_counted_alike_by_a_new_process(worl
         stories.leave_segments(world, 9)
         world.queries("q3", "later4")
         world.join(mode="complete")
-    with closing(world.read_state()) as state:
+    with closing(DispatcherState(world.state())) as state:
         assert not state.waiting.recount()
         assert state.counts().adds_up
         assert counts_of(state.counts(), "joined", "unjoinable", "pending") == {

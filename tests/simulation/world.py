@@ -30,7 +30,7 @@ from photon.registry.consensus.marks import Mark
 from photon.registry.consensus.register import Members
 from photon.registry.interface import Claim
 from photon.shift.run import ForTests, ShiftLimits, ShiftResult, run_shift
-from photon.state.database import DispatcherState
+from photon.state.database import StateReader
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable
 from photon.testing.crashes import SimulatedCrash, raise_simulated_crash
@@ -197,10 +197,10 @@ class World:
     def state(self, datacenter: str = "east") -> Path:
         return self.pipeline.datacenters[datacenter].state
 
-    def read_state(self, datacenter: str = "east") -> DispatcherState:
-        return DispatcherState(self.state(datacenter), read_only=True)
+    def read_state(self, datacenter: str = "east") -> StateReader:
+        return StateReader(self.state(datacenter))
 
-    def state_of(self, datacenter: str) -> AbstractContextManager[DispatcherState]:
+    def state_of(self, datacenter: str) -> AbstractContextManager[StateReader]:
         """The state at this moment, to be closed."""
         return closing(self.read_state(datacenter))
 

@@ -15,7 +15,8 @@ import pytest
 from photon.dispatcher.waiting import due_retries
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Retry
-from photon.state.database import Completion, DispatcherState, StateUnavailable
+from photon.state.database import StateUnavailable
+from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.schema import STATE_FORMAT
@@ -251,7 +252,7 @@ def test_many_waiting_records_are_read_a_part_at_a_time_and_take_no_memory(
     infos = [segment(state, *(record(place + at) for at in range(3))) for place in (10, 20)]
     complete(state, 1, Completion(waiting=infos))
     few = read_offsets(state.folder).waiting
-    monkeypatch.setattr("photon.state.waiting_list.MOST_IN_MEMORY", 2)
+    monkeypatch.setattr("photon.state.waiting_view.MOST_IN_MEMORY", 2)
     before_bytes = pa.total_allocated_bytes()
     many = read_offsets(state.folder).waiting
     assert pa.total_allocated_bytes() == before_bytes

@@ -12,7 +12,8 @@ import pytest
 
 from photon.shift.growth import Growth, LogSize, growth_of
 from photon.shift.status import status_of
-from photon.state.database import STATE_FILE, DispatcherState
+from photon.state.database import STATE_FILE, StateReader
+from photon.state.dispatcher_state import DispatcherState
 from tests.simulation.world import NOON_US, World
 
 
@@ -120,8 +121,8 @@ def test_a_state_that_is_just_being_made_is_no_state_yet(world: World) -> None:
 def test_status_reads_the_open_plan_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.queries("q1")
     world.join()
-    read, open_plan = [], DispatcherState.open_plan
-    monkeypatch.setattr(DispatcherState, "open_plan", lambda state: read.append(state) or open_plan(state))
+    read, open_plan = [], StateReader.open_plan
+    monkeypatch.setattr(StateReader, "open_plan", lambda state: read.append(state) or open_plan(state))
     status_of(world.pipeline, "east", world.clock)
     assert len(read) == 1
 

@@ -17,7 +17,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.open import close_registries
 from photon.shift.status import status_of
-from photon.state.database import DispatcherState
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import ACKNOWLEDGED_FILE, Losses, acknowledge, open_losses
 from photon.state.view import StateView
 from photon.testing.traffic import Traffic

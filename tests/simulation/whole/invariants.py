@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from photon.logs.files import LogFile
 from photon.registry.consensus.layout import Cleared, decode_value
 from photon.registry.consensus.register import retired_datacenters
-from photon.state.database import STATE_FILE, DispatcherState
+from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION
 from photon.tokens import Occurrence, PlanKey
@@ -167,7 +167,7 @@ class Invariants:
         if not (folder / STATE_FILE).exists():
             return
         self.looks["states"] += 1
-        state = DispatcherState(folder, read_only=True)
+        state = StateReader(folder)
         try:
             if state.epoch is None:
                 return
@@ -177,13 +177,13 @@ class Invariants:
         finally:
             state.close()
 
-    def _must_have_rows(self, state: DispatcherState, datacenter: str) -> None:
+    def _must_have_rows(self, state: StateReader, datacenter: str) -> None:
         tokens = self.lakes[datacenter].tokens
         rows = sum(token.startswith(f"{datacenter}:") for token in tokens)
         joined = state.counts().of("joined")
         must(joined <= rows, f"F8: {datacenter} counts {joined} records as joined, and has {rows} rows")
 
-    def _must_be_in_one_place(self, state: DispatcherState) -> None:
+    def _must_be_in_one_place(self, state: StateReader) -> None:
         """F10: one open plan, and no record in two places."""
         with sqlite3.connect(state.path) as db:
             must(db.execute("SELECT count(*) FROM plan").fetchone()[0] <= 1, "F10: two plans are open")
@@ -209,7 +209,7 @@ class Invariants:
             twice = [w for w in waiting if w.file_number == file and start <= w.offset_bytes < end]
             must(not twice, "F10: a record waits and is in a plan")
 
-    def _must_count_each_line(self, state: DispatcherState, folder: Path, datacenter: str) -> None:
+    def _must_count_each_line(self, state: StateReader, folder: Path, datacenter: str) -> None:
         """F9: offsets never go back. F11: each line before them is counted once, or requeued."""
         lines = 0
         is_whole = datacenter not in self._incomplete

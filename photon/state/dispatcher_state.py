@@ -1,0 +1,321 @@
+"""The dispatcher's durable memory, as the dispatcher changes it (protocol A2, A6, D1).
+
+Each public method is one transaction, durable when it returns (synchronous=FULL).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from photon.event_store.segments import SegmentInfo
+from photon.join.failing import AdapterCalls, calls_to_json
+from photon.logs.files import TrackedFile
+from photon.pipeline.location import Location, location_to_json
+from photon.state.database import StateReader, StateUnavailable
+from photon.state.disk_room import why_not
+from photon.state.lifecycle import Attempts, attempts_to_json
+from photon.state.plan import (
+    Plan,
+    PlanContent,
+    advances_to_json,
+    content_to_json,
+)
+from photon.state.rows import (
+    add_counts,
+    file_values,
+    put,
+    put_sizes,
+    segment_values,
+)
+from photon.state.schema import MIGRATIONS, SCHEMA, STATE_FORMAT
+from photon.state.waiting_list import WaitingList
+from photon.state.waiting_migration import move_waiting_rows
+from photon.tokens import Occurrence
+from photon.waiting.merging import Merged
+from photon.waiting.retries import Retries
+from photon.waiting.segments import SegmentInfo as WaitingSegment
+from photon.waiting.states import State as WaitingState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Everything that changes when a batch is completed, in one transaction (protocol F11)."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
+    lost: Iterable[tuple[Occurrence, str]] = ()  # records whose bytes are gone, with their events
+    waiting: Sequence[WaitingSegment] = ()  # of records that wait from now on, or longer
+    ended: Collection[Occurrence] = ()  # those of them that are decided by now (protocol A8)
+    released: Collection[Occurrence] = ()  # and those whose id is free again: they are due at once
+    new_hashes: Sequence[np.ndarray] = ()  # of primary ids just read, each array sorted
+    requeue: Sequence[PlanContent] = ()  # plans to be taken up again
+    max_time_us: Mapping[int, int] = field(default_factory=dict)  # by file number
+    watermark_us: int | None = None
+    inherited: Iterable[str] = ()
+    segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
+    adapter_calls: AdapterCalls | None = None  # of batches in a row that were over the share (protocol A21)
+
+
+class DispatcherState(StateReader):
+    """The state of one datacenter's dispatcher, for itself: there is one writer."""
+
+    waiting: WaitingList
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder, and brings what an older Photon wrote to the present format."""
+        super().__init__(folder)
+        self.waiting = WaitingList(self._db, lambda: self.work)
+        self._migrate()
+
+    def _open(self) -> sqlite3.Connection:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        return db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        is_done = False
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+            is_done = True
+        except sqlite3.OperationalError as error:
+            why = why_not(error, self.folder)
+            raise StateUnavailable(f"cannot write the state {self.path}: {why}") from error
+        finally:
+            if not is_done:
+                self.waiting.forget()
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _migrate(self) -> None:
+        """Bring a state of an older Photon to the present format, step by step."""
+        for older in range(self._format, STATE_FORMAT):
+            with self._transaction() as db:
+                for statement in MIGRATIONS[older]:
+                    db.execute(statement)
+                if older == 2:
+                    move_waiting_rows(db, self.folder)
+                    self.waiting.forget()
+                put(db, "meta", [("format", str(older + 1))])
+
+    # -- identity
+
+    def begin_epoch(
+        self,
+        pipeline: str,
+        datacenter: str,
+        epoch: str,
+        now_us: int,
+        follows: bool,
+        work: Location | None = None,
+        skips_backlog: bool = False,
+    ) -> None:
+        """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one.
+
+        `skips_backlog`: the foreign lines that are there are to be passed over first.
+        """
+        values = {
+            "format": STATE_FORMAT,
+            "pipeline": pipeline,
+            "datacenter": datacenter,
+            "epoch": epoch,
+            "begun_us": now_us,
+            "completed": 0,
+            "follows_an_epoch": int(follows),
+            "skips_backlog": int(skips_backlog),
+        }
+        with self._transaction() as db:
+            for statement in SCHEMA.split(";\n"):
+                db.execute(statement)
+            put(db, "meta", [(key, str(value)) for key, value in values.items()])
+        self.put_work(work or self.folder)
+
+    def note_backlog_skipped(self) -> None:
+        """From now on each foreign line counts."""
+        with self._transaction() as db:
+            put(db, "meta", [("skips_backlog", "0")])
+
+    def put_work(self, work: Location) -> None:
+        """Note where index segments and waiting records are; in the state folder, wherever that is moved."""
+        with self._transaction() as db:
+            if work == self.folder:
+                db.execute("DELETE FROM meta WHERE key = 'work'")
+            else:
+                put(db, "meta", [("work", location_to_json(work))])
+        self.waiting.forget()
+
+    # -- files
+
+    def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
+        """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone."""
+        with self._transaction() as db:
+            put(db, "files", map(file_values, files))
+            add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
+
+    def put_sizes(self, grown: Iterable[TrackedFile]) -> None:
+        """Store how big files are now, so that what of them is lost can be counted (protocol D5)."""
+        with self._transaction() as db:
+            put_sizes(db, grown)
+
+    # -- plans
+
+    def store_plan(self, plan: Plan, grown: Iterable[TrackedFile] = ()) -> None:
+        """Store a plan with its first attempt, before any work, and the sizes of files that have grown.
+
+        There is no other open plan.
+        """
+        content, advances = content_to_json(plan.content), advances_to_json(plan.advances)
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO plan VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    plan.key.batch,
+                    plan.key.plan_id,
+                    content,
+                    advances,
+                    plan.requeue_id,
+                    attempts_to_json(Attempts()),
+                ),
+            )
+            put_sizes(db, grown)
+
+    def note_attempts(self, attempts: Attempts) -> None:
+        """Store the attempts at the open plan, before the next begins (protocol A17)."""
+        with self._transaction() as db:
+            db.execute("UPDATE plan SET attempts = ?", (attempts_to_json(attempts),))
+
+    def note_out_of_reach(self, out_of_reach: Mapping[str, str]) -> None:
+        """Store which silent datacenters hold events that nobody can release here, and why (protocol E6)."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('out_of_reach', ?)", (json.dumps(out_of_reach),))
+
+    def complete(self, plan: Plan, completion: Completion) -> None:
+        """Close the plan: store offsets, waiting records, counts and requeued plans in one transaction."""
+        with self._transaction() as db:
+            db.executemany(
+                "UPDATE files SET offset_bytes = ?, tail_hash = ?, inside_oversized = ? WHERE number = ?",
+                [(a.offset_bytes, a.tail_hash, a.inside_oversized, a.file_number) for a in plan.advances],
+            )
+            db.executemany(
+                "UPDATE files SET max_time_us = max(coalesce(max_time_us, ?), ?) WHERE number = ?",
+                [(time_us, time_us, number) for number, time_us in completion.max_time_us.items()],
+            )
+            put(db, "lost", [(o.file_number, o.offset_bytes, event) for o, event in completion.lost])
+            self._move_waiting(plan, completion)
+            for content in completion.requeue:
+                db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
+            if plan.requeue_id is not None:
+                db.execute("DELETE FROM requeued WHERE id = ?", (plan.requeue_id,))
+            db.executemany("INSERT OR IGNORE INTO inherited VALUES (?)", [(e,) for e in completion.inherited])
+            put(db, "segments", map(segment_values, completion.segments))
+            add_counts(db, completion.counts)
+            meta = {
+                "completed": plan.key.batch,
+                "completed_plan": plan.key.plan_id,
+                "watermark_us": completion.watermark_us,
+                "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
+            }
+            put(db, "meta", [(key, str(value)) for key, value in meta.items() if value is not None])
+            db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
+
+    def _move_waiting(self, plan: Plan, completion: Completion) -> None:
+        """The retries of a plan leave their segments, unless the plan is taken up again."""
+        waiting = self.waiting
+        if completion.requeue:
+            for content in completion.requeue:
+                waiting.mark(content.retries, WaitingState.REQUEUED)
+        else:
+            waiting.mark(plan.content.retries, WaitingState.GONE)
+        reopened = waiting.wake(completion.new_hashes)
+        add_counts(self._db, {"unjoinable": -reopened} if reopened else {})
+        waiting.add(completion.waiting)
+        names = [info.name for info in completion.waiting]
+        waiting.mark_records(names, completion.ended, WaitingState.GONE)
+        waiting.mark_records(names, completion.released, WaitingState.WOKEN)
+        waiting.store()
+
+    # -- the index of primary events
+
+    def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo]) -> None:
+        """List `new` segments in place of `old` ones."""
+        with self._transaction() as db:
+            db.executemany("DELETE FROM segments WHERE name = ?", [(name,) for name in old])
+            put(db, "segments", map(segment_values, new))
+            db.execute("DELETE FROM meta WHERE key = 'index_lost'")
+
+    def lose_index(self) -> None:
+        """Note that segments are missing or damaged, until they are replaced."""
+        with self._transaction() as db:
+            put(db, "meta", [("index_lost", "1")])
+
+    # -- waiting records, and work orders (protocol E4)
+
+    def make_all_due(self, reasons: Sequence[str]) -> None:
+        """Make every open waiting record of these reasons due now."""
+        with self._transaction():
+            self.waiting.wake_all(reasons)
+            self.waiting.store()
+
+    def reopen_unjoinable(self) -> int:
+        """Let records that were declared unjoinable wait again (protocol D4); how many."""
+        with self._transaction() as db:
+            reopened = self.waiting.wake_all(("unjoinable",))
+            add_counts(db, {"unjoinable": -reopened} if reopened else {})
+            self.waiting.store()
+        return reopened
+
+    def take_order(
+        self,
+        segment: WaitingSegment | None,
+        plans: Sequence[PlanContent],
+        woken: Collection[Occurrence],
+        leaves: Mapping[str, int],
+    ) -> None:
+        """Take up an order: the records of `segment` leave their classes and are due in these plans alone."""
+        places = {place for content in plans for each in content.retries for place in each.occurrences()}
+        ordered = [(place.file_number, place.offset_bytes, self.completed) for place in {*places, *woken}]
+        with self._transaction() as db:
+            put(db, "ordered", ordered)
+            self.waiting.add([segment] if segment is not None else [])
+            for content in plans:
+                db.execute("INSERT INTO requeued (content) VALUES (?)", (content_to_json(content),))
+                self.waiting.mark(content.retries, WaitingState.REQUEUED)
+            reopened = self.waiting.wake_given_up(woken)
+            add_counts(db, leaves)
+            add_counts(db, {"unjoinable": -reopened})
+            self.waiting.store()
+
+    def replace_waiting(self, merged: Merged) -> None:
+        """List a merged waiting segment in place of its sources."""
+        with self._transaction():
+            self.waiting.replace(merged)
+            self.waiting.store()
+
+    def lose_waiting(self, segment: str) -> Sequence[Retries]:
+        """Count the records of a waiting segment as lost; return those that plans refer to, which are not."""
+        kept = [each for each in self._retries_of_plans() if each.segment == segment]
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(each.rows.to_numpy() for each in kept)]))
+        with self._transaction() as db:
+            add_counts(db, {"lost": self.waiting.lose(segment, rows)})
+            self.waiting.store()
+        return kept
+
+    def recount_waiting(self) -> None:
+        """Count all waiting records anew."""
+        if self.waiting.recount():
+            log.warning("the counts of waiting records were wrong, and are counted anew")
+            with self._transaction():
+                self.waiting.store()
