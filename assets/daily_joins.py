@@ -27,6 +27,7 @@ from dagster import (
 )
 from pydantic import Field
 
+from assets.freshness import freshness
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.side_tables import table_kinds, table_metadata
 from assets.work import BACKFILL_POOL
@@ -143,6 +144,7 @@ def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefin
             deps=[served.asset_key("joined_events")],
             kinds=table_kinds(served, "pyspark"),
             pool=BACKFILL_POOL,
+            freshness_policy=freshness(served.pipeline.backfill.stale),
             metadata=table_metadata(served, "joined_events"),
             config_schema=cast("Any", DailyJoinsConfig.to_config_schema()),
             output_required=False,  # a dry run makes nothing, and each day is told when it is done

@@ -7,12 +7,12 @@ from datetime import timedelta
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
-    FreshnessPolicy,
     MaterializeResult,
     PartitionsDefinition,
     asset,
 )
 
+from assets.freshness import freshness
 from assets.reporting import Reporter
 from assets.runs import (
     canceled_with_a_sentence,
@@ -31,12 +31,6 @@ from resources.spark import SparkResource
 RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
 
 
-def freshness(served: ServedPipeline) -> FreshnessPolicy:
-    """Some datacenter's shift has reported within `health.stale`."""
-    stale = served.pipeline.health.stale
-    return FreshnessPolicy.time_window(fail_window=stale.error, warn_window=stale.warn)
-
-
 def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> AssetsDefinition:
     """The asset `joined_events` of a pipeline; a datacenter is a partition, a shift a materialization."""
 
@@ -46,7 +40,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
         partitions_def=partitions,
         deps=[served.asset_key("primary_log"), served.asset_key("foreign_log")],
         kinds=table_kinds(served, "pyspark"),
-        freshness_policy=freshness(served),
+        freshness_policy=freshness(served.pipeline.health.stale),
         metadata=table_metadata(served, "joined_events"),
         description=(
             "One row for each foreign event whose primary exists. A materialization is a shift, which joins "

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from dagster import AssetExecutionContext, AssetMaterialization, MetadataValue
 
 from assets.logs import ObservedLogs, observations, of_datacenter
-from assets.pictures import latency_plot
+from assets.pictures import latency_plot, shares_plot
 from assets.runs import Metadata, markdown_table
 from assets.side_tables import joined_now, rows_now
 from photon.clock import MICROSECONDS, Clock, SystemClock, in_utc
@@ -25,7 +25,7 @@ from photon.shift.growth import Growth, growth_of
 from photon.shift.meant import told_of
 from photon.shift.report import ShiftLog, ShiftReport
 from photon.shift.run import ShiftResult
-from photon.shift.standing import span
+from photon.shift.standing import size, span
 from photon.state.database import StateUnavailable
 from photon.storage.columns import TableName
 from photon.verification.report import equation_table
@@ -196,9 +196,9 @@ def shift_metadata(
     }
     if with_picture and said is not None:
         metadata["complete"] = f"{datacenter} is {said.sentence()}"
-    picture = latency_plot(reports) if with_picture else None
-    if picture is not None:
-        metadata["latency"] = MetadataValue.md(picture)
+    if with_picture:
+        pictures = {"latency": latency_plot(reports), "shares": shares_plot(reports)}
+        metadata |= {name: MetadataValue.md(one) for name, one in pictures.items() if one is not None}
     return metadata
 
 
@@ -215,8 +215,8 @@ def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:
     unread_bytes = growth.primary.unread_bytes + growth.foreign.unread_bytes
     return (
         f"{datacenter} joined {latest.joined:,} events in {latest.batches:,} batches within"
-        f" {latest.seconds:,.0f} s; {growth.state.counts.of('pending'):,} wait, {unread_bytes:,} bytes are"
-        f" unread; batch {growth.state.completed:,} of epoch {growth.state.epoch or 'none'}"
+        f" {latest.seconds:,.0f} s; {growth.state.counts.of('pending'):,} wait, {size(unread_bytes)} unread;"
+        f" batch {growth.state.completed:,} of epoch {growth.state.epoch or 'none'}"
     )
 
 

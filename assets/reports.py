@@ -8,6 +8,7 @@ from functools import partial
 from dagster import AssetCheckSpec, AssetExecutionContext, AssetsDefinition, MaterializeResult, asset
 
 from assets.availability import AVAILABILITY_CHECK, PROMISE, availability_check, availability_metadata
+from assets.freshness import freshness
 from assets.log_copies import COPIES_AGREE, COPIES_CHECK, copies_check
 from assets.registry_state import ENDPOINTS_CHECK, SHARDS_CHECK, checks_of, state_metadata
 from assets.runbook import with_section
@@ -15,6 +16,8 @@ from assets.runs import canceled_with_a_sentence, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, Work, WorkRun
 from photon.clock import SystemClock
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Durations
 from resources.environment import ServedPipeline
 
 
@@ -26,6 +29,7 @@ class Report(Work):
     work: Callable[[WorkRun], MaterializeResult[None]]
     description: str
     checks: Mapping[str, str]  # promises by name
+    stale: Callable[[Pipeline], Durations]  # how old it may be
     of: Sequence[str]  # the assets that it reads
     group: str = ""  # in Dagster's graph; empty: that of the data itself
     technologies: Sequence[str] = ("dynamodb",)
@@ -43,6 +47,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
         kinds=set(report.technologies),
         required_resource_keys=set(report.resources),
         pool=report.pool,
+        freshness_policy=freshness(report.stale(served.pipeline)),
         check_specs=[
             AssetCheckSpec(name, asset=key, description=promise) for name, promise in report.checks.items()
         ],
@@ -110,6 +115,7 @@ VERIFICATION = Report(
     resources=["spark"],
     pool=VERIFICATION_POOL,
     cron=lambda pipeline: pipeline.verification.cron,
+    stale=lambda pipeline: pipeline.health.unverified,
 )
 REGISTRY_STATE = Report(
     name="registry_report",  # its asset's name is taken
@@ -128,5 +134,6 @@ REGISTRY_STATE = Report(
     of=["joined_events"],
     group="upkeep",
     cron=lambda pipeline: pipeline.registry.state.cron,
+    stale=lambda pipeline: pipeline.registry.state.stale,
 )
 REPORTS: Sequence[Report] = (VERIFICATION, REGISTRY_STATE)

@@ -172,10 +172,15 @@ GROWTH = Growth(
 )
 
 
+def _classes(minute: int) -> dict[str, int]:
+    joined = 3_181 + 7 * minute % 100
+    return {"joined": joined, "joined_elsewhere": joined, "unjoinable": 30 + minute % 13, "dead_letters": 3}
+
+
 def _report(with_picture: bool) -> dict[str, Any]:
     latency = Latency(0.412, 0.871, 1.934)
     reports = [
-        ShiftReport(NOW_US + i * 60 * MICROSECONDS, 60.0, 112, 3_181 + 7 * i % 100, latency)
+        ShiftReport(NOW_US + i * 60 * MICROSECONDS, 60.0, 112, 3_181 + 7 * i % 100, latency, _classes(i))
         for i in range(30)
     ]
     said = Completeness("0" * 32, 12_345, NOW_US, NOW_US, NOW_US, NOW_US, 0.999, 900, 4_320_000, 1_234)

@@ -26,6 +26,7 @@ from dagster import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from assets.freshness import freshness
 from orchestration.definitions import build_defs
 from photon.pipeline.file import Pipeline
 from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
@@ -106,6 +107,7 @@ def rate_asset(rate: Rate, served: ServedPipeline) -> AssetsDefinition:
         partitions_def=DailyPartitionsDefinition(first_day, timezone="UTC"),
         deps=[served.asset_key(name) for name in rate.after],
         automation_condition=when_the_day_is_closed(),
+        freshness_policy=freshness(served.pipeline.backfill.stale),  # as that of the days that it follows
         check_specs=[AssetCheckSpec(rate.check, asset=served.asset_key(rate.name), blocking=True)],
         kinds={"spark", "deltalake"},
         pool=POOL,

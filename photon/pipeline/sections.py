@@ -140,6 +140,13 @@ Endpoints = Annotated[
 ]
 
 
+class Durations(Strict):
+    """From when on something is a warning, and an error."""
+
+    warn: PositiveDuration
+    error: PositiveDuration
+
+
 class Clearing(Strict):
     """Whether ids whose row is in the output are cleared of their tokens, and when."""
 
@@ -152,6 +159,8 @@ class StateReport(Strict):
     """How much of the registry is looked at when its state is reported."""
 
     cron: Cron = "57 * * * *"  # when Dagster looks, in UTC: after gc
+    # Nobody has looked for so long: the freshness policy of `registry_state`.
+    stale: Durations = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
     # Read at each endpoint. Each shard takes one at least, and there are 1,024 for ids without a time.
     pages: Whole = Field(default=2_000, ge=1)
 
@@ -295,6 +304,8 @@ class Backfill(Strict):
     first_day: date = date(2026, 1, 1)  # of the partitions that Dagster shows of `daily_joins`, in UTC
     # So many days that closed before the sensor of closed days looks for the first time are verified too.
     first_look_days: Whole = Field(default=7, ge=0, le=366)
+    # No day of any datacenter was closed for so long: the freshness policy of `daily_joins`.
+    stale: Durations = Durations(warn=timedelta(hours=36), error=timedelta(days=3))
 
 
 class Compaction(Strict):
@@ -307,15 +318,8 @@ class Compaction(Strict):
     keep_log: LogDuration = timedelta(minutes=5)
 
 
-class Durations(Strict):
-    """From when on something is a warning, and an error."""
-
-    warn: PositiveDuration
-    error: PositiveDuration
-
-
 class Sizes(Strict):
-    """The same, of bytes."""
+    """From when on something is a warning, and an error, of bytes."""
 
     warn: Size
     error: Size

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from photon.clock import MICROSECONDS
 from photon.dispatcher.retrying import BatchReport
+from photon.join.outcomes import OUTCOME_CLASSES
 from photon.quantiles import Sample, merge, percentiles
 
 PERCENTS = (50, 90, 99)
@@ -41,6 +43,7 @@ class ShiftReport:
     batches: int
     joined: int
     latency: Latency | None
+    classes: Mapping[str, int] = field(default_factory=dict)  # of the foreign records whose class it found
 
     @property
     def joined_per_second(self) -> float:
@@ -55,6 +58,7 @@ class ShiftLog:
         self._every_us = round(every_seconds * MICROSECONDS)
         self._batches = self._joined = 0
         self._waits = False
+        self._classes: Counter[str] = Counter()
         self._latencies: list[Sample] = []
         self._reports: list[ShiftReport] = []
 
@@ -69,6 +73,7 @@ class ShiftLog:
         self._waits = False
         self._batches += 1
         self._joined += batch.counts["joined"]
+        self._classes.update({name: batch.counts[name] for name in OUTCOME_CLASSES if name != "pending"})
         self._latencies.append(batch.latencies_seconds)
         if len(self._latencies) > MOST_SAMPLES:
             self._latencies = [merge(self._latencies)]
@@ -93,7 +98,9 @@ class ShiftLog:
             self._batches,
             self._joined,
             Latency.of(self._latencies),
+            {name: count for name, count in self._classes.items() if count > 0},
         )
         self._reports = [*self._reports, made][-MOST_REMEMBERED:]
         self._since_us, self._batches, self._joined, self._latencies = now_us, 0, 0, []
+        self._classes = Counter()
         return made

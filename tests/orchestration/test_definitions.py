@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from dagster import (
     AssetKey,
     DailyPartitionsDefinition,
     Definitions,
+    FreshnessPolicy,
     MultiPartitionsDefinition,
     PartitionsDefinition,
 )
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from assets.described import ROLE_TAG, ROLES
 from orchestration.definitions import build_defs
@@ -50,6 +53,13 @@ def partitions(of: PartitionsDefinition[Any] | None) -> Any:
     return list(of.get_partition_keys()) if of else None
 
 
+def stale(policy: FreshnessPolicy | None) -> Any:
+    """After how many hours it warns and fails."""
+    if not isinstance(policy, TimeWindowFreshnessPolicy) or policy.warn_window is None:
+        return None
+    return [window.to_timedelta() / timedelta(hours=1) for window in (policy.warn_window, policy.fail_window)]
+
+
 def snapshot(defs: Definitions) -> dict[str, Any]:
     """What matters of definitions to those who use them."""
     repository = defs.get_repository_def()
@@ -63,6 +73,7 @@ def snapshot(defs: Definitions) -> dict[str, Any]:
                 "partitions": partitions(node.partitions_def),
                 "parents": sorted(key.to_user_string() for key in node.parent_keys),
                 "kinds": sorted(node.kinds or ()),
+                "stale": stale(node.freshness_policy),
                 "checks": sorted(check.name for check in node.check_keys),
             }
             for node in graph.asset_nodes

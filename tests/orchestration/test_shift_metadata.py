@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from dagster import MetadataValue
 from PIL import Image
 
 from assets.logs import OBSERVED_EVERY_SECONDS, ObservedLogs, log_metadata
-from assets.pictures import latency_plot
+from assets.pictures import SHARES, latency_plot, shares_plot
 from assets.reporting import equation, shift_metadata, union_metadata
 from photon.clock import MICROSECONDS
 from photon.completeness.estimate import Completeness
@@ -59,7 +61,7 @@ def test_a_report_says_how_fast_and_how_far_a_datacenter_is_in_a_series_of_its_o
 def test_a_report_is_a_sentence_too() -> None:
     metadata = shift_metadata("east", [report(1)], GROWTH, None, with_picture=False)
     assert metadata["says"] == (
-        "east joined 120 events in 100 batches within 60 s; 39 wait, 110 bytes are unread; batch 7 of epoch e"
+        "east joined 120 events in 100 batches within 60 s; 39 wait, 110 bytes unread; batch 7 of epoch e"
     )
 
 
@@ -96,6 +98,40 @@ def test_the_picture_is_a_small_png_even_of_the_longest_shift() -> None:
 
 def test_one_report_is_no_picture() -> None:
     assert latency_plot([report(1), report(2, latency=None)]) is None
+
+
+def test_the_shares_are_a_picture_small_enough_for_each_report() -> None:
+    reports = [
+        replace(
+            report(minute),
+            classes={
+                "joined": 900 + minute % 7,
+                "joined_elsewhere": 900 - minute % 11,
+                "duplicates": minute % 3,
+                "unjoinable": 30 + minute % 13,
+                "dead_letters": 20 + minute % 5,
+            },
+        )
+        for minute in range(MOST_REMEMBERED)
+    ]
+    markdown = shares_plot(reports)
+    assert markdown is not None
+    png = base64.b64decode(markdown.partition("base64,")[2].rstrip(")"))
+    assert len(png) <= MOST_PICTURE_BYTES
+    with Image.open(io.BytesIO(png)) as picture:
+        drawn = [colour for _, colour in picture.convert("RGB").getcolors() or []]
+        assert picture.width >= 700, "legible in the UI without a zoom"
+    for name, _, colour in SHARES:
+        assert min(distance(bytes.fromhex(colour[1:]), one) for one in drawn) < 16, f"{name} is not there"
+
+
+def distance(one: Sequence[int], other: Any) -> int:
+    """How much two colours differ, of 255, in the worst of red, green and blue."""
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+def test_reports_without_records_are_no_picture_of_shares() -> None:
+    assert shares_plot([report(1), replace(report(2), classes={"joined": 1})]) is None
 
 
 def test_logs_are_observed_when_they_have_changed_and_not_too_often() -> None:
